@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <unordered_map>
@@ -41,6 +42,7 @@ struct Running {
   Clock::time_point slow_since = Clock::now();
   curl_off_t moved_then = 0;
   std::unique_ptr<curl_slist, ListDeleter> headers;
+  std::array<char, CURL_ERROR_SIZE> error{};  // of libcurl: why it failed
   std::unique_ptr<CURL, EasyDeleter> easy;
 };
 
@@ -254,7 +256,9 @@ struct CurlTransfers::State {
     else if (reply.end == TransferEnd::kAnswered)
       note_answer(*one);
     else
-      reply.error = one->is_too_slow ? "it is too slow" : ::curl_easy_strerror(code);
+      reply.error = one->is_too_slow          ? "it is too slow"
+                    : one->error.front() != 0 ? one->error.data()
+                                              : ::curl_easy_strerror(code);
     // libcurl writes headers for the HEAD of a file.
     if (reply.end != TransferEnd::kAnswered || one->request.method == Method::kHead)
       reply.body.clear();
@@ -305,6 +309,7 @@ void CurlTransfers::start(TransferRequest request) {
   if (easy == nullptr)
     return state_->done({.id = id, .error = "there is no memory for a transfer"});
   set(easy, CURLOPT_URL, running->request.url.c_str());
+  set(easy, CURLOPT_ERRORBUFFER, running->error.data());
   set(easy, CURLOPT_PRIVATE, static_cast<void*>(running.get()));
   set_limits(*running);
   set_credentials(*running);
