@@ -294,7 +294,6 @@ class Runner {
   const std::size_t threads_;
   std::stop_source stop_;
   std::stop_callback<std::function<void()>> forward_;
-  static constexpr int kMostLost = 3;
   Mutex mutex_;
   BuildTimes times_ KILN_GUARDED_BY(mutex_);
   int lost_in_a_row_ KILN_GUARDED_BY(mutex_) = 0;

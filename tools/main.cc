@@ -201,7 +201,7 @@ Error unknown_verb(const Program& program, const std::string& word) {
     return {ErrorCode::kInvalidArgument,
             fmt::format("the verb comes first: kiln VERB {}", word)};
   }
-  std::vector<std::string> names;
+  std::vector<std::string> names{"help", "--version"};
   for (const ParsedVerb& each : program.verbs) names.emplace_back(each.verb->name);
   return {ErrorCode::kInvalidArgument,
           fmt::format("unknown verb '{}'{}", word, did_you_mean(word, names))};

@@ -95,9 +95,8 @@ void add_beyond(OptionSet& cli, Beyond beyond, CommonOptions& common) {
 class HelpFormatter final : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App* app, std::string name) const override {
-    return app->get_parent() == nullptr
-               ? "Usage: kiln VERB [OPTIONS]\n"
-               : CLI::Formatter::make_usage(app, std::move(name));
+    return name == "kiln" ? "Usage: kiln VERB [OPTIONS]\n"
+                          : CLI::Formatter::make_usage(app, std::move(name));
   }
 };
 

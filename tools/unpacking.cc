@@ -22,6 +22,7 @@ struct Unpacked {
   std::uint64_t stored = 0;
   std::uint64_t already_there = 0;
   std::uint64_t failed = 0;
+  int lost_in_a_row = 0;  // could not be written
   ordered_json problems = ordered_json::array();
 };
 
@@ -40,6 +41,8 @@ void unpack_object(const cache::Pack& pack, const cache::PackRow& row,
                         fmt::format("{} check: {}", to_string(object.error().check),
                                     object.error().detail)});
   const cache::PublishResult published = cache.publish(*object);
+  const bool is_lost = published.error && published.error->code == ErrorCode::kIo;
+  unpacked.lost_in_a_row = is_lost ? unpacked.lost_in_a_row + 1 : 0;
   if (published.error)
     add_problem(unpacked, row.key, *published.error);
   else
@@ -47,6 +50,7 @@ void unpack_object(const cache::Pack& pack, const cache::PackRow& row,
                                                       : unpacked.already_there);
 }
 
+/// Later builds and look-ups here then use the NVRTC that built the pack.
 std::optional<std::string> record_toolchain(const cache::Pack& pack,
                                             cache::Cache& cache) {
   for (const std::string& record : pack.toolchains()) {
@@ -78,7 +82,7 @@ Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
     Progress progress(context.err, pack.object_count());
     for (std::size_t i = 0; i < pack.row_count(); ++i) {
       const cache::PackRow row = pack.row(i);
-      if (context.stop->token().stop_requested())
+      if (context.stop->token().stop_requested() || unpacked.lost_in_a_row >= kMostLost)
         break;
       if (row.kind == cache::PackKind::kToolchain)
         continue;
@@ -88,7 +92,9 @@ Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
       progress.finish(name, std::nullopt);
     }
   }
-  const auto toolchain = record_toolchain(pack, *cache);
+  const bool gave_up = unpacked.lost_in_a_row >= kMostLost;
+  const auto toolchain =
+      gave_up ? std::optional<std::string>() : record_toolchain(pack, *cache);
   if (context.json) {
     ordered_json by = ordered_json::array();
     for (const Signature& signature : pack.signatures())
@@ -108,7 +114,13 @@ Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
         unpacked.already_there,
         unpacked.failed == 0 ? "" : fmt::format(", {} failed", unpacked.failed),
         toolchain ? fmt::format("; of {}", *toolchain) : "")));
+    if (gave_up)
+      print(context.out.fitted(
+          "the rest is not unpacked, since nothing more can be stored: make room, and "
+          "the same command again goes on from here\n"));
   }
+  if (gave_up)
+    return kUnavailable;
   return unpacked.failed == 0 ? kAllDone : kSomeFailed;
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <utility>
 
@@ -66,14 +67,6 @@ Result<PrivateKey> PrivateKey::generate() {
 }
 
 Result<PrivateKey> PrivateKey::read(const std::filesystem::path& path) {
-  struct stat info {};
-  const bool exists = ::stat(path.c_str(), &info) == 0;
-  if (exists && ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0 ||
-                 (info.st_uid != ::geteuid() && info.st_uid != 0)))
-    return fail(ErrorCode::kUntrusted,
-                fmt::format("{} is a private key that others may use: chmod 600 it, "
-                            "as a file of your own",
-                            path.native()));
   const std::string text = KILN_TRY(read_text_file(path, kLargestFile));
   const Bio bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())), &BIO_free);
   EVP_PKEY* const read = bio == nullptr ? nullptr
@@ -85,6 +78,15 @@ Result<PrivateKey> PrivateKey::read(const std::filesystem::path& path) {
                             "new` makes one",
                             path.native()));
   std::shared_ptr<void> key = owned(read);
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0)
+    return posix_error("stat", path, errno);
+  if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0 ||
+      (info.st_uid != ::geteuid() && info.st_uid != 0))
+    return fail(ErrorCode::kUntrusted,
+                fmt::format("{} is a private key that others may use: chmod 600 it, "
+                            "as a file of your own",
+                            path.native()));
   if (EVP_PKEY_get_base_id(read) != EVP_PKEY_ED25519)
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} is no Ed25519 key", path.native()));

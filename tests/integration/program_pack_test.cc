@@ -6,11 +6,13 @@
 #include <sys/stat.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
 #include "cache/pack.h"
 #include "codec/private_key.h"
+#include "tests/support/namespaces.h"
 #include "tests/support/program.h"
 #include "tests/support/sample_pack.h"
 #include "util/read_file.h"
@@ -86,8 +88,31 @@ TEST_F(ProgramPackTest, NothingToPackIsNoPack) {
     const auto finished = kiln_.run(Arguments{"pack", "-o", pack} + none);
     EXPECT_EQ(finished.status, 1) << finished.text();
     EXPECT_THAT(finished.text(), HasSubstr("no pack is written"));
+    EXPECT_EQ(finished.out.find("`kiln warm` with the same words") != std::string::npos,
+              none.size() > 2)
+        << finished.text();
     EXPECT_FALSE(fs::exists(pack));
   }
+}
+
+TEST_F(ProgramPackTest, UnpackingOntoAFullDiskEndsSoonAndGoesOnWhenThereIsRoom) {
+  const std::string pack = warm_and_pack();
+  const auto status = test::in_mount_namespace([&] {
+    if (!test::mount_small_disk(place("node"), "size=1m"))
+      return 77;
+    use_cache("node");
+    std::ofstream(place("node/fill")) << std::string(std::size_t{1} << 20U, ' ');
+    const auto full = kiln_.run({"unpack", pack});
+    EXPECT_EQ(full.status, 3) << full.text();
+    EXPECT_EQ(std::ranges::count(full.err, '\n'), 3) << "not one for each object";
+    EXPECT_THAT(full.out, HasSubstr("make room, and the same command again"));
+    fs::remove(place("node/fill"));
+    EXPECT_EQ(kiln_.json_of({"unpack", pack})["stored"], kObjects);
+    return 0;
+  });
+  if (!status)
+    GTEST_SKIP() << "NOT TESTED: no mount namespace can be made here";
+  EXPECT_EQ(*status, 0);
 }
 
 TEST_F(ProgramPackTest, AJobHitsASeedAndNeedsNoNvrtcForIt) {

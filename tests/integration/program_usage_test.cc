@@ -29,6 +29,7 @@ TEST_F(ProgramUsageTest, WithoutASecondThreadTheReasonIsSaid) {
 
 TEST_F(ProgramUsageTest, AnUnknownVerbIsAnsweredWithTheNearestOne) {
   expect_wrong({"wram", "--all"}, {"unknown verb 'wram'", "did you mean 'warm'?"});
+  expect_wrong({"version", "-v"}, {"did you mean '--version'?"});
   expect_wrong({"list"}, {"unknown verb 'list'"});
   expect_wrong({"WARM"}, {"unknown verb 'WARM'"});
   expect_wrong({""}, {"unknown verb ''"});
@@ -110,6 +111,7 @@ TEST_F(ProgramUsageTest, BadNumbersSizesAndDurationsAreRefused) {
   expect_wrong({"warm", "--quick", "--arch", "9.0", "--timeout", "0"}, {"time limit"});
   expect_wrong({"clear", "--older-than", "-1d"}, {"is not a duration"});
   expect_wrong({"doctor", "--profile", "p.json", "--device", "x"}, {"--device"});
+  expect_wrong({"doctor", "--device", "0"}, {"--device goes with --profile"});
   for (const char* shard : {"1", "1/", "-1/2", "0/0", "both"})
     expect_wrong({"warm", "--quick", "--arch", "9.0", "--shard", shard},
                  {"--shard", std::string("'") + shard + "'", "0/4"});
@@ -225,12 +227,13 @@ TEST_F(ProgramUsageTest, HelpOfEveryVerbNamesEveryOptionAndNothingElse) {
   const auto overview = kiln_.run({"--help"});
   EXPECT_EQ(overview.status, 0);
   EXPECT_EQ(kiln_.run({}).out, overview.out);
+  EXPECT_THAT(overview.out, HasSubstr("\nUsage: kiln VERB [OPTIONS]\n"));
   for (const auto& [verb, names] : options) {
     EXPECT_THAT(overview.out, HasSubstr("\n  " + verb + " "));
     const auto help = kiln_.run({verb, "--help"});
     EXPECT_EQ(help.status, 0) << help.text();
     EXPECT_THAT(help.err, IsEmpty());
-    EXPECT_THAT(help.out, HasSubstr("kiln " + verb));
+    EXPECT_THAT(help.out, HasSubstr("\nUsage: kiln " + verb + " "));
     for (const std::string& name : names)
       EXPECT_THAT(help.out, HasSubstr(name)) << verb;
     for (const char* name : {"--help", "--cache-dir", "--json"})

@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <filesystem>
+#include <map>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -159,6 +161,54 @@ TEST(ReadmeTest, EveryCommandDoesWhatItSays) {
       for (const auto& entry : listed["entries"]) keys.push_back(entry["key"]);
       ASSERT_EQ(keys.size(), 2U) << command;
     }
+  }
+}
+
+/// How many blocks a page has in each language, "" where none is named.
+std::map<std::string, int> languages_of(const std::string& page) {
+  std::map<std::string, int> found;
+  bool is_in = false;
+  for (const std::string& indented : lines_of(page)) {
+    const std::string line = without_indentation(indented);
+    if (!line.starts_with("```"))
+      continue;
+    is_in = !is_in;
+    if (is_in)
+      ++found[line.substr(3)];
+  }
+  return found;
+}
+
+TEST(ReadmeTest, NoBlockIsOneThatNothingRuns) {
+  using Blocks = std::map<std::string, int>;
+  // Besides those without a language and the sessions. tests/python has README's Python
+  // and all of docs/admin.md.
+  const std::map<std::string, Blocks> known{
+      {"README.md", {{"cpp", 1}, {"python", 1}}},
+      {"docs/attention.md", {{"cpp", 1}}},
+      {"docs/guide.md", {{"c", 1}, {"cmake", 1}}},
+      {"docs/operations.md", {{"cpp", 1}}},
+      {"docs/testing.md", {{"sh", 1}, {"yaml", 1}}},
+  };
+  // tests/install and tools/ have the commands that are not kiln's.
+  const auto is_run = [](const std::string& line) {
+    return std::ranges::any_of(
+        std::array{"kiln ", "{", "./tools/run.sh", "./tools/test.sh",
+                   "(cd build/release && cpack)", "apt install ./build/release/kiln_",
+                   "g++ -std=c++20 app.cc ", "KILN_SEED=job.kpack python ", "#"},
+        [&](const char* known_line) { return line.starts_with(known_line); });
+  };
+  for (const std::string& page : pages()) {
+    Blocks blocks = languages_of(page);
+    blocks.erase("");
+    blocks.erase("console");
+    if (page != "docs/admin.md") {
+      const auto expected = known.find(page);
+      EXPECT_EQ(blocks, expected == known.end() ? Blocks() : expected->second) << page;
+    }
+    for (const std::string& line : code_lines(lines_of(page), ""))
+      EXPECT_TRUE(line.empty() || is_run(without_indentation(line)))
+          << page << ": " << line;
   }
 }
 

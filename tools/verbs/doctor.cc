@@ -63,7 +63,9 @@ Result<void> write_profile(BuildService& service, const DoctorOptions& options) 
   return write_output_file(options.profile, as_bytes(text));
 }
 
-Result<int> run(Context& context, const DoctorOptions& options) {
+Result<int> run(Context& context, const OptionSet& cli, const DoctorOptions& options) {
+  if (cli.is_given("--device") && options.profile.empty())
+    return fail(ErrorCode::kInvalidArgument, "--device goes with --profile FILE");
   const auto service =
       KILN_TRY(BuildService::open(context.config, {.stop = context.stop->token(),
                                                    .make_root = false,
@@ -94,9 +96,12 @@ Run add_doctor(OptionSet& cli) {
              "Which device the profile describes");
   cli.option("--compare", options->compare, "FILE",
              "Compare with another node's `kiln doctor --json`; may be repeated");
-  cli.footer("Exit status: 0 unless a check says fail, then 1.\n");
-  return
-      [options](Context& context) { return finish(context, run(context, *options)); };
+  cli.footer(
+      "Exit status: 0 unless a check says fail, then 1; 3 if --cache-dir is not "
+      "there.\n");
+  return [options, cli](Context& context) {
+    return finish(context, run(context, cli, *options));
+  };
 }
 
 }  // namespace kiln::tools

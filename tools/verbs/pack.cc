@@ -122,17 +122,23 @@ Result<int> run(Context& context, const PackOptions& options) {
       document["bad_lines"] = work.bad_lines;
     print_json(document);
   } else {
-    print(context.out.fitted(fmt::format(
-        "{}: {}, {}{}{}{}\n", options.output, counted(packed, "object", "objects"),
-        format_size(bytes),
-        work.toolchain ? fmt::format(", of {}", work.toolchain->name()) : "",
-        signed_by.empty()
-            ? ""
-            : fmt::format(", signed by {}", key_name(signed_by.front().key)),
-        missing + failed == 0 ? ""
-                              : fmt::format("; {} not packed", missing + failed))));
-    if (packed == 0)
-      print("no pack is written\n");
+    const std::string_view remedy =
+        missing == 0 ? "" : "; `kiln warm` with the same words builds what is missing";
+    print(context.out.fitted(
+        packed == 0
+            ? fmt::format("no pack is written: nothing of it is in the cache{}\n",
+                          remedy)
+            : fmt::format(
+                  "{}: {}, {}{}{}{}{}\n", options.output,
+                  counted(packed, "object", "objects"), format_size(bytes),
+                  work.toolchain ? fmt::format(", of {}", work.toolchain->name()) : "",
+                  signed_by.empty()
+                      ? ""
+                      : fmt::format(", signed by {}", key_name(signed_by.front().key)),
+                  missing + failed == 0
+                      ? ""
+                      : fmt::format("; {} not packed", missing + failed),
+                  remedy)));
   }
   return missing + failed + work.bad_lines == 0 ? kAllDone : kSomeFailed;
 }

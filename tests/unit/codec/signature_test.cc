@@ -154,8 +154,11 @@ TEST(PrivateKey, WhatIsNoKeyIsWrongInput) {
   const test::TempDir dir;
   const fs::path path = dir.path() / "key.pem";
   std::ofstream(path) << "-----BEGIN PRIVATE KEY-----\nMC4\n";
-  fs::permissions(path, fs::perms(0600));
-  EXPECT_EQ(PrivateKey::read(path).error().code, ErrorCode::kInvalidArgument);
+  // Nor is it called a private key that others may read.
+  for (const unsigned mode : {0600U, 0644U}) {
+    fs::permissions(path, fs::perms(mode));
+    EXPECT_EQ(PrivateKey::read(path).error().code, ErrorCode::kInvalidArgument) << mode;
+  }
   EXPECT_EQ(PrivateKey::read(dir.path() / "none").error().code, ErrorCode::kNotFound);
 }
 
