@@ -1,6 +1,9 @@
 #include "remote/client/remote.h"
 
+#include <atomic>
+#include <cstdlib>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "util/either_stop.h"
@@ -9,9 +12,52 @@ namespace kiln::remote {
 
 using Step = Hedge::Step;
 
+namespace {
+
+/// The uploads of a process that ends without destroying its services, as Python does.
+class UploadsAtExit {
+ public:
+  static void add(const std::shared_ptr<Uploads>& uploads) {
+    auto* const node = new Node{.uploads = uploads};  // for the rest of the process
+    node->next = first().load();
+    while (!first().compare_exchange_weak(node->next, node)) {
+    }
+    static const int registered = std::atexit(end_all);
+    std::ignore = registered;  // without it they end as the process does
+  }
+
+ private:
+  struct Node {
+    const OwnerProcess owner{};
+    const std::weak_ptr<Uploads> uploads;
+    Node* next = nullptr;
+  };
+
+  /// Without a lock, which a forked child could find held.
+  static std::atomic<Node*>& first() {
+    static constinit std::atomic<Node*> node{nullptr};
+    return node;
+  }
+
+  static void end_all() {
+    const auto deadline = std::chrono::steady_clock::now() + Remote::kUploadsAtExit;
+    for (const Node* node = first(); node != nullptr; node = node->next) {
+      const auto uploads = node->owner.is_this() ? node->uploads.lock() : nullptr;
+      if (uploads != nullptr)
+        uploads->end(std::chrono::duration_cast<std::chrono::milliseconds>(
+            deadline - std::chrono::steady_clock::now()));
+    }
+  }
+};
+
+}  // namespace
+
 Remote::Remote(RemoteOptions options, cache::Counters& counters)
     : servers_(std::make_shared<Servers>(std::move(options), counters)),
-      uploads_(std::make_shared<Uploads>(servers_, counters)) {}
+      uploads_(std::make_shared<Uploads>(servers_, counters)) {
+  if (servers_->is_any_written())
+    UploadsAtExit::add(uploads_);
+}
 
 Remote::~Remote() {
   if (owner_.is_this()) {

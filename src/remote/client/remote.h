@@ -25,7 +25,7 @@ namespace kiln::remote {
 /// nothing.
 class Remote {
  public:
-  /// At the end of the process, for the uploads that wait.
+  /// For the uploads that wait when this, or the process, ends.
   static constexpr std::chrono::milliseconds kUploadsAtExit{5000};
 
   /// `counters` must outlive it.

@@ -27,10 +27,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kProcesses = 8;
 
-class RemoteProcessesTest : public testing::Test {
+/// With forks: ThreadSanitizer does not follow threads of a child whose parent has
+/// some.
+class RemoteNodeTest : public testing::Test {
  protected:
-  RemoteProcessesTest() { fill(server_, 20); }
-  ~RemoteProcessesTest() override { log_to({}); }
+  RemoteNodeTest() { fill(server_, 20); }
 
   /// How many of a node's processes got the object by each way, if all want it now.
   struct Ends {
@@ -62,6 +63,17 @@ class RemoteProcessesTest : public testing::Test {
     return 0;
   }
 
+  const TempDir dir_;
+  const std::filesystem::path root_ = dir_.path() / "root";
+  RemoteServer server_;
+  const SharedWithChildren<Ends> ends_;
+};
+
+class RemoteHelperTest : public testing::Test {
+ protected:
+  RemoteHelperTest() { fill(server_, 20); }
+  ~RemoteHelperTest() override { log_to({}); }
+
   [[nodiscard]] std::filesystem::path script(const std::string& text) const {
     const auto path = dir_.path() / "kiln-remote";
     std::ofstream(path) << "#!/bin/sh\n" << text;
@@ -70,12 +82,10 @@ class RemoteProcessesTest : public testing::Test {
   }
 
   const TempDir dir_;
-  const std::filesystem::path root_ = dir_.path() / "root";
   RemoteServer server_;
-  const SharedWithChildren<Ends> ends_;
 };
 
-TEST_F(RemoteProcessesTest, ThoseOfANodeAskForAKeyOnce) {
+TEST_F(RemoteNodeTest, ThoseOfANodeAskForAKeyOnce) {
   server_.be_late(100ms);
   run_node(fetch_one);
   EXPECT_EQ(server_.requests(), 1);
@@ -83,7 +93,7 @@ TEST_F(RemoteProcessesTest, ThoseOfANodeAskForAKeyOnce) {
   EXPECT_EQ(ends_->waited, kProcesses - 1);
 }
 
-TEST_F(RemoteProcessesTest, ThoseOfANodeWaitOnceForADeadServer) {
+TEST_F(RemoteNodeTest, ThoseOfANodeWaitOnceForADeadServer) {
   server_.be_silent();
   run_node(fetch_one);
   EXPECT_EQ(server_.requests(), 1);
@@ -91,7 +101,65 @@ TEST_F(RemoteProcessesTest, ThoseOfANodeWaitOnceForADeadServer) {
   EXPECT_EQ(ends_->waited, kProcesses - 1);
 }
 
-TEST_F(RemoteProcessesTest, WithoutABuildNobodyWaitsForTheQuestionsOfAllOthers) {
+TEST_F(RemoteNodeTest, ADeadServerCostsANodeThreeWaitsAndNotEachOfItsProcesses) {
+  server_.be_silent();
+  const auto run_one = [&](int first, int count, auto expected) {
+    Machine machine{{server_.address()}};
+    machine.root = root_;
+    for (int i = first; i < first + count; ++i)
+      EXPECT_EQ(machine.fetch(i)->tier, expected);
+  };
+  run_one(0, 2, cache::Tier::kBuild);
+  run_one(2, 5, cache::Tier::kBuild);
+  EXPECT_EQ(server_.requests(), 3);
+  run_one(7, 3, cache::Tier::kBuild);
+  EXPECT_EQ(server_.requests(), 3);
+  // Whoever finds it well again tells the others.
+  server_.be_honest();
+  Machine later{{server_.address()}};
+  later.root = root_;
+  later.clock.jump(31s);
+  EXPECT_EQ(later.fetch(10)->tier, cache::Tier::kRemote);
+  run_one(11, 3, cache::Tier::kRemote);
+}
+
+TEST_F(RemoteNodeTest, WhatAilsKilnRemoteIsNotHeldAgainstTheServer) {
+  Machine broken{{server_.address()}};
+  broken.root = root_;
+  broken.options.helper = [] { return ChildCommand{.path = "/bin/false"}; };
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(broken.fetch(i)->tier, cache::Tier::kBuild);
+  Machine other{{server_.address()}};
+  other.root = root_;
+  EXPECT_EQ(other.fetch(5)->tier, cache::Tier::kRemote);
+}
+
+TEST_F(RemoteNodeTest, WhatOthersTellOfAServerMayBeAnything) {
+  server_.be_silent();
+  {
+    Machine machine{{server_.address()}};
+    machine.root = root_;
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(machine.fetch(i));
+  }
+  const auto folder = root_ / "locks/remote";
+  const auto file = std::filesystem::directory_iterator(folder)->path();
+  server_.be_honest();
+  int key = 3;
+  for (const std::string& text :
+       {std::string(), std::string("short"), std::string(16, '\xff'),
+        std::string(1000, 'x'), std::string(16, '\0')}) {
+    std::ofstream(file, std::ios::binary) << text;
+    Machine machine{{server_.address()}};
+    machine.root = root_;
+    EXPECT_EQ(machine.fetch(key++)->tier, cache::Tier::kRemote) << text;
+  }
+  std::filesystem::remove_all(folder);
+  std::ofstream(folder) << "a file in its place";
+  Machine machine{{server_.address()}};
+  machine.root = root_;
+  EXPECT_EQ(machine.fetch(key)->tier, cache::Tier::kRemote);
+}
+
+TEST_F(RemoteNodeTest, WithoutABuildNobodyWaitsForTheQuestionsOfAllOthers) {
   server_.be_silent();
   const auto began = Clock::now();
   run_node([](Machine& machine, Ends&) {
@@ -102,7 +170,7 @@ TEST_F(RemoteProcessesTest, WithoutABuildNobodyWaitsForTheQuestionsOfAllOthers) 
   EXPECT_LT(Clock::now() - began, 6s);
 }
 
-TEST_F(RemoteProcessesTest, AKilledHolderLeavesTheQuestionToTheNext) {
+TEST_F(RemoteNodeTest, AKilledHolderLeavesTheQuestionToTheNext) {
   server_.be_late(500ms);
   const auto run = [&] {
     Machine machine{{server_.address()}};
@@ -120,7 +188,7 @@ TEST_F(RemoteProcessesTest, AKilledHolderLeavesTheQuestionToTheNext) {
   EXPECT_EQ(server_.requests(), 2);
 }
 
-TEST_F(RemoteProcessesTest, AForkedChildAsksNobodyAndItsParentGoesOn) {
+TEST_F(RemoteNodeTest, AForkedChildAsksNobodyAndItsParentGoesOn) {
   Machine machine{{server_.address()}};
   machine.options.servers.front().mode = remote::Mode::kReadWrite;
   machine.options.wait = 20s;
@@ -140,7 +208,28 @@ TEST_F(RemoteProcessesTest, AForkedChildAsksNobodyAndItsParentGoesOn) {
   EXPECT_EQ(server_.requests(), 2);
 }
 
-TEST_F(RemoteProcessesTest, AForkInMidRequestLeavesBothProcessesWhole) {
+TEST_F(RemoteNodeTest, AProcessThatEndsWithItsServiceOpenStillUploads) {
+  const auto run = [&](bool ends_well) {
+    auto address = server_.address();
+    address.mode = remote::Mode::kReadWrite;
+    // Never destroyed, as that of a Python program.
+    auto* const machine = new Machine{{address}};
+    machine->options.signers = {Machine::signing_key().signer()};
+    const bool built =
+        machine->fetch(ends_well ? 100 : 101)->tier == cache::Tier::kBuild;
+    if (ends_well)
+      std::exit(built ? 0 : 1);  // NOLINT(concurrency-mt-unsafe): of a child
+    return built ? 0 : 1;
+  };
+  server_.be_late(50ms);
+  ChildProcess(std::bind(run, true)).wait();
+  EXPECT_NE(server_.body_of(object_of(100).key()), "");
+  // Its own child, or one that is killed, is not waited for.
+  EXPECT_EQ(ChildProcess(std::bind(run, false)).wait(), 0);
+  EXPECT_EQ(server_.body_of(object_of(101).key()), "");
+}
+
+TEST_F(RemoteNodeTest, AForkInMidRequestLeavesBothProcessesWhole) {
   server_.be_late(300ms);
   Machine machine{{server_.address()}};
   machine.options.wait = 20s;
@@ -157,7 +246,7 @@ TEST_F(RemoteProcessesTest, AForkInMidRequestLeavesBothProcessesWhole) {
   asks.join();
 }
 
-TEST_F(RemoteProcessesTest, WithoutKilnRemoteNobodyIsAskedAndThatIsSaidOnce) {
+TEST_F(RemoteHelperTest, WithoutKilnRemoteNobodyIsAskedAndThatIsSaidOnce) {
   std::mutex mutex;
   std::vector<std::string> lines;
   log_to([&](LogLevel, const std::string& line) {
@@ -176,7 +265,7 @@ TEST_F(RemoteProcessesTest, WithoutKilnRemoteNobodyIsAskedAndThatIsSaidOnce) {
                                        HasSubstr("there is no kiln-remote"))));
 }
 
-TEST_F(RemoteProcessesTest, WhateverKilnRemoteIsTheBuildIsTheAnswer) {
+TEST_F(RemoteHelperTest, WhateverKilnRemoteIsTheBuildIsTheAnswer) {
   std::ofstream(dir_.path() / "hello", std::ios::binary)
       << as_text(encode(remote::FromHelper(remote::HelperHello{"another build"})));
   for (const std::string& text :
@@ -197,7 +286,7 @@ TEST_F(RemoteProcessesTest, WhateverKilnRemoteIsTheBuildIsTheAnswer) {
   EXPECT_EQ(server_.requests(), 0);
 }
 
-TEST_F(RemoteProcessesTest, AKilledKilnRemoteIsStartedAgain) {
+TEST_F(RemoteHelperTest, AKilledKilnRemoteIsStartedAgain) {
   Machine machine{{server_.address()}};
   machine.options.wait = 20s;
   for (int i = 0; i < 5; ++i) {
@@ -214,7 +303,7 @@ TEST_F(RemoteProcessesTest, AKilledKilnRemoteIsStartedAgain) {
   EXPECT_EQ(machine.gets("helper"), 5U);
 }
 
-TEST_F(RemoteProcessesTest, AStoppedKilnRemoteCostsThreeWaits) {
+TEST_F(RemoteHelperTest, AStoppedKilnRemoteCostsThreeWaits) {
   Machine machine{{server_.address()}};
   ASSERT_EQ(machine.fetch(0)->tier, cache::Tier::kRemote);
   for (const pid_t child : children_of(::getpid())) ::kill(child, SIGSTOP);

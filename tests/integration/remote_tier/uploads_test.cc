@@ -146,6 +146,9 @@ TEST_F(UploadsTest, AServerThatIsSlowToTakeThemHoldsUpNoBuild) {
   for (int i = 0; i < 30; ++i) ASSERT_TRUE(builder().fetch(i));
   EXPECT_EQ(server_.requests("GET"), 30);
   EXPECT_LE(server_.requests("PUT"), 1);
+  builder().close();
+  EXPECT_EQ(puts("timeout"), 3U);  // then it is left alone, though it answers HEAD
+  EXPECT_EQ(builder().counted("uploads_dropped"), 30U);
 }
 
 TEST_F(UploadsTest, AHalfWrittenUploadIsNeverAnObject) {
