@@ -6,10 +6,10 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
-#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -80,8 +80,8 @@ struct BuildRunOptions {
   /// disk). It also says beforehand how much it will build.
   bool must_store = false;
   EventLog* events = nullptr;
-  /// Hits of these came from a remote cache just before.
-  const std::set<Digest>* pulled = nullptr;
+  /// Hits of these came just before from the remote cache with this label.
+  const std::map<Digest, std::string>* pulled = nullptr;
   /// Called on any thread with each item that the cache had, or that was built.
   std::function<void(const BuildItem&, const BuildEntry&)> on_success{};
   PlanService* plans = nullptr;  // needed if an item is a plan

@@ -149,10 +149,9 @@ class Runner {
     entry.verdict = is_refused ? BuildVerdict::kRefused : verdict_of(fetched);
     if (fetched) {
       entry.stored = !fetched->not_stored;
-      const bool was_pulled =
-          options_.pulled != nullptr && options_.pulled->contains(*key_of(item));
-      entry.tier = was_pulled ? cache::Tier::kRemote : fetched->tier;
+      entry.tier = fetched->tier;
       entry.server = fetched->server;
+      note_pulled(item, entry);
       entry.error = fetched->not_stored;
       if (options_.keep_objects)
         entry.object = fetched->object;
@@ -161,6 +160,16 @@ class Runner {
     }
     entry.elapsed = duration_cast<milliseconds>(Clock::now() - began);
     return entry;
+  }
+
+  void note_pulled(const BuildItem& item, BuildEntry& entry) const {
+    if (options_.pulled == nullptr)
+      return;
+    if (const auto at = options_.pulled->find(*key_of(item));
+        at != options_.pulled->end()) {
+      entry.tier = cache::Tier::kRemote;
+      entry.server = at->second;
+    }
   }
 
   Result<Fetched> fetch(const BuildItem& item, bool& is_refused) {

@@ -41,6 +41,12 @@ OwnFolder counted(cache::Cache& cache, std::filesystem::path folder) {
           [&counters = cache.counters()] { counters.add(cache::Counter::kUntrusted); }};
 }
 
+OwnFolder node_folder(cache::Cache& cache, std::string_view name) {
+  return cache.mode() == cache::Mode::kReadWrite && cache.lock_folder().usable()
+             ? counted(cache, cache.lock_folder().path / name)
+             : OwnFolder();
+}
+
 OwnFolder precompiled_folder(const Config& config, cache::Cache& cache) {
   const bool is_local = cache.lock_folder().path == cache.layout().locks();
   if (config.precompiled_limit_bytes == 0 || cache.mode() != cache::Mode::kReadWrite ||

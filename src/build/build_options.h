@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string_view>
 
 #include "build/config.h"
 #include "cache/cache.h"
@@ -21,6 +22,10 @@ namespace kiln {
 /// A folder of the cache root. `cache`, which must outlive it, counts each time that
 /// the folder is refused as untrusted.
 [[nodiscard]] OwnFolder counted(cache::Cache& cache, std::filesystem::path folder);
+
+/// A folder for what the processes of this machine tell each other, beside the locks;
+/// empty where locks do not work or nothing can be written.
+[[nodiscard]] OwnFolder node_folder(cache::Cache& cache, std::string_view name);
 
 /// Where precompiled headers are; empty where there are none: by the settings, or
 /// because the root cannot be written or is on a network file system.

@@ -47,6 +47,15 @@ OwnFolder hint_folder(cache::Cache& cache, const std::filesystem::path& folder) 
   return cache.mode() == cache::Mode::kOff ? OwnFolder() : counted(cache, folder);
 }
 
+/// Null: there is none.
+std::unique_ptr<remote::Remote> make_remote(
+    std::optional<remote::RemoteOptions> options, cache::Cache& cache) {
+  if (!options)
+    return nullptr;
+  options->node = node_folder(cache, "remote");
+  return std::make_unique<remote::Remote>(*std::move(options), cache.counters());
+}
+
 device::TemplateTargets declared_targets(const PreparedRequest& request) {
   const request::TemplateRequest* wanted = request.as_template();
   if (wanted == nullptr)
@@ -117,9 +126,7 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
       jobs_(build_jobs(config)),
       catalog_(std::move(catalog)),
       cache_(open_cache(config_, jobs_, options)),
-      remote_(remotes ? std::make_unique<remote::Remote>(*std::move(remotes),
-                                                         cache_->counters())
-                      : nullptr),
+      remote_(make_remote(std::move(remotes), *cache_)),
       builds_(
           *cache_,
           {config_.compile_timeout, config_.worker_memory_bytes, result_environment()},

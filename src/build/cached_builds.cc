@@ -56,10 +56,7 @@ CachedBuilds::CachedBuilds(cache::Cache& cache, BuildConditions conditions,
                            Remote* remote)
     : cache_(cache),
       remote_(remote),
-      failures_(cache.mode() == cache::Mode::kReadWrite && cache.lock_folder().usable()
-                    ? counted(cache, cache.lock_folder().path / "failed")
-                    : OwnFolder(),
-                std::move(conditions)) {}
+      failures_(node_folder(cache, "failed"), std::move(conditions)) {}
 
 std::optional<Fetched> CachedBuilds::find_in_memory(const Digest& key) {
   const MutexLock lock(mutex_);

@@ -58,7 +58,8 @@ Bytes encode_one(const HelperHello& hello) {
 }
 
 Bytes encode_one(const TransferReply& reply) {
-  const auto& [id, end, status, retry_after_s, error, body] = reply;
+  const auto& [id, end, status, retry_after_s, error, times, server_time, body] = reply;
+  const auto& [name, connect, tls, first_byte, whole] = times;
   Fields fields;
   add_number(fields, "id", id);
   add_number(fields, "end", static_cast<unsigned>(end));
@@ -66,6 +67,12 @@ Bytes encode_one(const TransferReply& reply) {
   if (retry_after_s)
     add_number(fields, "retry after s", *retry_after_s);
   fields.add("error", error);
+  add_number(fields, "name us", name.count());
+  add_number(fields, "connect us", connect.count());
+  add_number(fields, "tls us", tls.count());
+  add_number(fields, "first byte us", first_byte.count());
+  add_number(fields, "whole us", whole.count());
+  add_number(fields, "server time", server_time);
   fields.add("body", body);
   return frame(Kind::kReply, fields);
 }
@@ -104,6 +111,15 @@ Result<FromHelper> reply_from(const Fields& fields) {
   if (!rest.empty())
     reply.retry_after_s = rest.front();
   reply.error = reader.text("error");
+  const auto time = [&](const char* label) {
+    return std::chrono::microseconds(reader.number<std::int64_t>(label));
+  };
+  reply.times = {.name = time("name us"),
+                 .connect = time("connect us"),
+                 .tls = time("tls us"),
+                 .first_byte = time("first byte us"),
+                 .whole = time("whole us")};
+  reply.server_time = reader.number<std::int64_t>("server time");
   reply.body = reader.text("body");
   return reader.finish(FromHelper(std::move(reply)));
 }

@@ -66,12 +66,24 @@ enum class TransferEnd : std::uint8_t {
 /// "answered", "connect", ...: of a metric's label.
 [[nodiscard]] std::string_view to_string(TransferEnd end);
 
+/// When, since its start, a transfer was so far; 0: it had no such step.
+struct TransferTimes {
+  std::chrono::microseconds name{0};     // the name was found
+  std::chrono::microseconds connect{0};  // connected
+  std::chrono::microseconds tls{0};      // and encrypted
+  std::chrono::microseconds first_byte{0};
+  std::chrono::microseconds whole{0};
+  friend bool operator==(const TransferTimes&, const TransferTimes&) = default;
+};
+
 struct TransferReply {
   std::uint64_t id = 0;
   TransferEnd end = TransferEnd::kBroken;
   std::uint32_t status = 0;  // HTTP; of file: 200, 201 or 404
   std::optional<std::uint32_t> retry_after_s{};
   std::string error{};  // for people, if not answered
+  TransferTimes times{};
+  std::int64_t server_time{};  // its clock, in Unix seconds; 0: it did not say
   std::string body{};
   friend bool operator==(const TransferReply&, const TransferReply&) = default;
 };

@@ -55,6 +55,16 @@ Result<void> key_source(const Arguments& arguments) {
   return {};
 }
 
+Result<void> run_job(const Arguments& arguments) {
+  Config config = KILN_TRY(config_for(arguments.at(0)));
+  if (arguments.at(2) != "none")
+    config.remote.servers = arguments.at(2);
+  const auto service = KILN_TRY(BuildService::open(config));
+  for (const KernelRequest& request : softmax_requests(number(arguments.at(1))))
+    KILN_TRY(service->fetch(KILN_TRY(keyed(*service, request))));
+  return {};
+}
+
 Result<void> build_cub(const Arguments& arguments) {
   const auto service = KILN_TRY(open_for_cub(arguments.at(0)));
   fmt::print("{}\n", KILN_TRY(cub_build(*service, number(arguments.at(1)))).count());
@@ -123,6 +133,8 @@ Result<void> do_child(std::string_view name, const Arguments& arguments) {
     return get_hits(arguments);
   if (name == kSourceKeyChild)
     return key_source(arguments);
+  if (name == kJobChild)
+    return run_job(arguments);
   if (name == kCubChild)
     return build_cub(arguments);
   if (name == kStatChild)

@@ -23,6 +23,10 @@ inline constexpr std::string_view kStatChild = "stat";
 /// shared with others, leaves to this process.
 inline constexpr std::string_view kCompileChild = "compile";
 
+/// ROOT COUNT REMOTE: a process of a job, which gets the first COUNT kernels. REMOTE is
+/// as KILN_REMOTE, or "none".
+inline constexpr std::string_view kJobChild = "job";
+
 /// ROOT VARIANT: prints the seconds from that CUB source to its artifact.
 inline constexpr std::string_view kCubChild = "cub";
 

@@ -120,6 +120,7 @@ void make_small(Settings& settings) {
   settings.many_entries = 300;
   settings.warm_kernels = 2;
   settings.cub_kernels = 2;
+  settings.job_kernels = 2;
   settings.batch_calls = 20;
   settings.publishes = 3;
 }

@@ -23,6 +23,7 @@ struct Settings {
   std::size_t many_entries = 100'000;
   std::size_t warm_kernels = 400;
   std::size_t cub_kernels = 40;
+  std::size_t job_kernels = 12;
   std::size_t batch_calls = 2000;  // of what takes microseconds
   std::size_t publishes = 10;      // a sample
 };
@@ -40,6 +41,7 @@ struct Settings {
 [[nodiscard]] std::vector<Row> hit_rows(const Settings& settings);
 [[nodiscard]] std::vector<Row> build_rows(const Settings& settings);
 [[nodiscard]] std::vector<Row> precompiled_rows(const Settings& settings);
+[[nodiscard]] std::vector<Row> remote_rows(const Settings& settings);
 [[nodiscard]] std::vector<Row> publish_rows(const Settings& settings);
 [[nodiscard]] std::vector<Row> list_rows(const Settings& settings);
 [[nodiscard]] std::vector<Row> attention_rows(const Settings& settings);

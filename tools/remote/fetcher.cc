@@ -30,7 +30,7 @@ class Fetcher {
         stop_(stop),
         progress_(progress),
         report_{std::vector<Pulled>(wanted.size(), Pulled::kMissing),
-                TransferTotals(run)},
+                std::vector<std::size_t>(wanted.size()), TransferTotals(run)},
         failures_(wanted.size()) {}
 
   FetchReport run(std::chrono::milliseconds wait) {
@@ -145,6 +145,7 @@ class Fetcher {
       return Pulled::kFailed;
     }
     const MutexLock lock(mutex_);
+    report_.servers[i] = server;
     ++report_.totals.servers[server].moved;
     report_.totals.bytes += answer.bytes;
     return Pulled::kFetched;

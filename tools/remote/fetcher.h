@@ -23,7 +23,8 @@ enum class Pulled : std::uint8_t {
 };
 
 struct FetchReport {
-  std::vector<Pulled> outcomes;  // one per object, in the same order
+  std::vector<Pulled> outcomes;      // one per object, in the same order
+  std::vector<std::size_t> servers;  // likewise: the number of who sent it
   TransferTotals totals;
 
   [[nodiscard]] std::uint64_t count(Pulled outcome) const;

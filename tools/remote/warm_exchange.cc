@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
+#include "remote/client/servers.h"
 #include "util/try.h"
 #include "util/units.h"
 
@@ -59,8 +61,9 @@ void WarmExchange::send(const BuildItem& item, const BuildEntry& entry) {
     sender_->add(wanted_of(item));
 }
 
-std::set<Digest> WarmExchange::fetch(Context& context, cache::Cache& cache,
-                                     const BuildReport& others) {
+const std::map<Digest, std::string>& WarmExchange::fetch(Context& context,
+                                                         cache::Cache& cache,
+                                                         const BuildReport& others) {
   std::vector<Wanted> wanted;
   std::set<Digest> seen;
   for (const BuildItem& item : others.items) {
@@ -75,7 +78,8 @@ std::set<Digest> WarmExchange::fetch(Context& context, cache::Cache& cache,
   }
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (pulled_->outcomes[i] == Pulled::kFetched)
-      fetched_.insert(wanted[i].key);
+      fetched_.emplace(wanted[i].key,
+                       remote::label_of(from_->address(pulled_->servers[i])));
   }
   const auto& problems = pulled_->totals.problems;
   print_error(fmt::format(

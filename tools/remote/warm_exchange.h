@@ -4,10 +4,10 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "tools/build_run.h"
@@ -41,9 +41,11 @@ class WarmExchange {
   /// called. `cache` must outlive this.
   void start(const cache::Cache& cache);
   void send(const BuildItem& item, const BuildEntry& entry);
-  /// Fetches what `others` has keys for, and returns those that came.
-  [[nodiscard]] std::set<Digest> fetch(Context& context, cache::Cache& cache,
-                                       const BuildReport& others);
+  /// Fetches what `others` has keys for, and returns those that came, each with the
+  /// label of its server.
+  [[nodiscard]] const std::map<Digest, std::string>& fetch(Context& context,
+                                                           cache::Cache& cache,
+                                                           const BuildReport& others);
   /// Waits until all is sent, and says what came of it. True: no server has refused
   /// anything.
   [[nodiscard]] bool finish();
@@ -59,7 +61,7 @@ class WarmExchange {
   std::vector<Signer> signers_;
   std::chrono::milliseconds wait_{0};
   std::unique_ptr<Sender> sender_;
-  std::set<Digest> fetched_;
+  std::map<Digest, std::string> fetched_;
   std::optional<TransferTotals> sent_;
   std::optional<FetchReport> pulled_;
 };

@@ -131,8 +131,7 @@ Result<int> run(Context& context, const WarmOptions& options) {
   const bool goes_on = !context.stop->token().stop_requested() &&
                        !(options.fail_fast && exit_code_of(report) != kAllDone);
   if (pulls && goes_on) {
-    const std::set<Digest> pulled = exchange->fetch(context, service->cache(), others);
-    builds.pulled = &pulled;
+    builds.pulled = &exchange->fetch(context, service->cache(), others);
     KILN_TRY(run_builds(context, *service, builds, others));
     report.add(std::move(others));
   }

@@ -138,7 +138,11 @@ std::string_view name_of(Method method) {
 
 /// What an answer says without its body.
 Answer read_status(Method method, TransferReply& reply) {
-  Answer answer{.verdict = Verdict::kFailed, .end = reply.end, .status = reply.status};
+  Answer answer{.verdict = Verdict::kFailed,
+                .end = reply.end,
+                .status = reply.status,
+                .times = reply.times,
+                .server_time = reply.server_time};
   if (reply.retry_after_s)
     answer.retry_after = std::chrono::seconds(*reply.retry_after_s);
   if (reply.end != TransferEnd::kAnswered) {

@@ -45,7 +45,9 @@ struct Answer {
   std::uint32_t status = 0;
   std::optional<std::chrono::seconds> retry_after{};
   std::uint64_t bytes = 0;  // of the bodies
-  std::string why{};        // unless all went well: for people, with the server's URL
+  TransferTimes times{};
+  std::int64_t server_time = 0;  // its clock, in Unix seconds; 0: it did not say
+  std::string why{};  // unless all went well: for people, with the server's URL
 };
 
 /// Whether a PUT may replace the object that the server has under that key. A server

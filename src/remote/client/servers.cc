@@ -75,6 +75,7 @@ Servers::Servers(RemoteOptions options, cache::Counters& counters)
           options.random = machine_random();
         return std::move(options);
       }()),
+      node_(options_.node),
       counters_(counters) {
   // Each breaker calls it under mutex_.
   const Random random = [this] { return options_.random(); };
@@ -121,15 +122,19 @@ TimePoint Servers::first_request_at() {
 
 std::optional<Admitted> Servers::admit(std::size_t number, Use use, Method method,
                                        const Digest& key) {
+  NodeFailures::Known known;
+  if (use == Use::kGet)
+    known = node_.find(options_.servers[number].base, now());
   const MutexLock lock(mutex_);
-  if (!open())
+  if (known.rests || !open())
     return std::nullopt;
   Peer& peer = peers_[number];
   if (use == Use::kGet && peer.refused.contains(key))
     return std::nullopt;
   const auto leave = peer.of(use).admit(now());
-  return leave ? std::optional(Admitted{number, use, method, *leave, now()})
-               : std::nullopt;
+  if (!leave)
+    return std::nullopt;
+  return Admitted{number, use, method, *leave, now(), known.failures > 0};
 }
 
 void Servers::pass_over(const Digest& key) {
@@ -200,11 +205,18 @@ Servers::Then Servers::tell_breaker(const Admitted& request, const Answer& answe
     advice = breaker.report(request.leave, now(), verdict, answer.retry_after);
     has_opened = breaker.is_open() && !was_open;
   }
+  // What ails kiln-remote says nothing of the server.
+  const std::string& base = options_.servers[request.server].base;
+  if (request.use == Use::kGet && verdict == Verdict::kFailed &&
+      answer.end != TransferEnd::kHelper)
+    node_.add(base, now());
+  else if (request.has_failed_before && verdict == Verdict::kGood)
+    node_.clear(base);
   if (has_opened)
     counters_.add_named(fmt::format("remote_breaker_open.{}", labels_[request.server]));
   if (advice == Breaker::Advice::kWarn)
     log(LogLevel::kWarning,
-        {"the remote cache ", options_.servers[request.server].base,
+        {"the remote cache ", base,
          request.use == Use::kGet ? " is not asked" : " gets nothing",
          " for a while: ", answer.why});
   if (advice != Breaker::Advice::kReadCredentials)

@@ -22,11 +22,13 @@
 #include "kiln/result.h"
 #include "process/child_process.h"
 #include "remote/breaker.h"
+#include "remote/client/node_failures.h"
 #include "remote/client/server.h"
 #include "remote/client/transfers.h"
 #include "remote/policy.h"
 #include "remote/server_address.h"
 #include "util/mutex.h"
+#include "util/own_path.h"
 
 namespace kiln::remote {
 
@@ -40,6 +42,7 @@ struct RemoteOptions {
   std::chrono::milliseconds wait{250};           // until the build starts beside it
   bool has_rank = false;  // one of many processes that start at a time
   TransferLimits limits = {};
+  OwnFolder node = {};  // see NodeFailures
   std::function<TimePoint()> now = std::chrono::steady_clock::now;
   Random random = {};  // empty: this machine's
 };
@@ -55,6 +58,7 @@ struct Admitted {
   Method method = Method::kGet;
   Breaker::Leave leave;
   TimePoint began;
+  bool has_failed_before = false;  // on this machine, last
 };
 
 /// The buckets of the histogram of how long requests take: upper bounds in seconds.
@@ -124,6 +128,7 @@ class Servers {
   Then tell_breaker(const Admitted& request, const Answer& answer);
 
   const RemoteOptions options_;
+  const NodeFailures node_;
   cache::Counters& counters_;
   std::vector<std::string> labels_;  // constant after construction
   Mutex mutex_;

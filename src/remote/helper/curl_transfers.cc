@@ -256,14 +256,33 @@ struct CurlTransfers::State {
     else if (reply.end == TransferEnd::kAnswered)
       note_answer(*one);
     else
-      reply.error = one->is_too_slow          ? "it is too slow"
-                    : one->error.front() != 0 ? one->error.data()
-                                              : ::curl_easy_strerror(code);
+      reply.error = one->is_too_slow             ? "it is too slow"
+                    : one->error.front() != '\0' ? one->error.data()
+                                                 : ::curl_easy_strerror(code);
+    note_times(*one);
     // libcurl writes headers for the HEAD of a file.
     if (reply.end != TransferEnd::kAnswered || one->request.method == Method::kHead)
       reply.body.clear();
     ::curl_multi_remove_handle(multi, easy);
     done(std::move(reply));
+  }
+
+  static void note_times(Running& one) {
+    CURL* const easy = one.easy.get();
+    const auto time = [&](CURLINFO info) {
+      curl_off_t microseconds = 0;
+      std::ignore = ::curl_easy_getinfo(easy, info, &microseconds);
+      return std::chrono::microseconds(microseconds);
+    };
+    one.reply.times = {.name = time(CURLINFO_NAMELOOKUP_TIME_T),
+                       .connect = time(CURLINFO_CONNECT_TIME_T),
+                       .tls = time(CURLINFO_APPCONNECT_TIME_T),
+                       .first_byte = time(CURLINFO_STARTTRANSFER_TIME_T),
+                       .whole = time(CURLINFO_TOTAL_TIME_T)};
+    curl_header* date = nullptr;
+    if (::curl_easy_header(easy, "Date", 0, CURLH_HEADER, -1, &date) == CURLHE_OK)
+      one.reply.server_time =
+          std::max<std::int64_t>(0, ::curl_getdate(date->value, nullptr));
   }
 
   static void note_answer(Running& one) {

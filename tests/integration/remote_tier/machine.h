@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "build/build_options.h"
 #include "build/cached_builds.h"
 #include "cache/cache.h"
 #include "codec/private_key.h"
@@ -79,7 +80,7 @@ class Machine {
   /// Its parts, made at the first use.
   CachedBuilds& builds() {
     if (builds_ == nullptr) {
-      cache();
+      options.node = node_folder(cache(), "remote");
       if (!options.servers.empty())
         remote_ = std::make_unique<remote::Remote>(options, cache_->counters());
       builds_ = std::make_unique<CachedBuilds>(

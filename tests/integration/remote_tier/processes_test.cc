@@ -101,6 +101,64 @@ TEST_F(RemoteNodeTest, ThoseOfANodeWaitOnceForADeadServer) {
   EXPECT_EQ(ends_->waited, kProcesses - 1);
 }
 
+TEST_F(RemoteNodeTest, ADeadServerCostsANodeThreeWaitsAndNotEachOfItsProcesses) {
+  server_.be_silent();
+  const auto run_one = [&](int first, int count, auto expected) {
+    Machine machine{{server_.address()}};
+    machine.root = root_;
+    for (int i = first; i < first + count; ++i)
+      EXPECT_EQ(machine.fetch(i)->tier, expected);
+  };
+  run_one(0, 2, cache::Tier::kBuild);
+  run_one(2, 5, cache::Tier::kBuild);
+  EXPECT_EQ(server_.requests(), 3);
+  run_one(7, 3, cache::Tier::kBuild);
+  EXPECT_EQ(server_.requests(), 3);
+  // Whoever finds it well again tells the others.
+  server_.be_honest();
+  Machine later{{server_.address()}};
+  later.root = root_;
+  later.clock.jump(31s);
+  EXPECT_EQ(later.fetch(10)->tier, cache::Tier::kRemote);
+  run_one(11, 3, cache::Tier::kRemote);
+}
+
+TEST_F(RemoteNodeTest, WhatAilsKilnRemoteIsNotHeldAgainstTheServer) {
+  Machine broken{{server_.address()}};
+  broken.root = root_;
+  broken.options.helper = [] { return ChildCommand{.path = "/bin/false"}; };
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(broken.fetch(i)->tier, cache::Tier::kBuild);
+  Machine other{{server_.address()}};
+  other.root = root_;
+  EXPECT_EQ(other.fetch(5)->tier, cache::Tier::kRemote);
+}
+
+TEST_F(RemoteNodeTest, WhatOthersTellOfAServerMayBeAnything) {
+  server_.be_silent();
+  {
+    Machine machine{{server_.address()}};
+    machine.root = root_;
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(machine.fetch(i));
+  }
+  const auto folder = root_ / "locks/remote";
+  const auto file = std::filesystem::directory_iterator(folder)->path();
+  server_.be_honest();
+  int key = 3;
+  for (const std::string& text :
+       {std::string(), std::string("short"), std::string(16, '\xff'),
+        std::string(1000, 'x'), std::string(16, '\0')}) {
+    std::ofstream(file, std::ios::binary) << text;
+    Machine machine{{server_.address()}};
+    machine.root = root_;
+    EXPECT_EQ(machine.fetch(key++)->tier, cache::Tier::kRemote) << text;
+  }
+  std::filesystem::remove_all(folder);
+  std::ofstream(folder) << "a file in its place";
+  Machine machine{{server_.address()}};
+  machine.root = root_;
+  EXPECT_EQ(machine.fetch(key)->tier, cache::Tier::kRemote);
+}
+
 TEST_F(RemoteNodeTest, WithoutABuildNobodyWaitsForTheQuestionsOfAllOthers) {
   server_.be_silent();
   const auto began = Clock::now();
