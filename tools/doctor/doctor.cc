@@ -116,6 +116,27 @@ ordered_json cache_json(const CacheFacts& facts) {
           {"limit_bytes", facts.limit_bytes}};
 }
 
+/// Times in milliseconds since the start of the request.
+ordered_json remote_json(const RemoteFacts& facts) {
+  const auto ms = [](std::chrono::microseconds time) {
+    return std::chrono::duration<double, std::milli>(time).count();
+  };
+  const remote::TransferTimes& times = facts.times;
+  ordered_json json{{"url", facts.url},
+                    {"mode", facts.mode},
+                    {"status", facts.status},
+                    {"name_ms", ms(times.name)},
+                    {"connect_ms", ms(times.connect)},
+                    {"tls_ms", ms(times.tls)},
+                    {"first_byte_ms", ms(times.first_byte)},
+                    {"get_ms", ms(times.whole)}};
+  json["put_ms"] = facts.put ? ordered_json(ms(*facts.put)) : ordered_json(nullptr);
+  json["clock_offset_s"] = facts.clock_offset
+                               ? ordered_json(facts.clock_offset->count())
+                               : ordered_json(nullptr);
+  return json;
+}
+
 }  // namespace
 
 std::string_view to_string(CheckVerdict verdict) {
@@ -144,6 +165,7 @@ Diagnosis diagnose(Context& context, BuildService& service) {
   check_compile(context, service, diagnosis);
   check_cudnn(service, diagnosis);
   check_cache(service, diagnosis);
+  check_remotes(context, diagnosis);
   return diagnosis;
 }
 
@@ -180,12 +202,16 @@ ordered_json diagnosis_json(const Diagnosis& diagnosis) {
                           {"found_in", toolchain.found_in},
                           {"archs", archs}});
   }
+  ordered_json remotes = ordered_json::array();
+  for (const RemoteFacts& facts : diagnosis.remotes)
+    remotes.push_back(remote_json(facts));
   return {{"ok", ok},
           {"kiln", {{"version", version()}, {"build_id", build_id()}}},
           {"checks", checks},
           {"devices", devices},
           {"toolchains", toolchains},
-          {"cache", cache_json(diagnosis.cache)}};
+          {"cache", cache_json(diagnosis.cache)},
+          {"remotes", remotes}};
 }
 
 Result<std::vector<Check>> compare_with(const ordered_json& here,

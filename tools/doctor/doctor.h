@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "build/build_service.h"
+#include "remote/transfer.h"
 #include "tools/context.h"
 #include "tools/doctor/lock_probe.h"
 
@@ -46,11 +48,22 @@ struct CacheFacts {
   std::uint64_t limit_bytes = 0;
 };
 
+/// A server of a remote cache, and how long it takes.
+struct RemoteFacts {
+  std::string url;
+  std::string mode;          // "r", "rw"
+  std::uint32_t status = 0;  // of a GET; 0: no answer
+  remote::TransferTimes times{};
+  std::optional<std::chrono::microseconds> put{};  // nullopt: it gets none, or failed
+  std::optional<std::chrono::seconds> clock_offset{};  // how far its clock is ahead
+};
+
 struct Diagnosis {
   std::vector<Check> checks;
   std::vector<Device> devices;
   std::vector<device::Toolchain> toolchains;
   CacheFacts cache;
+  std::vector<RemoteFacts> remotes;
   LockProbe lock_probe;  // valid if cache.locks has a value
 };
 
@@ -65,6 +78,9 @@ void check_compile(Context& context, BuildService& service, Diagnosis& diagnosis
 void check_cudnn(BuildService& service, Diagnosis& diagnosis);
 /// Uses the result of probe_lock_folder().
 void check_cache(BuildService& service, Diagnosis& diagnosis);
+/// Asks each server for an object that nobody has; one that may be written gets a small
+/// object, always the same, and is asked for it.
+void check_remotes(const Context& context, Diagnosis& diagnosis);
 
 /// Call before anything that takes a lock: a build takes a slot, and the index and the
 /// counters have locks of their own. If a lock call hangs, no lock is taken.
@@ -73,7 +89,7 @@ void probe_lock_folder(BuildService& service, Diagnosis& diagnosis);
 [[nodiscard]] std::optional<Check> skipped_check(const std::string& name,
                                                  const Diagnosis& diagnosis);
 
-/// `{"ok","kiln","checks","devices","toolchains","cache"}`.
+/// `{"ok","kiln","checks","devices","toolchains","cache","remotes"}`.
 [[nodiscard]] nlohmann::ordered_json diagnosis_json(const Diagnosis& diagnosis);
 
 /// One check for each thing compared with another node's `doctor --json`: driver,

@@ -108,6 +108,7 @@ Result<std::unique_ptr<RemoteRun>> RemoteRun::open(const Context& context,
 
 RemoteRun::RemoteRun(RemoteSetup setup, ChildCommand helper, std::stop_token stop)
     : trusted_(setup.trusted),
+      signers_(std::move(setup.signers)),
       stop_(std::move(stop)),
       random_(random_of_machine()),
       transfers_(std::move(helper)) {
@@ -142,7 +143,7 @@ Answer RemoteRun::ask(std::size_t server, remote::Method method, const Start& st
     }
     if (!wait_until(rest_until))
       return stopped();
-    Answer answer = ask_once(peer, start);
+    Answer answer = ask_once(server, start);
     if (answer.verdict == Verdict::kAbandoned)
       return answer;
     if (!repeats(peer, method, credentials, retry, answer))
@@ -190,9 +191,10 @@ bool RemoteRun::repeats(Peer& peer, remote::Method method, int credentials, int 
   return !is_last;
 }
 
-Answer RemoteRun::ask_once(Peer& peer, const Start& start) {
+Answer RemoteRun::ask_once(std::size_t server, const Start& start) {
   const auto waiting = std::make_shared<Waiting>();
-  const std::uint64_t id = start(*peer.server, [waiting](Answer answer) {
+  remote::Server& asked = *peers_[server]->server;
+  const std::uint64_t id = start(asked, [waiting](Answer answer) {
     const MutexLock lock(waiting->mutex);
     waiting->answer = std::move(answer);
     waiting->changed.notify_all();
@@ -208,7 +210,7 @@ Answer RemoteRun::ask_once(Peer& peer, const Start& start) {
     if (waiting->answer)
       return *std::move(waiting->answer);
   }
-  peer.server->cancel(id);
+  asked.cancel(id);
   return stopped();
 }
 

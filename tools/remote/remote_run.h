@@ -43,6 +43,8 @@ class RemoteRun {
   [[nodiscard]] std::size_t server_count() const { return peers_.size(); }
   [[nodiscard]] const remote::ServerAddress& address(std::size_t server) const;
   [[nodiscard]] const std::vector<PublicKey>& trusted() const { return trusted_; }
+  /// By KILN_REMOTE_SIGN, where something may be sent.
+  [[nodiscard]] const std::vector<Signer>& signers() const { return signers_; }
   [[nodiscard]] const remote::Random& random() const { return random_; }
 
   /// What starts one request, as the methods of remote::Server do.
@@ -54,6 +56,8 @@ class RemoteRun {
   [[nodiscard]] remote::Answer ask(std::size_t server, remote::Method method,
                                    const Start& start);
 
+  /// The same, and repeats nothing.
+  [[nodiscard]] remote::Answer ask_once(std::size_t server, const Start& start);
   /// False: the program is stopped.
   [[nodiscard]] bool wait_until(remote::TimePoint time);
 
@@ -63,9 +67,8 @@ class RemoteRun {
   RemoteRun(RemoteSetup setup, ChildCommand helper, std::stop_token stop);
   [[nodiscard]] bool repeats(Peer& peer, remote::Method method, int credentials,
                              int retry, remote::Answer& answer);
-  [[nodiscard]] remote::Answer ask_once(Peer& peer, const Start& start);
-
   const std::vector<PublicKey> trusted_;
+  const std::vector<Signer> signers_;
   const std::stop_token stop_;
   const remote::Random random_;
   remote::Transfers transfers_;
