@@ -4,6 +4,7 @@ The fake NVRTC builds. Each node is a cache folder of its own; what a server has
 from, or in the memory of a server of ours.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -280,8 +281,9 @@ def test_a_certificate_of_our_own_authority_is_trusted_and_a_client_shows_its_ow
         ("valid from tomorrow on", "not yet valid"),
         ("of another host", "does not match|no alternative certificate subject name"),
         ("of an unknown authority", "unable to get local issuer|self.signed"),
-        ("client without a certificate", "certificate required|alert"),
-        ("client with a certificate of others", "unknown ca|alert"),
+        # The server may hang up before its reason is read.
+        ("client without a certificate", "certificate required|Send failure|reset"),
+        ("client with a certificate of others", "unknown ca|Send failure|reset"),
         ("no TLS at all", "wrong version number|packet length too long|record"),
         ("handshake that stalls", "time|Time"),
     ],
@@ -313,39 +315,40 @@ def test_what_tls_refuses_costs_the_wait_alone_and_its_reason_is_said_once(row, 
         assert beside - (time.monotonic() - began) < 3 * 0.25 + 1  # the machine is shared
         assert job.payloads() == built.reference
         assert not server.asked
-        doctor, _ = job.run("doctor", status=None) if False else (json.dumps(job.json("doctor", status=1)), "")
-        assert re.search(reason, doctor), doctor
+        job.run("push", "--remote", url, "--sign", built.key, status=1, **settings)
+        (line,) = [each for each in job.said.splitlines() if "given up after three failures" in each]
+        assert re.search(reason, line), line
 
 
 # What is sent and does not arrive.
 
 
-def test_a_push_that_is_killed_at_any_byte_leaves_whole_objects_or_none(built, node):
+@pytest.mark.parametrize("keeps_parts", [False, True])
+def test_a_push_that_is_killed_at_any_byte_leaves_whole_objects_or_none(keeps_parts, built, node):
     """The server has read so many bytes of a body when the sender dies. One that keeps what came is worse."""
-    for keeps_parts in (False, True):
-        for at in (1, 280, 700, 1500, 3000):
-            killed = threading.Event()
+    long = int(os.environ.get("KILN_FAULT_LENGTH", "1")) > 1
+    for at in (1, 279, 280, 281, 700, 1500, 3000, 10000) if long else (1, 280, 3000):
+        killed = threading.Event()
 
-            def reading(_, size):
-                if size >= at and not killed.is_set():
-                    killed.set()
-                    sender.send_signal(signal.SIGKILL)
-                    sender.wait()
+        def reading(_, size):
+            if size >= at and not killed.is_set():
+                killed.set()
+                sender.kill()
+                sender.wait()
 
-            with servers.Server(reading=reading, keeps_parts=keeps_parts) as server:
-                remote = {"KILN_REMOTE": server.url}
-                sender = built.start("push", **remote, **built.sign)
-                sender.communicate(timeout=60)
-                assert killed.is_set()
-                time.sleep(0.1)
-                job = node(f"{keeps_parts}-{at}", **remote, **built.trusted)
-                hits, compiled, _ = job.warm()
-                assert hits + compiled == built.number and compiled > 0
-                assert job.payloads() == built.reference
-                # Later all of it is sent; a part of an object is replaced by the whole.
-                built.run("push", "--replace", **remote, **built.sign)
-                late = node(f"late-{keeps_parts}-{at}", KILN_NO_JIT="1", **remote, **built.trusted)
-                assert late.warm() == (built.number, 0, {"remote"})
+        with servers.Server(reading=reading, keeps_parts=keeps_parts) as server:
+            remote = {"KILN_REMOTE": server.url}
+            sender = built.start("push", **remote, **built.sign)
+            sender.communicate(timeout=60)
+            assert killed.is_set()
+            job = node(f"job-{at}", **remote, **built.trusted)
+            hits, compiled, _ = job.warm()
+            assert hits + compiled == built.number and compiled > 0
+            assert job.payloads() == built.reference
+            # Later all of it is sent; a part of an object is replaced by the whole.
+            built.run("push", "--replace", **remote, **built.sign)
+            late = node(f"late-{at}", KILN_NO_JIT="1", **remote, **built.trusted)
+            assert late.warm() == (built.number, 0, {"remote"})
 
 
 def test_two_that_send_different_bytes_of_a_key_at_once_are_both_right(built, node, tmp_path):
@@ -420,20 +423,17 @@ def test_no_secret_is_in_what_kiln_says_or_leaves_behind(built, node, tmp_path):
     auth = tmp_path / "auth"
     auth.write_text(f"bearer {secret}")
     auth.chmod(0o600)
-    seen = []
-    shown = threading.Event()
+    seen, looks = [], iter(range(3))
 
     def answer(request):
-        assert request.headers["Authorization"] == f"Bearer {secret}"
-        for pid in filter(str.isdigit, os.listdir("/proc")):  # what everybody may look at
-            for file in ("cmdline", "environ"):
-                try:
-                    with open(f"/proc/{pid}/{file}", "rb") as text:
+        if request.headers["Authorization"] != f"Bearer {secret}":
+            return 401
+        if next(looks, None) is not None:  # what everybody may look at
+            for pid in filter(str.isdigit, os.listdir("/proc")):
+                for file in ("cmdline", "environ"):
+                    with contextlib.suppress(OSError), open(f"/proc/{pid}/{file}", "rb") as text:
                         if secret.encode() in text.read():
                             seen.append((pid, file))
-                except OSError:
-                    pass
-        shown.set()
         return 500 if "/objects/v1/0" in request.path else None
 
     with servers.Server(answer) as server:
@@ -452,7 +452,7 @@ def test_no_secret_is_in_what_kiln_says_or_leaves_behind(built, node, tmp_path):
                     continue
                 process = job.start(*arguments, *more)
                 said.append("".join(process.communicate(timeout=60)))
-        assert shown.is_set() and not seen
+        assert next(looks, None) is None and not seen
         for text in said:
             assert secret not in text, text
         for folder, _, files in os.walk(tmp_path):
@@ -468,27 +468,28 @@ def test_a_helper_that_crashes_leaves_no_core_with_secrets(built, node, tmp_path
     auth.write_text("bearer hush-7d1f")
     auth.chmod(0o600)
 
-    def answer(request):
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{pid}/stat") as stat:
-                    if "(kiln-remote)" in stat.read():
-                        before.append(pid)
-                        os.kill(int(pid), signal.SIGQUIT)
-            except OSError:
-                pass
-        return None
+    killed, started = [], threading.Event()
 
-    before = []
+    def answer(_):
+        started.wait(10)
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as stat:
+                _, name, _, parent, *_ = stat.read().split()
+                if name == "(kiln-remote)" and int(parent) == process.pid:
+                    killed.append(pid)
+                    os.kill(int(pid), signal.SIGQUIT)
+
     with servers.Server(answer) as server:
         job = node("job", KILN_REMOTE=server.url, KILN_REMOTE_AUTH=str(auth), **built.trusted)
         code = 'ulimit -c unlimited 2>/dev/null; exec kiln "$@"'
-        done = subprocess.run(
-            ["sh", "-c", code, "sh", *WARM], env=job.env, cwd=tmp_path, timeout=60, check=False,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        process = subprocess.Popen(
+            ["sh", "-c", code, "sh", *WARM], env=job.env, cwd=tmp_path, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True,
         )
-    assert done.returncode == 0 and before, done.stdout
-    assert f"{built.number} compiled" in done.stdout and "core dumped" not in done.stdout
+        started.set()
+        said, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and killed, said
+    assert f"{built.number} compiled" in said and "core dumped" not in said
     assert not [each for each in [*os.listdir("/"), *os.listdir(tmp_path)] if each.startswith("core")]
 
 

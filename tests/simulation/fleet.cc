@@ -58,13 +58,12 @@ class Fleet {
   struct Node;
   struct Rank {
     Node* node = nullptr;
-    Breaker* breaker = nullptr;
-    std::optional<Breaker> own;
+    std::optional<Breaker> breaker;  // of its process
     TimePoint start{};
     std::uint32_t next = 0;     // kernel
     std::uint32_t running = 0;  // gets
     bool is_connected = false;
-    bool has_asked = false;
+    std::optional<TimePoint> first_request_at;
     bool uploads = false;  // one at a time
     remote::UploadQueue<std::uint32_t> queue;
   };
@@ -80,7 +79,7 @@ class Fleet {
     std::uint32_t free_slots = 0;
     std::vector<std::function<void()>> queue;  // for a slot
     std::size_t queue_begin = 0;
-    std::optional<Breaker> breaker;
+    std::optional<Breaker> breaker;  // of the program that fetches packs
     std::vector<Rank> ranks;
     bool is_connected = false;
     bool has_pack = false;
@@ -119,8 +118,7 @@ class Fleet {
     node.ranks.resize(is_.ranks);
     for (Rank& rank : node.ranks) {
       rank.node = &node;
-      rank.own.emplace(random());
-      rank.breaker = is_.breaker == BreakerOf::kNode ? &*node.breaker : &*rank.own;
+      rank.breaker.emplace(random());
       rank.start = TimePoint{} + remote::scaled(is_.skew, events_.chance());
       events_.at(rank.start, [this, &rank] { begin(rank); });
     }
@@ -199,11 +197,10 @@ class Fleet {
       if (!get->is_done)
         step(get, get->hedge->on_time(events_.now()));
     });
-    const bool is_first = !rank.has_asked;
-    rank.has_asked = true;
-    const Duration delay =
-        is_first ? remote::start_delay(is_many(), is_.wait, random()) : Duration{};
-    events_.after(delay, [this, get] { ask(get); });
+    if (!rank.first_request_at)
+      rank.first_request_at =
+          events_.now() + remote::start_delay(is_many(), is_.wait, random());
+    events_.at(*rank.first_request_at, [this, get] { ask(get); });
   }
 
   void ask(const GetPointer& get) {

@@ -21,9 +21,6 @@ enum class Way : std::uint8_t {
   kShardsPack,   // each node builds its shard; the first packs; all get the pack
 };
 
-/// A breaker of each process, or one for all of a node.
-enum class BreakerOf : std::uint8_t { kProcess, kNode };
-
 struct Parameters {
   Way way = Way::kNaive;
   std::uint32_t nodes = 1000;
@@ -40,7 +37,6 @@ struct Parameters {
   Duration skew{};                                 // ranks start within it
   bool is_warm = true;                             // the server has it all
   bool pushes = false;
-  BreakerOf breaker = BreakerOf::kNode;
   double dead_shards = 0;
   std::uint32_t tree_width = 50;        // Slurm's
   std::uint32_t operations_a_file = 4;  // of a file server, to read one object

@@ -106,7 +106,6 @@ TEST(Fleet, EightProcessesBesideADeadServerAreAtMostASecondSlower) {
     Parameters parameters = fleet(Way::kObjects);
     parameters.nodes = 1;
     parameters.seed = seed;
-    parameters.breaker = BreakerOf::kProcess;
     parameters.server.death = Death::kSilent;
     EXPECT_LE(delay(parameters), 1) << seed;
   }

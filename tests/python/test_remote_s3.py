@@ -1,0 +1,38 @@
+"""A remote cache in a bucket: moto speaks S3, checks each signature, and knows who may write."""
+
+import servers
+from test_remote import OTHERS, WARM, built, node
+
+built, node = built, node  # fixtures
+
+
+def test_a_bucket_is_a_remote_for_those_who_have_its_key(built, node, tmp_path):
+    auth = tmp_path / "auth"
+    auth.touch(0o600)
+    with servers.s3(tmp_path) as bucket:
+        remote = {"KILN_REMOTE": f"{bucket.url}/kiln;region=us-east-1", "KILN_REMOTE_AUTH": str(auth)}
+        auth.write_text("aws AKIAIOSFODNN7EXAMPLE:wrong")
+        assert "403" in str(built.json("push", status=1, **remote, **built.sign)["problems"])
+        auth.write_text(f"aws {bucket.key}:{bucket.secret}")
+        assert built.json("push", **remote, **built.sign)["sent"] == built.number
+        assert built.json("push", **remote, **built.sign)["already_there"] == built.number
+        pack = tmp_path / "job.kpack.zst"
+        built.run("pack", "-o", pack, "--sign", built.key)
+        built.run("push", "--pack", pack, **remote)
+
+        job = node("job", KILN_NO_JIT="1", **remote, **built.trusted)
+        assert job.warm() == (built.number, 0, {"remote"})
+        assert job.payloads() == built.reference
+        puller = node("puller", **remote, **built.trusted)
+        assert puller.json("pull", "--pack", pack.name)["stored"] == built.number
+        assert puller.warm(KILN_NO_JIT="1", KILN_REMOTE="") == (built.number, 0, {"disk"})
+        # By the variables that AWS's own programs read, and what a job builds is sent by itself.
+        auth.write_text("aws")
+        keys = {"AWS_ACCESS_KEY_ID": bucket.key, "AWS_SECRET_ACCESS_KEY": bucket.secret}
+        writer = node("writer", KILN_REMOTE_MODE="rw", **remote, **keys, **built.sign)
+        _, sent, _ = writer.warm(kernels=OTHERS)
+        assert sent > 0 and "uploads_dropped" not in writer.counters()
+        reader = node("reader", KILN_NO_JIT="1", **remote, **keys, **built.trusted)
+        assert reader.warm(kernels=OTHERS) == (sent, 0, {"remote"})
+        stranger = node("stranger", **remote, AWS_ACCESS_KEY_ID=bucket.key, AWS_SECRET_ACCESS_KEY="x", **built.trusted)
+        assert f"0 hits, {built.number} compiled" in "".join(stranger.run(*WARM))
