@@ -115,7 +115,7 @@ TEST_F(ProgramDoctorRemoteTest, EachWayToFailHasItsRemedy) {
   };
   EXPECT_THAT(remedy("http://127.0.0.1:1"), HasSubstr("whether the server runs"));
   EXPECT_THAT(remedy("http://kiln.invalid"), HasSubstr("getent hosts"));
-  EXPECT_THAT(remedy("https" + server_.url().substr(4)), HasSubstr("speaks no TLS"));
+  EXPECT_THAT(remedy("https" + server_.url().substr(4)), HasSubstr("speaks TLS"));
   answer_all("403 Forbidden");
   EXPECT_THAT(remedy(server_.url()), HasSubstr("KILN_REMOTE_AUTH"));
   answer_all("500 Broken");

@@ -91,13 +91,11 @@ std::string remedy_of(const Answer& answer, const ServerAddress& address) {
       return "look at the server's certificate, at this machine's clock, and whether "
              "KILN_REMOTE_CA names the authority that signed it";
     case TransferEnd::kTimeout:
-      if (address.base.starts_with("https:") && answer.times.connect.count() > 0 &&
-          answer.times.tls.count() == 0)
-        return "it accepts a connection and speaks no TLS: look whether it is an http "
-               "server, or stuck";
-      return "look whether a firewall drops its packets; a get gives a server up that "
-             "is "
-             "so slow";
+      return address.base.starts_with("https:")
+                 ? "look whether a firewall drops its packets, and whether what is "
+                   "there "
+                   "speaks TLS"
+                 : "look whether a firewall drops its packets, or the server is stuck";
     case TransferEnd::kHelper:
       return "reinstall Kiln";
     default:

@@ -42,7 +42,7 @@ struct Running {
   Clock::time_point slow_since = Clock::now();
   curl_off_t moved_then = 0;
   std::unique_ptr<curl_slist, ListDeleter> headers;
-  std::array<char, CURL_ERROR_SIZE> error{};
+  std::array<char, CURL_ERROR_SIZE> error{};  // of libcurl: why it failed
   std::unique_ptr<CURL, EasyDeleter> easy;
 };
 
