@@ -107,6 +107,22 @@ def test_without_builds_what_an_earlier_process_built_is_found(nvrtc, python):
     assert python(find, KILN_NO_JIT="1") == "1"
 
 
+@pytest.mark.skipif(
+    not (KIT.parent / "bin/kiln-remote").exists(), reason="kiln-remote was not built: no libcurl with headers"
+)
+def test_what_a_process_has_built_is_uploaded_at_its_end_and_found_by_other_machines(nvrtc, python, tmp_path):
+    code = SOURCE + f"""
+    kiln.configure(remote="file://{tmp_path}/shared;unsigned=1", remote_mode="MODE", remote_wait=20)
+    kiln.Kernel(SOURCE).prepare()
+    counts = kiln.statistics()
+    print(counts["compiled"], counts["remote_hits"], counts["disk_hits"])
+"""
+    assert python(code.replace("MODE", "rw"), KILN_CACHE_DIR=str(tmp_path / "builder")) == "1 0 0"
+    node = {"KILN_CACHE_DIR": str(tmp_path / "node"), "KILN_NO_JIT": "1"}
+    assert python(code.replace("MODE", "r"), **node) == "0 1 0"
+    assert python(code.replace("MODE", "r"), **node) == "0 0 1"
+
+
 def test_a_home_that_cannot_be_written_costs_the_cache_alone(nvrtc, python):
     code = SOURCE + "    kiln.Kernel(SOURCE).prepare(); print(kiln.statistics()['not_stored'])"
     said = python(code, HOME="/proc/nowhere", KILN_CACHE_DIR=None, XDG_CACHE_HOME=None)
