@@ -92,6 +92,16 @@ const std::vector<Case> kCases = {
      "__global__ void fill(float* x, int* n) {\n"
      "  *x = -std::numeric_limits<float>::infinity();\n"
      "  *n = std::numeric_limits<int>::max();\n}\n"},
+    {"LimitsOfATypeOfOnesOwn",
+     "#include <limits>\n"
+     "struct Fixed { int value; };\n"
+     "namespace std { template <> class numeric_limits<Fixed> : public "
+     "numeric_limits<int> {\npublic: static Fixed max() { return {7}; } }; }\n"
+     "static_assert(std::numeric_limits<Fixed>::is_specialized);\n"
+     "static_assert(std::numeric_limits<float>::digits == 24);\n"
+     "static_assert(!std::numeric_limits<float3>::is_specialized);\n"
+     "__global__ void fill(int* n) { *n = std::numeric_limits<Fixed>::max().value + "
+     "std::numeric_limits<const int>::max(); }\n"},
     {"LimitsOfCAndOfCxxTogether",
      "#include <float.h>\n#include <limits.h>\n#include <cfloat>\n#include <climits>\n"
      "#include <limits>\n"

@@ -106,9 +106,10 @@ int deadline_passed(void* deadline, void* /*reserved*/) {
   return Clock::now() >= *static_cast<const Clock::time_point*>(deadline) ? 1 : 0;
 }
 
-/// By default NVRTC instantiates what the headers use when it makes the precompiled one,
-/// and then the variables of the image are in another order than without: a compile
-/// instantiates at the end of the source. NVRTC compares the option with the file's.
+/// By default NVRTC instantiates what the headers use when it makes the precompiled
+/// one, and then the variables of the image are in another order than without: a
+/// compile instantiates at the end of the source. NVRTC compares the option with the
+/// file's.
 constexpr const char* kKeepsOrder = "--instantiate-templates-in-pch=false";
 
 /// What one run of the compiler does beside its job.
