@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <zstd.h>
 
 #include <csignal>
@@ -175,6 +176,13 @@ TEST_F(RemoteTransferTest, ACutOffAnswerIsNone) {
   });
   EXPECT_EQ(reset.end, TransferEnd::kBroken);
   EXPECT_EQ(reset.body, "");
+  const auto half_closed = of([](const Exchange& exchange) {
+    exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
+    exchange.end_sending();
+    exchange.wait_for_its_end();
+    return false;
+  });
+  EXPECT_EQ(half_closed.end, TransferEnd::kBroken);
 }
 
 TEST_F(RemoteTransferTest, ChunksAreAnAnswer) {
@@ -453,6 +461,22 @@ TEST_F(RemoteTransferTest, AHelperThatIsStoppedIsGivenUpAfterTheLimit) {
   const auto began = Clock::now();
   EXPECT_EQ(run(request).end, TransferEnd::kHelper);
   EXPECT_LT(Clock::now() - began, seconds(4));
+  EXPECT_EQ(run(get(server.url())).body, "x");
+}
+
+TEST_F(RemoteTransferTest, AHelperWithoutMemoryFailsAndTheNextIsStarted) {
+  const std::string large(64'000'000, 'x');
+  const FaultServer server([&](const Exchange& exchange) {
+    if (exchange.head.starts_with("GET /large ")) {
+      // What it has, and hardly more.
+      const rlimit few{.rlim_cur = 1 << 20U, .rlim_max = 1 << 20U};
+      EXPECT_EQ(::prlimit(helper_pid(), RLIMIT_AS, &few, nullptr), 0);
+    }
+    exchange.answer("200 OK", exchange.head.starts_with("GET /large ") ? large : "x");
+    return true;
+  });
+  EXPECT_EQ(run(get(server.url())).body, "x");
+  EXPECT_NE(run(get(server.url("/large"))).end, TransferEnd::kAnswered);
   EXPECT_EQ(run(get(server.url())).body, "x");
 }
 

@@ -33,10 +33,10 @@ class Node:
 
     def __init__(self, folder, **settings):
         self.cache = folder / "cache"
-        self.env = environment(
-            folder, KILN_CACHE_DIR=str(self.cache), KILN_NVRTC=str(KIT / "libkiln-fake-nvrtc.so"),
-            PATH=f"{KIT.parent / 'bin'}:{os.environ['PATH']}", **settings,
-        )
+        self.env = environment(folder) | {
+            "KILN_CACHE_DIR": str(self.cache), "KILN_NVRTC": str(KIT / "libkiln-fake-nvrtc.so"),
+            "PATH": f"{KIT.parent / 'bin'}:{os.environ['PATH']}",
+        } | settings
 
     def start(self, *arguments, **env):
         return subprocess.Popen(
@@ -413,6 +413,63 @@ def test_credentials_that_expire_amid_a_push_are_read_again(built, tmp_path):
             report = built.json(*arguments, status=1, **built.sign)
             assert 0 < report["sent"] < built.number and len(server.files) == report["sent"], report
             assert "KILN_REMOTE_AUTH" in json.dumps(report["problems"])
+
+
+# Machines that differ.
+
+
+def test_a_key_that_is_trusted_no_longer_is_a_miss_from_then_on(built, node, tmp_path):
+    trusted, other = tmp_path / "trusted.pub", tmp_path / "other"
+    built.run("key", "new", other)
+    old, new = (path.read_text() for path in (built.key.with_suffix(".key.pub"), tmp_path / "other.pub"))
+    with servers.Server() as server:
+        remote = {"KILN_REMOTE": server.url, "KILN_REMOTE_KEYS": str(trusted)}
+        built.run("push", "--remote", server.url, **built.sign)
+        trusted.write_text(old + new)
+        trusted.chmod(0o644)
+        assert node("before", KILN_NO_JIT="1", **remote).warm() == (built.number, 0, {"remote"})
+        trusted.write_text(new)
+        after = node("after", **remote)
+        assert after.warm() == (0, built.number, set())
+        assert any("rejected.signature" in name for name in after.counters()), after.counters()
+        # Signed by the new one, all is as before.
+        built.run("push", "--replace", "--remote", server.url, KILN_REMOTE_SIGN=str(other), KILN_REMOTE_KEYS=f"{other}.pub")
+        assert node("later", KILN_NO_JIT="1", **remote).warm() == (built.number, 0, {"remote"})
+
+
+@pytest.mark.parametrize("offset", [-86400, 86400])
+def test_a_clock_that_is_a_day_off_changes_nothing(offset, built, node):
+    """What it is to TLS, a certificate shows that is a day too old or too new."""
+    clock = {"LD_PRELOAD": str(KIT / "libkiln-preload.so"), "KILN_PRELOAD_CLOCK": str(offset)}
+    with servers.Server() as server:
+        assert built.json("push", "--remote", server.url, **clock, **built.sign)["sent"] == built.number
+        job = node("job", KILN_NO_JIT="1", KILN_REMOTE=server.url, **clock, **built.trusted)
+        assert job.warm() == (built.number, 0, {"remote"})
+        assert job.payloads() == built.reference
+
+
+def test_a_shard_with_another_compiler_builds_for_itself_and_disturbs_nobody(built, node, tmp_path):
+    fake = (KIT / "libkiln-fake-nvrtc.so").read_bytes()
+    report = built.json("doctor")
+    (build_id,) = {each["nvrtc_build_id"] for each in report["toolchains"] if each["found_in"] == "KILN_NVRTC"}
+    changed = bytes.fromhex(build_id[:-2] + f"{int(build_id[-2:], 16) ^ 1:02x}")
+    other = tmp_path / "libkiln-other-nvrtc.so"
+    other.write_bytes(fake.replace(bytes.fromhex(build_id), changed))
+    with servers.Server() as server:
+        settings = {"KILN_REMOTE": server.url, **built.sign}
+        nodes = [node("0", **settings), node("1", **settings), node("2", KILN_NVRTC=str(other), **settings)]
+        options = ["--push", "--pull", "--wait", "2", "--json"]
+        started = [each.start(*WARM, "--shard", f"{i}/3", *options) for i, each in enumerate(nodes)]
+        reports = []
+        for process in started:
+            out, err = process.communicate(timeout=60)
+            assert process.returncode == 0, err
+            reports.append(json.loads(out))
+        assert reports[2]["compiled"] == built.number, "nobody else has its keys"
+        for each in nodes[:2]:
+            assert each.warm(KILN_NO_JIT="1", KILN_REMOTE="") == (built.number, 0, {"disk"})
+            assert each.payloads() == built.reference
+        assert not set(nodes[2].payloads()) & set(built.reference)
 
 
 # Secrets.

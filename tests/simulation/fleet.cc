@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "remote/breaker.h"
+#include "remote/client/node_failures.h"
 #include "remote/hedge.h"
 #include "remote/pacing.h"
 #include "remote/shard.h"
@@ -80,6 +81,9 @@ class Fleet {
     std::vector<std::function<void()>> queue;  // for a slot
     std::size_t queue_begin = 0;
     std::optional<Breaker> breaker;  // of the program that fetches packs
+    // What its processes tell each other of the server, as remote::NodeFailures does.
+    int failures = 0;
+    TimePoint last_failure{};
     std::vector<Rank> ranks;
     bool is_connected = false;
     bool has_pack = false;
@@ -188,7 +192,7 @@ class Fleet {
     get->kernel = kernel;
     if (is_.way == Way::kSharedFiles)
       return read_shared(get);
-    if (is_.way == Way::kObjects)
+    if (is_.way == Way::kObjects && !rests(*rank.node))
       get->leave = rank.breaker->admit(events_.now());
     if (!get->leave)
       return take_slot(get);
@@ -215,11 +219,21 @@ class Fleet {
             get->rank->is_connected = false;
           if (get->is_done)
             return;  // cancelled
-          std::ignore = get->rank->breaker->report(
-              *get->leave, events_.now(),
-              reply == Reply::kFailed ? Verdict::kFailed : Verdict::kGood);
+          report(*get, reply == Reply::kFailed ? Verdict::kFailed : Verdict::kGood);
           step(get, get->hedge->on_remote(reply == Reply::kYes));
         });
+  }
+
+  [[nodiscard]] bool rests(const Node& node) const {
+    return node.failures >= remote::NodeFailures::kFailuresToRest &&
+           events_.now() - node.last_failure < remote::NodeFailures::kRest;
+  }
+
+  void report(const Get& get, Verdict verdict) {
+    std::ignore = get.rank->breaker->report(*get.leave, events_.now(), verdict);
+    Node& node = *get.rank->node;
+    node.failures = verdict == Verdict::kFailed ? node.failures + 1 : 0;
+    node.last_failure = events_.now();
   }
 
   void step(const GetPointer& get, Hedge::Step step) {
@@ -230,8 +244,7 @@ class Fleet {
         return done(get);
       case Hedge::Step::kTakeBuild:
         if (get->hedge->is_overtaken())
-          std::ignore =
-              get->rank->breaker->report(*get->leave, events_.now(), Verdict::kFailed);
+          report(*get, Verdict::kFailed);
         return done(get);
       case Hedge::Step::kWait:
       case Hedge::Step::kGiveUp:

@@ -63,6 +63,8 @@ class Exchange {
     const linger now{.l_onoff = 1, .l_linger = 0};
     ::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
   }
+  /// A half-close: the client can still send.
+  void end_sending() const { ::shutdown(fd_, SHUT_WR); }
   [[nodiscard]] bool has_stopped() const { return stop_; }
 
  private:
