@@ -102,12 +102,7 @@ tl::expected<cache::StoredObject, BadBody> object_in(std::string body,
   if (!expected.target.empty() && object->target() != expected.target)
     return refuse(Rejected::kTarget, fmt::format("it is for {}, not {}",
                                                  object->target(), expected.target));
-  if (const auto verified = object->verify_fully(); !verified)
-    return refuse(verified.error());
-  if (expected.payload_check) {
-    if (const auto checked = expected.payload_check(*object); !checked)
-      return refuse(Rejected::kTarget, checked.error().message);
-  }
+  // Before anything in it is decompressed or decoded.
   if (!expected.takes_unsigned) {
     const auto digest = Blake2bHasher::of(object->file());
     const auto checked =
@@ -115,6 +110,12 @@ tl::expected<cache::StoredObject, BadBody> object_in(std::string body,
                : Result<void>(fail(digest.error().code, digest.error().message));
     if (!checked)
       return refuse(Rejected::kSignature, checked.error().message);
+  }
+  if (const auto verified = object->verify_fully(); !verified)
+    return refuse(verified.error());
+  if (expected.payload_check) {
+    if (const auto checked = expected.payload_check(*object); !checked)
+      return refuse(Rejected::kTarget, checked.error().message);
   }
   return *std::move(object);
 }
