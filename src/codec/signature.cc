@@ -66,7 +66,8 @@ std::string make_line(std::string_view algorithm, const KeyId& id, ByteView byte
 
 /// What the second signature of a signature file is of.
 Bytes with_comment(const Ed25519Signature& signature, std::string_view comment) {
-  Bytes message(signature.begin(), signature.end());
+  Bytes message;
+  append(message, signature);
   append(message, as_bytes(comment));
   return message;
 }

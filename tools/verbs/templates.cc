@@ -93,9 +93,9 @@ void print_details(const render::KernelSpec& kernel, const Terminal& terminal) {
   rows.clear();
   for (const render::LaunchArgument& argument : kernel.launch_arguments())
     rows.push_back({argument.name, argument.meaning});
-  print("\n" +
-        format_table({{"LAUNCH ARGUMENT"}, {.title = "MEANING", .may_wrap = true}},
-                     rows, terminal));
+  print(fmt::format("\n{}", format_table({{"LAUNCH ARGUMENT"},
+                                          {.title = "MEANING", .may_wrap = true}},
+                                         rows, terminal)));
   print(terminal.fitted(fmt::format(
       "\nentry points: {}\ntargets: {}\n`kiln warm --all` builds {} variants, e.g. "
       "{}\n",
