@@ -19,6 +19,7 @@
 namespace kiln::cache {
 namespace {
 
+constexpr const char* kElsewhere = "; name another place in KILN_CACHE_DIR";
 constexpr std::size_t kShortestPrefix = 6;
 constexpr std::size_t kMostCandidates = 8;
 
@@ -51,7 +52,8 @@ Entry entry_of(const StoredObject& object, const Metadata& metadata) {
 std::unique_ptr<Cache> Cache::open(CacheOptions options) {
   std::unique_ptr<Cache> cache(new Cache(std::move(options)));
   cache->mode_ = cache->determine_mode();
-  if (cache->mode_ == Mode::kOff && !cache->is_absent_)
+  if (cache->mode_ == Mode::kOff && !cache->is_absent_ &&
+      cache->options_.warns_when_off)
     log(LogLevel::kWarning, {"the cache is off, and kernels are kept in memory alone: ",
                              cache->mode_reason_});
   cache->open_parts();
@@ -122,12 +124,12 @@ Mode Cache::determine_mode() {
     return leave_absent(root);
   if (err == -ENOENT) {
     if (err = make_folders(file_system_, root); err != 0)
-      return turn_off(reason("mkdir", root, err));
+      return turn_off(reason("mkdir", root, err) + kElsewhere);
     // Once more, now that every component exists.
     if (const auto trusted = trust_.check_path(file_system_, root); !trusted)
       return turn_off(trusted.error());
   } else if (err != 0 || !S_ISDIR(info.st_mode)) {
-    return turn_off(reason("open", root, err != 0 ? err : -ENOTDIR));
+    return turn_off(reason("open", root, err != 0 ? err : -ENOTDIR) + kElsewhere);
   }
   return prepare_objects();
 }

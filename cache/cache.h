@@ -53,6 +53,7 @@ struct CacheOptions {
   /// False to only inspect a cache: where none is, none is made, and the cache is then
   /// off without a warning.
   bool make_root = true;
+  bool warns_when_off = true;                // false: the caller tells mode_reason()
   FileSystem* file_system = nullptr;         // null: the real one. Must outlive this.
   std::vector<std::filesystem::path> seeds;  // packs and roots, see seeds.h
   std::filesystem::path keys;                // trusted public keys, or empty

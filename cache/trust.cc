@@ -49,6 +49,13 @@ std::string say_whose(const std::string& component, const struct stat& info) {
       component, info.st_uid, info.st_mode & 07777U, info.st_uid);
 }
 
+std::string say_closed(const std::filesystem::path& folder) {
+  return fmt::format(
+      "{} cannot be entered by this user; let its owner chmod a+rx it (a cache: chmod "
+      "-R a+rX,go-w), or choose another cache folder",
+      folder.native());
+}
+
 std::string say_why(const std::string& component, const struct stat& info) {
   if (!S_ISLNK(info.st_mode) && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0)
     return say_whose(component, info);
@@ -102,6 +109,8 @@ Result<void> TrustPolicy::check_path(FileSystem& file_system,
     const int err = file_system.lstat(done.c_str(), info);
     if (err == -ENOENT)
       return {};
+    if (err == -EACCES)
+      return fail(ErrorCode::kIo, say_closed(done.parent_path()));
     if (err != 0)
       return posix_error("lstat", done, -err);
     if (!accepts_component(info, names.empty() && !S_ISLNK(info.st_mode)))

@@ -183,6 +183,9 @@ void add_items(BuildService& service, const Request& request,
       item.keyed = keyed.error();
     } else if (std::holds_alternative<device::TargetSkipped>(*keyed)) {
       ++report.skipped;
+      std::string& why = report.asked[to_string(build_for)].why_skipped;
+      if (why.empty())
+        why = std::get<device::TargetSkipped>(*keyed).reason;
       continue;
     } else {
       auto& found = std::get<KeyedRequest>(*keyed);
@@ -190,8 +193,23 @@ void add_items(BuildService& service, const Request& request,
       item.asked_as = asked_as(service, *prepared, build_for, found);
       item.keyed = std::move(found);
     }
+    report.asked[to_string(build_for)].has_items = true;
     report.items.push_back(std::move(item));
   }
+}
+
+Result<void> check_skipped(const Context& context, const BuildReport& report) {
+  for (const auto& [arch, asked] : report.asked) {
+    if (asked.has_items)
+      continue;
+    const auto text = fmt::format("nothing that is asked for is for {}: {}", arch,
+                                  printable_lines(asked.why_skipped));
+    if (report.items.empty())
+      return fail(ErrorCode::kInvalidArgument, text);
+    print_error(fmt::format(
+        "{} {}\n", context.err.styled("kiln: warning:", Style::kYellow), text));
+  }
+  return {};
 }
 
 void print_toolchains(const Context& context, const BuildReport& report) {
@@ -297,9 +315,10 @@ void print_report(const Context& context, const BuildReport& report) {
     const std::uint64_t n = count(report, verdict);
     return n == 0 ? std::string() : fmt::format(", {} {}", n, word);
   };
-  std::string line = fmt::format("{} requested: {} hits, {} compiled",
-                                 report.items.size(), count(report, BuildVerdict::kHit),
-                                 count(report, BuildVerdict::kCompiled));
+  std::string line =
+      fmt::format("{} requested: {}, {} compiled", report.items.size(),
+                  counted(count(report, BuildVerdict::kHit), "hit", "hits"),
+                  count(report, BuildVerdict::kCompiled));
   line += part(BuildVerdict::kWaited, "built by others");
   line += part(BuildVerdict::kMissing, "missing");
   if (report.expected)
@@ -326,11 +345,12 @@ void print_report(const Context& context, const BuildReport& report) {
   print(context.out.fitted(line));
   print_not_stored(context, report);
   if (report.gave_up)
-    print(
+    print(context.out.fitted(
         "the rest is not built, since nothing more can be stored: make room, and the "
-        "same command again goes on from here\n");
+        "same command again goes on from here\n"));
   else if (count(report, BuildVerdict::kNotReached) > 0)
-    print("what is built is kept: the same command again goes on from here\n");
+    print(context.out.fitted(
+        "what is built is kept: the same command again goes on from here\n"));
 }
 
 int exit_code_of(const BuildReport& report) {

@@ -90,15 +90,22 @@ struct BuildRunOptions {
   std::string_view on_refusal = {};
 };
 
+/// What was asked for by the name of one architecture.
+struct AskedArchitecture {
+  bool has_items = false;
+  std::string why_skipped;  // of the first that target limits exclude
+};
+
 struct BuildReport {
   std::vector<BuildItem> items;
   std::vector<BuildEntry> entries;  // one per item, in the same order
   bool dry_run = false;             // nothing was built; kMissing: it would be built
   bool gave_up = false;             // ended because nothing can be stored any more
   std::optional<std::chrono::milliseconds> expected{};  // what a dry run would take
-  std::uint64_t skipped = 0;               // left out by a template's target limits
-  std::optional<std::uint64_t> refused{};  // by cuDNN: plans of presets
-  std::optional<device::CudaVersion> driver{};  // of --driver
+  std::uint64_t skipped = 0;  // left out by a template's target limits
+  std::map<std::string, AskedArchitecture> asked;  // of add_items()
+  std::optional<std::uint64_t> refused{};          // by cuDNN: plans of presets
+  std::optional<device::CudaVersion> driver{};     // of --driver
   std::optional<std::uint64_t> bad_lines{};  // under --skip-bad: left out of manifests
   std::chrono::milliseconds elapsed{0};
 
@@ -113,6 +120,11 @@ struct BuildReport {
 void add_items(BuildService& service, const Request& request,
                const std::vector<device::BuildFor>& architectures, BuildReport& report,
                const std::stop_token& stop = {});
+
+/// Warns of an architecture that nothing of it all is for. Errors: kInvalidArgument if
+/// that leaves nothing.
+[[nodiscard]] Result<void> check_skipped(const Context& context,
+                                         const BuildReport& report);
 
 /// Under --driver: a line on stderr that names it and the NVRTCs that were chosen.
 void print_toolchains(const Context& context, const BuildReport& report);

@@ -72,10 +72,10 @@ class Runner {
     }
     if (rest.empty() || stop_.stop_requested())
       return {};
+    KILN_TRY(check_store(rest));
     expect(rest);
     if (options_.dry_run)
       return {};
-    KILN_TRY(check_store(rest));
     if (options_.must_store)
       print_error(fmt::format("{} of {} in the cache, {} to build\n",
                               all.size() - rest.size(), all.size(), rest.size()));
@@ -101,21 +101,21 @@ class Runner {
     const Digest* const key = key_of(report_.items[i]);
     BuildEntry& entry = report_.entries[i];
     if (key == nullptr && options_.dry_run)
-      return report_result(i, fetch(i), nullptr);
+      return report_result(i, fetch(i));
     if (key == nullptr)
       return;  // its error comes in its turn
     cache::Tier tier = cache::Tier::kDisk;
     auto object = inspect(*key, tier);
     if (!options_.dry_run) {
       if (object != nullptr)
-        report_result(i, fetch(i), nullptr);  // counts the hit
+        report_result(i, fetch(i));  // counts the hit
       return;
     }
     entry.verdict = object != nullptr ? BuildVerdict::kHit : BuildVerdict::kMissing;
     entry.stored = object != nullptr;
     if (object != nullptr)
       entry.tier = tier;
-    report_result(i, std::move(entry), nullptr);
+    report_result(i, std::move(entry));
   }
 
   void build(std::size_t i, Progress& progress) {
@@ -132,7 +132,7 @@ class Runner {
     }
     if (is_full)
       stop_.request_stop();
-    report_result(i, std::move(entry), &progress);
+    report_result(i, std::move(entry));
   }
 
   BuildEntry fetch(std::size_t i) {
@@ -225,13 +225,17 @@ class Runner {
     const cache::Cache& cache = service_.cache();
     if (!options_.must_store || cache.mode() == cache::Mode::kReadWrite)
       return {};
+    // A dry run still tells what a read-only cache lacks, or one that is not there yet.
+    if (options_.dry_run &&
+        (cache.mode() == cache::Mode::kReadOnly || cache.is_absent()))
+      return {};
     return fail(
         ErrorCode::kUnavailable,
-        fmt::format("nothing is built, since nothing can be stored: the cache is {}: "
-                    "{}; it has {} of the {} that are wanted",
+        fmt::format("nothing is built, since nothing can be stored ({} of the {} that "
+                    "are wanted are there): the cache is {}: {}",
+                    report_.items.size() - rest.size(), report_.items.size(),
                     cache.mode() == cache::Mode::kOff ? "off" : "read-only",
-                    cache.mode_reason(), report_.items.size() - rest.size(),
-                    report_.items.size()));
+                    cache.mode_reason()));
   }
 
   /// True once a few results in a row could not be written. One that is not stored for
@@ -247,7 +251,7 @@ class Runner {
   }
 
   /// Keeps the entry of an item, and prints it where it failed.
-  void report_result(std::size_t i, BuildEntry result, Progress* progress) {
+  void report_result(std::size_t i, BuildEntry result) {
     const BuildItem& item = report_.items[i];
     BuildEntry& entry = report_.entries[i];
     entry = std::move(result);
@@ -257,10 +261,7 @@ class Runner {
       const auto text =
           fmt::format("{} {}: {}{}", item.label, item.arch, entry.error->message,
                       is_final ? "" : options_.on_refusal);
-      if (progress != nullptr)
-        progress->message(text);
-      else
-        print_error(printable_lines(text) + "\n");
+      print_error(printable_lines(text) + "\n");
       if (is_final && options_.fail_fast)
         stop_.request_stop();
     }

@@ -278,6 +278,7 @@ int main(int argc, char** argv) {
   // A file over RLIMIT_FSIZE, likewise, is an error of the write.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
+    kiln::tools::print_warnings();
     return kiln::tools::run_command_line({argv + 1, argv + argc});
   } catch (const std::exception& error) {
     std::fprintf(stderr, "kiln: internal error: %s\n", error.what());

@@ -2,27 +2,61 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "build/build_options.h"
 #include "tools/output/terminal.h"
 #include "util/try.h"
 #include "util/units.h"
 
 namespace kiln::tools {
+namespace {
+
+Result<void> check_usable(const cache::Cache& cache) {
+  if (cache.mode() != cache::Mode::kOff || cache.is_absent())
+    return {};
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("no cache can be used: {}", cache.mode_reason()));
+}
+
+}  // namespace
 
 Result<std::unique_ptr<cache::Cache>> open_cache(const Config& config) {
   cache::CacheOptions options = cache_options(config);
   options.make_root = false;
+  options.warns_when_off = false;
   auto cache = cache::Cache::open(std::move(options));
-  if (cache->mode() == cache::Mode::kOff && !cache->is_absent()) {
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("no cache can be used: {}", cache->mode_reason()));
-  }
+  KILN_TRY(check_usable(*cache));
   return cache;
+}
+
+Result<std::unique_ptr<cache::Cache>> open_named_cache(const Config& config) {
+  std::error_code unknown;
+  const bool is_named = !process_environment()("KILN_CACHE_DIR").value_or("").empty();
+  if (is_named && !std::filesystem::exists(config.cache_dir, unknown) && !unknown)
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("KILN_CACHE_DIR is {}: there is no such folder",
+                            config.cache_dir.native()));
+  auto cache = KILN_TRY(open_cache(config));
+  if (cache->is_absent())
+    print_error(fmt::format("{}: there is no cache yet; the first build makes it\n",
+                            cache->layout().root().native()));
+  return cache;
+}
+
+Result<std::unique_ptr<BuildService>> open_to_look(const Context& context,
+                                                   const Config& config) {
+  auto service = KILN_TRY(BuildService::open(config, {.stop = context.stop->token(),
+                                                      .make_root = false,
+                                                      .asks_remotes = false,
+                                                      .warns_when_off = false}));
+  KILN_TRY(check_usable(service->cache()));
+  return service;
 }
 
 PrecompiledStore precompiled_store(const Config& config, cache::Cache& cache) {
   return {kiln::counted(cache, cache.layout().precompiled()),
-          config.precompiled_limit_bytes};
+          precompiled_limit(config)};
 }
 
 std::string precompiled_text(const PrecompiledTotals& totals,

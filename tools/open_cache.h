@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "build/build_service.h"
 #include "build/precompiled_store.h"
 #include "cache/cache.h"
 #include "tools/context.h"
@@ -15,6 +16,16 @@ namespace kiln::tools {
 /// Errors: kUnavailable where there is no usable cache at all, with the reason; a
 /// folder that is empty or does not exist yet is an empty cache, and stays as it is.
 [[nodiscard]] Result<std::unique_ptr<cache::Cache>> open_cache(const Config& config);
+
+/// The same for verbs whose answer about a misspelt KILN_CACHE_DIR would look well:
+/// says it if there is no cache. Errors: also kUnavailable where that names no folder.
+[[nodiscard]] Result<std::unique_ptr<cache::Cache>> open_named_cache(
+    const Config& config);
+
+/// As open_cache(), of a service that finds keys and builds nothing. Errors: also those
+/// of BuildService::open.
+[[nodiscard]] Result<std::unique_ptr<BuildService>> open_to_look(const Context& context,
+                                                                 const Config& config);
 
 /// The precompiled headers beside its objects.
 [[nodiscard]] PrecompiledStore precompiled_store(const Config& config,

@@ -112,9 +112,7 @@ Result<void> add_preset_plans(PlanService& plans, const Config& config,
     }
   }
   std::string text = fmt::format(
-      "{}: attention by Kiln's kernels, for every batch and sequences over "
-      "64",
-      preset.name);
+      "{}: attention by Kiln's kernels, for every batch and length", preset.name);
   if (!built.empty())
     text += fmt::format(
         "; by cuDNN on {}, for batch {} and length {} (others: `kiln attention warm "

@@ -91,13 +91,24 @@ void add_beyond(OptionSet& cli, Beyond beyond, CommonOptions& common) {
              "File of mode 0600 with 'bearer TOKEN', 'basic USER:PASSWORD' or 'aws' "
              "(default: $KILN_REMOTE_AUTH)");
 }
+/// Says VERB as all messages do, where CLI11 says SUBCOMMAND.
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    return app->get_parent() == nullptr
+               ? "Usage: kiln VERB [OPTIONS]\n"
+               : CLI::Formatter::make_usage(app, std::move(name));
+  }
+};
 
 }  // namespace
 
 std::unique_ptr<Program> make_program() {
   auto made = std::make_unique<Program>();
   Program& program = *made;
-  program.app.set_version_flag("--version", fmt::format("kiln {}", version()));
+  program.app.formatter(std::make_shared<HelpFormatter>());
+  program.app.set_version_flag("--version", fmt::format("kiln {}", version()),
+                               "Print the version and exit");
   program.app.set_help_flag("--help,-h", "Print this help and exit");
   program.app.get_formatter()->column_width(kHelpColumn);
   program.app.get_formatter()->label("REQUIRED", "");

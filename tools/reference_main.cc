@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <map>
+#include <regex>
 #include <set>
 #include <string>
 #include <vector>
@@ -69,20 +71,30 @@ _kiln() {{
     --profile)
       mapfile -t COMPREPLY < <(compgen -W "{profiles}" -- "$word"; compgen -f -X '!*.json' -- "$word")
       return ;;
-    --arch)
-      mapfile -t COMPREPLY < <(compgen -W "native {archs}" -- "$word")
+    --arch)  # a list, with commas
+      local last=${{word##*,}}
+      mapfile -t COMPREPLY < <(compgen -P "${{word%"$last"}}" -W "native {archs}" -- "$last")
       return ;;
-    --cache-dir | --template-dir | -I)
+{words}    --cache-dir | --template-dir | -I)
       mapfile -t COMPREPLY < <(compgen -d -- "$word")
       return ;;
   esac
+  local with_value=
   case $verb in
 {cases}    help) options="{verbs}" ;;
   esac
-  if [[ $word != -* ]]; then
+  if [[ $word != -* && " $with_value " != *" $previous "* ]]; then
     case $verb in
       attention)
         mapfile -t COMPREPLY < <(compgen -W "explain warm why" -- "$word")
+        return ;;
+      key)
+        if ((${{#typed[@]}} == 3)); then  # the file comes next
+          mapfile -t COMPREPLY < <(compgen -W "new show" -- "$word")
+          return
+        fi ;;
+      unpack)
+        mapfile -t COMPREPLY < <(compgen -f -X '!*.kpack*' -- "$word"; compgen -d -- "$word")
         return ;;
       show | why | clear)
         local keys
@@ -157,8 +169,7 @@ std::string man_page(const Program& program) {
       ".TP\n.B 1\nSome items failed or could not be stored, or a key is unknown.\n"
       ".TP\n.B 2\nWrong usage or input; nothing was done.\n"
       ".TP\n.B 3\nSomething is missing here: an NVRTC for that architecture, the cache "
-      "that "
-      "--cache-dir names, a place to store what is built.\n"
+      "that --cache-dir names, a place to store what is built.\n"
       ".TP\n.B 130, 143\nStopped by SIGINT or SIGTERM; what was done is printed.\n"
       ".PP\n.B verify\nsums 1 (corrupt), 8 (untrusted) and 16 (unreadable).\n"
       ".SH ENVIRONMENT\n";
@@ -182,21 +193,48 @@ std::string man_page(const Program& program) {
   return text;
 }
 
+/// The words that an option takes, if its description begins with them: "fwd, bwd".
+std::string words_of(const CLI::Option& option) {
+  const std::regex list("(\\w+(, \\w+)+)(;.*)?");
+  std::smatch found;
+  const std::string text = option.get_description();
+  if (!std::regex_match(text, found, list))
+    return "";
+  return std::regex_replace(found.str(1), std::regex(", "), " ");
+}
+
 std::string bash_completion(const Program& program) {
+  constexpr int kOldestNvrtc = 12;  // that Kiln works with
   std::string verbs;
   std::string cases;
+  std::map<std::string, std::string> words;  // of an option
   for (const ParsedVerb& parsed : program.verbs) {
     verbs += fmt::format("{}{}", verbs.empty() ? "" : " ", parsed.verb->name);
     std::string options;
+    std::string with_value;
     for (const CLI::Option* option : parsed.app->get_options()) {
-      if (!option->get_positional())
-        options.append(options.empty() ? "" : " ").append(first_name(*option));
+      if (option->get_positional())
+        continue;
+      options.append(options.empty() ? "" : " ").append(first_name(*option));
+      if (takes_value(*option))
+        with_value.append(with_value.empty() ? "" : " ").append(first_name(*option));
+      if (const std::string list = words_of(*option); !list.empty())
+        words.emplace(first_name(*option), list);
     }
-    cases += fmt::format("    {}) options=\"{}\" ;;\n", parsed.verb->name, options);
+    cases += fmt::format("    {}) options=\"{}\" with_value=\"{}\" ;;\n",
+                         parsed.verb->name, options, with_value);
   }
+  std::string word_cases;
+  for (const auto& [option, list] : words)
+    word_cases += fmt::format(
+        "    {})\n      mapfile -t COMPREPLY < <(compgen -W \"{}\" -- \"$word\")\n"
+        "      return ;;\n",
+        option, list);
   std::set<std::string> archs;
-  for (const device::KnownArchitecture& each : device::known_architectures())
-    archs.insert(to_string(each.capability));
+  for (const device::KnownArchitecture& each : device::known_architectures()) {
+    if (!each.last || each.last->major >= kOldestNvrtc)
+      archs.insert(to_string(each.capability));
+  }
   std::vector<std::string_view> presets;
   for (const ops::BuiltInPreset& each : ops::built_in_presets())
     presets.push_back(each.name);
@@ -204,6 +242,7 @@ std::string bash_completion(const Program& program) {
   for (const device::PublishedProfile& each : device::published_profiles())
     profiles.push_back(each.name);
   return fmt::format(kCompletion, fmt::arg("verbs", verbs), fmt::arg("cases", cases),
+                     fmt::arg("words", word_cases),
                      fmt::arg("archs", fmt::format("{}", fmt::join(archs, " "))),
                      fmt::arg("presets", fmt::format("{}", fmt::join(presets, " "))),
                      fmt::arg("profiles", fmt::format("{}", fmt::join(profiles, " "))));

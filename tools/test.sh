@@ -376,8 +376,9 @@ say_failed_tests() { # say_failed_tests PRESET: prints the output of the failed 
 
 # ---- The run ---------------------------------------------------------------------------------
 
-install_packages build test optional
-[[ $mode != --full ]] || install_packages full
+groups=(build test optional)
+[[ $mode != --full ]] || groups+=(full)
+install_packages "${groups[@]}"
 provide_parts nvrtc nvjitlink headers cudnn frontend
 [[ -n $mode && $mode != --tidy-all && $mode != --full ]] || provide_parts nvrtc-12 test-nvrtc-newest
 [[ $mode != --full ]] || provide_parts test-nvrtc-oldest

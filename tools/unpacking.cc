@@ -66,7 +66,9 @@ std::optional<std::string> record_toolchain(const cache::Pack& pack,
 
 Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
                               const std::string& file) {
-  const auto cache = cache::Cache::open(cache_options(context.config));
+  cache::CacheOptions opened = cache_options(context.config);
+  opened.warns_when_off = false;
+  const auto cache = cache::Cache::open(std::move(opened));
   if (cache->mode() != cache::Mode::kReadWrite)
     return fail(ErrorCode::kUnavailable,
                 fmt::format("nothing is unpacked, since nothing can be stored: {}",

@@ -56,9 +56,10 @@ Result<WantedList> find_requests(Context& context, const SelectionOptions& selec
   config.template_dirs = template_folders(config, selection.catalog);
   config.for_driver = KILN_TRY(parse_driver_option(selection.driver));
   WantedList work;
-  work.service = KILN_TRY(BuildService::open(
-      config,
-      {.stop = context.stop->token(), .make_root = make_root, .asks_remotes = false}));
+  work.service =
+      make_root ? KILN_TRY(BuildService::open(
+                      config, {.stop = context.stop->token(), .asks_remotes = false}))
+                : KILN_TRY(open_to_look(context, config));
   PlanService plans(*work.service);
   const BuildReport report =
       KILN_TRY(list_items(context, *work.service, plans, selection));
@@ -86,7 +87,7 @@ Result<WantedList> find_requests(Context& context, const SelectionOptions& selec
 Result<WantedList> find_entries(const Context& context,
                                 const SelectionOptions& selection) {
   WantedList work;
-  work.opened = KILN_TRY(open_cache(context.config));
+  work.opened = KILN_TRY(open_named_cache(context.config));
   const EntryFilterOptions filter{selection.architectures.lists, selection.templates,
                                   ""};
   const auto entries = KILN_TRY(work.cache().walk(

@@ -98,6 +98,12 @@ std::string text_of(const TensorView& tensor) {
   return text + "]";
 }
 
+std::string text_of(DLDataType type) {
+  if (type.code == kDLComplex)  // for which tvm-ffi has no name
+    return "complex" + std::to_string(type.bits);
+  return tvm::ffi::DLDataTypeToString(type);
+}
+
 bool equal(DLDataType a, DLDataType b) {
   return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
@@ -196,16 +202,15 @@ kiln_dtype Tensors::dtype(const char* name, const TensorView& tensor) {
     return KILN_BF16;
   if (equal(type, kFloat32))
     return KILN_F32;
-  refuse(std::string(name) + " is " + tvm::ffi::DLDataTypeToString(type).c_str() +
+  refuse(std::string(name) + " is " + text_of(type) +
          "; float16, bfloat16 and float32 are possible");
 }
 
 void Tensors::expect_dtype(const char* name, const TensorView& tensor,
                            DLDataType type) {
   if (!equal(tensor.dtype(), type))
-    refuse(std::string(name) + " is " +
-           tvm::ffi::DLDataTypeToString(tensor.dtype()).c_str() + ", not " +
-           tvm::ffi::DLDataTypeToString(type).c_str());
+    refuse(std::string(name) + " is " + text_of(tensor.dtype()) + ", not " +
+           text_of(type));
 }
 
 void Tensors::expect_rank(const char* name, const TensorView& tensor, int rank) {
@@ -224,9 +229,8 @@ void Tensors::expect_elements(const char* name, const TensorView& tensor,
 void Tensors::expect_like(const char* name, const TensorView& tensor,
                           const char* other_name, const TensorView& other, int free) {
   if (!equal(tensor.dtype(), other.dtype()))
-    refuse(std::string(name) + " is " +
-           tvm::ffi::DLDataTypeToString(tensor.dtype()).c_str() + ", and " +
-           other_name + " is " + tvm::ffi::DLDataTypeToString(other.dtype()).c_str());
+    refuse(std::string(name) + " is " + text_of(tensor.dtype()) + ", and " +
+           other_name + " is " + text_of(other.dtype()));
   bool are_equal = tensor.ndim() == other.ndim();
   for (int i = 0; are_equal && i < tensor.ndim(); ++i)
     are_equal = i == free || tensor.size(i) == other.size(i);

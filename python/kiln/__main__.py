@@ -13,13 +13,14 @@ def main() -> None:
 
         _run.main(sys.argv[2:])
     from ._library import program_path
+    from ._seeds import seeds_of_packages
     from .errors import Unavailable
 
     try:
         program = str(program_path())
     except Unavailable as missing:
         sys.exit(f"kiln: {missing}")
-    os.execv(program, [program, *sys.argv[1:]])
+    os.execve(program, [program, *sys.argv[1:]], {**os.environ, **seeds_of_packages()})
 
 
 if __name__ == "__main__":

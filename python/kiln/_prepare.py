@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import difflib
 import inspect
 
 import torch
@@ -40,10 +40,11 @@ def prepare(op, *shapes, dtype=None, device=None, backward=True, dtypes=None, **
 
     Blocks while it builds. Errors: those of the operation.
     """
-    function = getattr(ops, op, None) if isinstance(op, str) else op
-    if function is None or getattr(function, "__name__", "") not in ops.__all__:
-        raise InvalidArgument(f"{op!r} is none of kiln.ops: {', '.join(ops.__all__)}")
+    function = _operation(op)
     types = {**_DTYPES, **(dtypes or {})}
+    for of in (dtype, *types.values()):
+        if not isinstance(of, (torch.dtype, type(None))):
+            raise InvalidArgument(f"dtype is {of!r}, and not one of torch, torch.bfloat16")
     bound = inspect.signature(function).bind(*shapes, **arguments)
     for name, value in bound.arguments.items():
         bound.arguments[name] = _stand_in(value, types.get(name, dtype), name, backward)
@@ -64,6 +65,16 @@ def prepare(op, *shapes, dtype=None, device=None, backward=True, dtypes=None, **
         _in_backward(
             torch.device("cuda", ordinal), lambda: [handler(*each) for each in calls]
         )
+
+
+def _operation(op):
+    names = [name for name in ops.__all__ if name not in ("CopyWarning", "copies")]
+    name = op if isinstance(op, str) else getattr(op, "__name__", "")
+    if name in names and op in (name, getattr(ops, name)):
+        return getattr(ops, name)
+    near = difflib.get_close_matches(name, names, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+    raise InvalidArgument(f"{op!r} is none of kiln.ops; {hint}")
 
 
 class _InBackward(torch.autograd.Function):

@@ -30,3 +30,9 @@ def seeds() -> list[str]:
     if not offered:
         return []
     return [path for path in os.environ.get("KILN_SEED", "").split(":") if path] + offered
+
+
+def seeds_of_packages() -> dict[str, str]:
+    """The variable of the environment that gives them to the kiln program; empty if there are none."""
+    offered = seeds()
+    return {"KILN_SEED": ":".join(offered)} if offered else {}

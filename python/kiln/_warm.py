@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Union
 
 from . import errors
+from ._given import path, several, text, whole
 from ._library import program_path
-from ._seeds import seeds
+from ._seeds import seeds_of_packages
+from .service import variables
 
 _Texts = Union[str, Sequence[str]]
 _BY_NAME = {  # of ErrorCode, as the program's JSON spells it
@@ -119,7 +121,7 @@ def warm(
     """
     options = ["warm", "--json", *_selection(preset, manifest, arch, template, profile)]
     if jobs is not None:
-        options += ["--jobs", str(jobs)]
+        options += ["--jobs", str(whole("jobs", jobs))]
     options += ["--quick"] * quick + ["--all"] * all + ["--dry-run"] * dry_run
     report = _run(options, progress)
     counts = {name: report.get(name, 0) for name in Warmed.__dataclass_fields__}
@@ -142,10 +144,10 @@ def pack(
     The words select as those of :func:`warm` do, and without any everything is packed; ``arch`` and
     ``template`` alone are filters. ``sign`` is a private key of ``kiln key new``.
     """
-    options = ["pack", "--json", "-o", os.fspath(file)]
+    options = ["pack", "--json", "-o", path("file", file)]
     options += _selection(preset, manifest, arch, template, profile)
     if sign is not None:
-        options += ["--sign", os.fspath(sign)]
+        options += ["--sign", path("sign", sign)]
     return Packed(**_run(options, progress))
 
 
@@ -154,9 +156,9 @@ def unpack(
 ) -> Unpacked:
     """Puts the objects of a pack into the cache, each checked; with ``keys``, a file of public keys, only
     if one of them has signed it."""
-    options = ["unpack", "--json", os.fspath(file)]
+    options = ["unpack", "--json", path("file", file)]
     if keys is not None:
-        options += ["--keys", os.fspath(keys)]
+        options += ["--keys", path("keys", keys)]
     return Unpacked(**_run(options, progress))
 
 
@@ -167,45 +169,36 @@ def why(
 ) -> Why:
     """Which fields make two keys differ; or, of a template with parameters and one architecture,
     which entry of the cache comes nearest and what differs: a :class:`Why`."""
-    options = ["why", *keys]
+    options = ["why", *several("keys", keys)]
     if template is not None:
-        options += ["--template", template]
+        options += ["--template", text("template", template)]
     if arch is not None:
-        options += ["--arch", arch]
+        options += ["--arch", text("arch", arch)]
     answer = _run([*options, "--json"], False)
-    text = _program(options, True)[1]
+    shown = _program(options, True)[1]
     names = ("same", "key", "nearest", "differences")
-    return Why(**{name: answer[name] for name in names}, text=text.rstrip("\n"))
+    return Why(**{name: answer[name] for name in names}, text=shown.rstrip("\n"))
 
 
 def _selection(preset: Any, manifest: Any, arch: Any, template: Any, profile: Any) -> list[str]:
     options = []
-    for name, value in (
-        ("--preset", preset),
-        ("--manifest", manifest),
-        ("--template", template),
-        ("--profile", profile),
+    for name, value, one in (
+        ("preset", preset, path),
+        ("manifest", manifest, path),
+        ("template", template, text),
+        ("profile", profile, path),
     ):
-        for each in _listed(value):
-            options += [name, each]
+        for each in several(name, value, one):
+            options += [f"--{name}", each]
     if arch is not None:
-        options += ["--arch", ",".join(_listed(arch))]
+        options += ["--arch", ",".join(several("arch", arch))]
     return options
 
 
-def _listed(value: Any) -> list[str]:
-    if value is None:
-        return []
-    if isinstance(value, (str, os.PathLike)):
-        return [os.fspath(value)]
-    return [os.fspath(each) for each in value]
-
-
 def _program(options: Sequence[str], is_quiet: bool) -> tuple[int, str, str]:
-    offered = seeds()
     done = subprocess.run(
         [str(program_path()), *options],
-        env={**os.environ, "KILN_SEED": ":".join(offered)} if offered else None,
+        env={**os.environ, **seeds_of_packages(), **variables()},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE if is_quiet else None,

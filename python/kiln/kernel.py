@@ -9,10 +9,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
+from ._given import path, several, text, whole
 from ._library import library
 from .errors import InvalidArgument
 
 _Extent = Union[int, Sequence[int]]
+_Paths = Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]]
 
 
 class Kernel:
@@ -43,32 +45,35 @@ class Kernel:
         source: str | Sequence[str],
         name: str | Sequence[str] | None = None,
         *,
-        options: Sequence[str] = (),
+        options: str | Sequence[str] = (),
         device: Any = None,
         headers: Mapping[str, str] | None = None,
-        include_dirs: Sequence[str | os.PathLike] = (),
-        defines: Mapping[str, Any] | Sequence[str] = (),
+        include_dirs: _Paths = (),
+        defines: Mapping[str, Any] | str | Sequence[str] = (),
         file_name: str | None = None,
         target: str | None = None,
-        link: Sequence[str | os.PathLike] = (),
-        link_options: Sequence[str] = (),
+        link: _Paths = (),
+        link_options: str | Sequence[str] = (),
     ):
-        source, *more = [source] if isinstance(source, str) else source
-        names = [name] if isinstance(name, str) else list(name or ())
+        sources, names = several("source", source), several("name", name)
+        if not sources:
+            raise InvalidArgument("source is missing: a kernel has one, or several")
         if isinstance(defines, Mapping):
             defines = [key if value is None else f"{key}={value}" for key, value in defines.items()]
+        if headers is not None and not isinstance(headers, Mapping):
+            raise InvalidArgument("headers have their texts by their names: {'own.h': '...'}")
         self._arguments = (
-            source,
-            file_name or "",
-            dict(headers or {}),
-            [os.fspath(folder) for folder in include_dirs],
-            list(defines),
-            list(options),
+            sources[0],
+            text("file_name", file_name or ""),
+            {text("headers", key): text(f"headers[{key!r}]", each) for key, each in (headers or {}).items()},
+            several("include_dirs", include_dirs, path),
+            several("defines", defines),
+            several("options", options),
             names,
-            target or "",
-            more,
-            [os.fspath(file) for file in link],
-            list(link_options),
+            text("target", target or ""),
+            sources[1:],
+            several("link", link, path),
+            several("link_options", link_options),
         )
         self._device = None if device is None else _ordinal(device)
         self._entry = names[0] if names else None
@@ -101,6 +106,8 @@ class Kernel:
         device = self._device if self._device is not None else _device_of(args)
         shape = [*_extent("grid", grid), *_extent("block", block)]
         shape += (1, 1, 1) if cluster is None else _extent("cluster", cluster)
+        if type(shared) is not int:
+            shared = whole("shared", shared)
         handle = self._on(device)
         number = _stream(stream, device)
         launch = library().kernel_launch
@@ -189,16 +196,20 @@ class Kernel:
 
 def _ordinal(device: Any) -> int:
     """0 of 0, ``"cuda:0"``, ``torch.device("cuda", 0)`` and ``kiln.devices()[0]``."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(device, torch.device):
+        device = str(device)
     if isinstance(device, str):
         kind, _, index = device.partition(":")
         if kind == "cuda" and (index.isdigit() or not index):
             return int(index) if index else _current_device()
         raise InvalidArgument(f"device is {device!r}; possible are numbers and 'cuda:N'")
-    for name in ("ordinal", "index", "device_id"):
-        if hasattr(device, name) and not isinstance(device, int):
-            index = getattr(device, name)
-            return _current_device() if index is None else int(index)
-    return int(device)
+    for name in ("ordinal", "index", "device_id"):  # of Kiln, of others, of cuda.core
+        found = getattr(device, name, None)
+        if found is not None and not callable(found):
+            device = found
+            break
+    return whole("device", device)
 
 
 def _current_device() -> int:
@@ -236,9 +247,12 @@ def _device_of(arguments: Sequence[Any]) -> int:
 def _extent(name: str, value: _Extent) -> tuple[int, int, int]:
     if hasattr(value, "__index__"):
         return (operator.index(value), 1, 1)
-    numbers = tuple(operator.index(number) for number in value)
+    try:
+        numbers = tuple(operator.index(number) for number in value)
+    except TypeError:
+        numbers = ()
     if not 1 <= len(numbers) <= 3:
-        raise InvalidArgument(f"{name} is {value!r}: give one to three numbers")
+        raise InvalidArgument(f"{name} is {value!r}: give one to three whole numbers")
     return numbers + (1,) * (3 - len(numbers))
 
 
@@ -263,13 +277,20 @@ def _value(argument: Any):
     """The argument as python/ffi takes it: a tensor, an address, an int, a float, or bytes."""
     kind = type(argument)
     if kind in (int, float, bool, bytes):
-        return argument
+        return argument if kind is not int or -1 <= argument >> 63 <= 0 else _unsigned(argument)
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(argument, numpy.generic):  # a scalar; float64 is a float
         return argument.tobytes()
     if hasattr(argument, "__dlpack__"):
-        if getattr(argument, "requires_grad", False):
-            argument = argument.detach()
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(argument, torch.Tensor):
+            if argument.is_conj() or argument.is_neg():
+                raise InvalidArgument(
+                    "an argument is a view that torch has not yet conjugated or negated in memory: pass "
+                    "its resolve_conj().resolve_neg()"
+                )
+            if argument.requires_grad:
+                return argument.detach()
         return argument
     if hasattr(argument, "__cuda_array_interface__"):
         address = argument.__cuda_array_interface__["data"][0]
@@ -279,7 +300,9 @@ def _value(argument: Any):
         return bytes(argument)
     if isinstance(argument, (bytearray, memoryview)):
         return bytes(argument)
-    if isinstance(argument, (int, float)):  # an IntEnum
+    if isinstance(argument, int):  # an IntEnum
+        return _value(int(argument))
+    if isinstance(argument, float):
         return argument
     if argument is None:
         return bytes(8)  # a null pointer
@@ -287,3 +310,10 @@ def _value(argument: Any):
         f"an argument is of the type {kind.__name__}: possible are tensors with __dlpack__ or "
         "__cuda_array_interface__, scalars of NumPy, ctypes and Python, and bytes"
     )
+
+
+def _unsigned(number: int) -> bytes:
+    """One of 8 bytes, beyond the signed ones."""
+    if not 0 <= number < 2**64:
+        raise InvalidArgument(f"the argument {number} fits into no parameter")
+    return number.to_bytes(8, "little")

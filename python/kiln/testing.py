@@ -10,8 +10,9 @@ text compiled for the CPU: slowly, so take small tensors; not faster than one at
 and only those that ``tests/support/simulated_device`` lists. A kernel from a source is
 computed by what ``define_kernel`` gives it.
 
-This needs two libraries of Kiln's build tree; ``KILN_TEST_KIT`` names their folder,
-``build/dev/lib``. It is for the whole process and cannot be undone.
+This needs two libraries of Kiln's tests; ``KILN_TEST_KIT`` names their folder: that of a
+build tree, ``build/dev/lib``, or where docs/testing.md has them installed. It is for the
+whole process and cannot be undone.
 """
 
 from __future__ import annotations
@@ -245,7 +246,7 @@ def _libraries() -> tuple[Path, Path]:
     if not folder:
         raise errors.Unavailable(
             "KILN_TEST_KIT must name a folder with the libraries of Kiln's tests, such as "
-            "build/dev/lib of its build tree"
+            "build/dev/lib of its build tree; docs/testing.md has how to install them"
         )
     paths = (
         Path(folder).resolve() / "libkiln-simulated-driver.so",

@@ -49,7 +49,7 @@ OwnFolder node_folder(cache::Cache& cache, std::string_view name) {
 
 OwnFolder precompiled_folder(const Config& config, cache::Cache& cache) {
   const bool is_local = cache.lock_folder().path == cache.layout().locks();
-  if (config.precompiled_limit_bytes == 0 || cache.mode() != cache::Mode::kReadWrite ||
+  if (precompiled_limit(config) == 0 || cache.mode() != cache::Mode::kReadWrite ||
       !is_local)
     return {};
   return counted(cache, cache.layout().precompiled());

@@ -39,6 +39,7 @@ std::unique_ptr<cache::Cache> open_cache(const Config& config, const LazyCount& 
   cache::CacheOptions opened = cache_options(config);
   opened.slots = jobs;  // so that the cores are counted once
   opened.make_root = options.make_root;
+  opened.warns_when_off = options.warns_when_off;
   return cache::Cache::open(std::move(opened));
 }
 
@@ -133,7 +134,7 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
           remote_.get()),
       workers_(pool_options(config_, jobs_, *cache_)),
       precompiled_(*cache_, precompiled_folder(config_, *cache_),
-                   config_.precompiled_limit_bytes),
+                   precompiled_limit(config_)),
       toolchains_(
           config_, hint_folder(*cache_, cache_->layout().toolchains()),
           [this, closing = options.stop](

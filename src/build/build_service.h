@@ -36,6 +36,8 @@ struct BuildServiceOptions {
   bool make_root = true;
   /// False where nothing is fetched: KILN_REMOTE and what belongs to it are not read.
   bool asks_remotes = true;
+  /// False if the caller tells why the cache is off.
+  bool warns_when_off = true;
 };
 
 /// Compiles on demand, through the cache.

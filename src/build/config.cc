@@ -15,6 +15,8 @@
 namespace kiln {
 namespace {
 
+constexpr std::uint64_t kMostPrecompiledBytes = 2ULL << 30U;  // ten times CUB's
+
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
   std::size_t begin = 0;
@@ -169,6 +171,11 @@ Environment process_environment() {
   };
 }
 
+std::uint64_t precompiled_limit(const Config& config) {
+  return config.precompiled_limit_bytes.value_or(
+      std::min(kMostPrecompiledBytes, config.cache_limit_bytes / 5));
+}
+
 std::span<const EnvironmentVariable> environment_reference() {
   static constexpr std::array kVariables{
       EnvironmentVariable{
@@ -177,8 +184,8 @@ std::span<const EnvironmentVariable> environment_reference() {
       EnvironmentVariable{"KILN_CACHE_SIZE",
                           "Limit of the cache, with its unit: 10GiB, 500M."},
       EnvironmentVariable{"KILN_PCH_SIZE",
-                          "Limit of precompiled headers in the cache: 2GiB; none are "
-                          "made unless it is set."},
+                          "Limit of precompiled headers beside the cache: 2GiB, or a "
+                          "fifth of KILN_CACHE_SIZE, by default; 0: none are made."},
       EnvironmentVariable{"KILN_TRUSTED_UIDS",
                           "Comma-separated user ids whose objects are trusted, too."},
       EnvironmentVariable{"KILN_SEED",

@@ -66,9 +66,9 @@ struct Config {
   RemoteSettings remote;                     // asked after the seeds
   /// Which of the processes of a job this is, where its launcher says so.
   std::optional<std::uint32_t> rank;
+  /// See precompiled_limit().
+  std::optional<std::uint64_t> precompiled_limit_bytes;
   std::optional<std::string> traceparent;  // W3C's: of the trace that this is part of
-  /// Of precompiled headers beside the objects; 0: none are made or used.
-  std::uint64_t precompiled_limit_bytes = 0;
   std::filesystem::path runtime_dir;  // XDG_RUNTIME_DIR: locks of a root on a network
   std::vector<uid_t> trusted_uids;    // object owners besides this user and root
 
@@ -101,6 +101,10 @@ struct Config {
   std::optional<std::string> log_level;
   friend bool operator==(const Config&, const Config&) = default;
 };
+
+/// Of precompiled headers beside the objects; 0: none are made or used. By default 2
+/// GiB, but at most a fifth of the cache's limit, so that a small one stays small.
+[[nodiscard]] std::uint64_t precompiled_limit(const Config& config);
 
 /// Looks a variable up; nullopt where it is not set.
 using Environment =

@@ -1,5 +1,8 @@
 #include "build/precompiled_headers.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <string_view>
@@ -12,6 +15,7 @@
 #include "kiln/version.h"
 #include "util/include_prefix.h"
 #include "util/log.h"
+#include "util/read_file.h"
 #include "util/try.h"
 
 namespace kiln {
@@ -35,11 +39,40 @@ Digest precompiled_key(std::string_view prefix, const KeyedRequest& request,
   return fields.digest();
 }
 
+/// -G: the name of a lambda's type in debug information, "lambda [] type at line 5807",
+/// counts the lines of all headers, and with a precompiled one NVRTC counts others.
+bool has_debug_information(const compile::CompileJob& job) {
+  return std::ranges::any_of(job.options, [](std::string_view option) {
+    option.remove_prefix(std::min(option.find_first_not_of('-'), option.size()));
+    const std::string_view name = option.substr(0, option.find_first_of("= "));
+    return name == "G" || name == "device-debug";
+  });
+}
+
 /// A source whose options ask for it gets one at once, however few headers it has.
 bool is_asked_for(const KeyedRequest& request) {
   const auto* const source =
       std::get_if<request::SourceRequest>(&request.request.resolved());
   return source != nullptr && source->precompile;
+}
+
+/// A macro with the name of the source, which would be that of the first in all others.
+/// NVRTC has no other of this kind: no __COUNTER__, and __FILE__ names the header.
+constexpr std::string_view kBaseFile = "__BASE_FILE__";
+
+bool names_base_file(const compile::CompileJob& job,
+                     const std::vector<std::filesystem::path>& headers) {
+  const auto names_it = [](std::string_view text) {
+    return text.find(kBaseFile) != std::string_view::npos;
+  };
+  return names_it(job.source) || std::ranges::any_of(job.options, names_it) ||
+         std::ranges::any_of(
+             job.headers,
+             [&](const compile::MemoryHeader& each) { return names_it(each.text); }) ||
+         std::ranges::any_of(headers, [&](const std::filesystem::path& each) {
+           const auto text = read_text_file(each, key::kMaxHeaderBytes);
+           return !text || names_it(*text);
+         });
 }
 
 void append(std::vector<std::filesystem::path>& all,
@@ -58,7 +91,7 @@ Result<compile::CompileOutput> PrecompiledHeaders::compile(
     const Compile& compile) const {
   const bool has_headers = !request.headers->files.empty() ||
                            !request.headers->toolkit.empty() || !job.headers.empty();
-  if (!is_on_ || !has_headers)
+  if (!is_on_ || !has_headers || has_debug_information(job))
     return compile(job);
   const std::string_view prefix = include_prefix(job.source);
   if (prefix.empty())
@@ -100,15 +133,16 @@ std::optional<PrecompiledStore::Stored> PrecompiledHeaders::find_or_make(
     const compile::CompileJob& job, const Compile& compile) const {
   if (auto found = store_.find(key))
     return found;
-  const bool wanted = store_.take_wanted(key);
-  if (!wanted && (!is_asked_for(request) || store_.is_refused(key)))
+  if (is_asked_for(request))
+    store_.want(key);
+  if (!store_.take_wanted(key))
     return std::nullopt;
   const auto made = make(key, prefix, request, job, compile);
   cache_.counters().add(made ? cache::Counter::kPrecompiledMade
                              : cache::Counter::kPrecompiledRefused);
   if (!made)
     log(LogLevel::kDebug, {"no precompiled header: ", made.error().message});
-  return made ? store_.find(key) : std::nullopt;
+  return store_.find(key);
 }
 
 /// From the prefix alone, so that it is the same whichever source comes first.
@@ -129,13 +163,20 @@ Result<void> PrecompiledHeaders::make(const Digest& key, std::string_view prefix
     if (const auto unkeyed = key::find_unkeyed(
             *request.headers, {files.opened, began, files.missed, files.is_whole}))
       return fail(ErrorCode::kInvalidArgument, to_string(*unkeyed));
+    if (names_base_file(job, files.opened))
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} is another text in each source", kBaseFile));
     return store_.publish(key, {std::move(output.made), std::move(output.files)});
   }();
   if (stored)
     return {};
   store_.discard(job.make_precompiled);
-  // Another process was faster, or stopped this one: no fault of the headers.
-  if (!store_.find(key) && stored.error().code != ErrorCode::kCancelled)
+  const ErrorCode code = stored.error().code;
+  // A stop, and what is missing in this process or on this disk, is no fault of the
+  // headers: the next may try, or in ten minutes.
+  if (code == ErrorCode::kCancelled)
+    store_.release(key);
+  else if (code != ErrorCode::kUnavailable && code != ErrorCode::kIo)
     store_.refuse(key);
   return stored;
 }

@@ -31,8 +31,10 @@ using FileClock = fs::file_time_type::clock;
 constexpr const char* kHeadersName = "headers";  // NVRTC's file
 constexpr const char* kRecordName = "record";
 constexpr const char* kWanted = ".wanted";
+constexpr const char* kTaken = ".taken";
 constexpr const char* kRefused = ".refused";
 constexpr std::chrono::hours kMarkerAge{7 * 24};
+constexpr std::chrono::minutes kTakenAge{10};  // of a maker that was killed, or failed
 constexpr std::chrono::hours kUnfinishedAge{1};
 /// Twice what NVRTC may write, so that the cache itself never lacks it.
 constexpr std::uint64_t kLeastRoomBytes = 1ULL << 30U;
@@ -62,7 +64,7 @@ Result<PrecompiledStore::Stored> decode(ByteView bytes) {
 }
 
 /// False for what is not there.
-bool is_younger(const fs::path& path, std::chrono::hours age) {
+bool is_younger(const fs::path& path, std::chrono::minutes age) {
   std::error_code error;
   const auto time = fs::last_write_time(path, error);
   return !error && FileClock::now() - time < age;
@@ -71,6 +73,16 @@ bool is_younger(const fs::path& path, std::chrono::hours age) {
 void touch(const fs::path& path) {
   // On failure the file seems unused, and may be removed sooner.
   std::ignore = ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
+}
+
+/// On failure it is as if nobody had asked for it.
+void make_marker(const fs::path& path) {
+  const int fd = ::open(path.c_str(),
+                        O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+  if (fd < 0)
+    return;
+  ::close(fd);
+  touch(path);
 }
 
 Result<void> make_folder_at(const fs::path& path) {
@@ -139,17 +151,24 @@ std::optional<PrecompiledStore::Stored> PrecompiledStore::find(
 
 void PrecompiledStore::want(const Digest& key) const {
   std::error_code error;
-  if (is_refused(key) || !make_folder_at(folder_.path()) || !folder_.check() ||
+  if (is_refused(key) || is_younger(marker(key, kTaken), kTakenAge) ||
+      !make_folder_at(folder_.path()) || !folder_.check() ||
       fs::exists(folder_.path() / key.hex(), error))
     return;
-  const int fd = ::open(marker(key, kWanted).c_str(),
-                        O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-  if (fd >= 0)
-    ::close(fd);
+  make_marker(marker(key, kWanted));
 }
 
 bool PrecompiledStore::take_wanted(const Digest& key) const {
-  return folder_.check() && ::unlink(marker(key, kWanted).c_str()) == 0;
+  const fs::path taken = marker(key, kTaken);
+  if (!folder_.check() || ::rename(marker(key, kWanted).c_str(), taken.c_str()) != 0)
+    return false;
+  touch(taken);
+  return true;
+}
+
+void PrecompiledStore::release(const Digest& key) const {
+  if (folder_.check())
+    ::unlink(marker(key, kTaken).c_str());
 }
 
 bool PrecompiledStore::is_refused(const Digest& key) const {
@@ -166,12 +185,8 @@ void PrecompiledStore::refuse(const Digest& key) const {
   if (!folder_.check())
     return;
   remove(key);
-  const int fd = ::open(marker(key, kRefused).c_str(),
-                        O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-  if (fd < 0)
-    return;
-  ::close(fd);
-  touch(marker(key, kRefused));
+  make_marker(marker(key, kRefused));
+  release(key);
 }
 
 Result<fs::path> PrecompiledStore::new_file() const {
@@ -207,7 +222,8 @@ Result<void> PrecompiledStore::publish(const Digest& key, const Stored& made) co
   if (::rename(folder.c_str(), entry.c_str()) != 0)
     return posix_error("rename", entry, errno);
   ::unlink(marker(key, kWanted).c_str());
-  trim();
+  release(key);
+  std::ignore = trim();  // what it removed is nobody's result
   return {};
 }
 
@@ -224,19 +240,28 @@ void PrecompiledStore::remove_entry(const fs::path& entry) const {
     fs::remove_all(aside, error);
 }
 
-void PrecompiledStore::trim() const {
+PrecompiledTotals PrecompiledStore::trim(cache::DryRun dry_run) const {
+  PrecompiledTotals removed;
+  if (folder_.empty() || !folder_.check())
+    return removed;
   auto entries = entries_in(folder_.path());
   std::uint64_t bytes = 0;
   for (const Entry& entry : entries) bytes += entry.bytes;
   for (const Entry& entry : entries) {
     if (bytes <= limit_bytes_)
       break;
-    remove_entry(entry.path);
+    if (dry_run == cache::DryRun::kNo)
+      remove_entry(entry.path);
     bytes -= entry.bytes;
+    ++removed.entries;
+    removed.bytes += entry.bytes;
   }
+  if (dry_run == cache::DryRun::kYes)
+    return removed;
   std::error_code error;
   for (const fs::path& path : paths_in(folder_.path())) {
-    const bool is_marker = path.extension() == kWanted || path.extension() == kRefused;
+    const bool is_marker = path.extension() == kWanted || path.extension() == kTaken ||
+                           path.extension() == kRefused;
     if (is_marker && !is_younger(path, kMarkerAge))
       fs::remove(path, error);
   }
@@ -245,6 +270,7 @@ void PrecompiledStore::trim() const {
         !is_younger(path, kUnfinishedAge))
       fs::remove_all(path, error);
   }
+  return removed;
 }
 
 PrecompiledTotals PrecompiledStore::totals() const {
@@ -252,6 +278,11 @@ PrecompiledTotals PrecompiledStore::totals() const {
   for (const Entry& entry : entries_in(folder_.path())) {
     ++totals.entries;
     totals.bytes += entry.bytes;
+  }
+  for (const fs::path& path : paths_in(scratch_)) {
+    std::error_code error;
+    const auto bytes = fs::file_size(path / kHeadersName, error);
+    totals.bytes += error ? 0 : bytes;
   }
   return totals;
 }

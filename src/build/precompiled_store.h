@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "cache/trim.h"
 #include "codec/digest.h"
 #include "compile/protocol/job.h"
 #include "kiln/result.h"
@@ -35,11 +36,14 @@ class PrecompiledStore {
   /// One that was published under this key and not removed; counts as its use.
   [[nodiscard]] std::optional<Stored> find(const Digest& key) const;
 
-  /// Notes that one would pay; nothing if this key was refused within a week.
+  /// Notes that one would pay; nothing if this key was refused within a week, or taken
+  /// within ten minutes.
   void want(const Digest& key) const;
-  /// True for one caller among all processes after each want(): it makes it.
+  /// True for one caller among all processes after each want(): it makes it, and then
+  /// calls publish(), refuse() or release(), or leaves it alone for ten minutes.
   [[nodiscard]] bool take_wanted(const Digest& key) const;
-  [[nodiscard]] bool is_refused(const Digest& key) const;
+  /// The next may make it at once.
+  void release(const Digest& key) const;
   void remove(const Digest& key) const;
   /// Removes it, and lets nobody make it for a week.
   void refuse(const Digest& key) const;
@@ -54,15 +58,19 @@ class PrecompiledStore {
   /// Removes what new_file() made.
   void discard(const std::filesystem::path& file) const;
 
+  /// With the bytes of those that are not finished.
   [[nodiscard]] PrecompiledTotals totals() const;
+  /// Removes those least recently used, above the limit, and what was left unfinished
+  /// an hour ago; returns what the former were.
+  PrecompiledTotals trim(cache::DryRun dry_run = cache::DryRun::kNo) const;
   /// Removes everything; returns what that was.
   [[nodiscard]] PrecompiledTotals clear() const;
 
  private:
   [[nodiscard]] std::filesystem::path marker(const Digest& key,
                                              const char* ending) const;
+  [[nodiscard]] bool is_refused(const Digest& key) const;
   void remove_entry(const std::filesystem::path& entry) const;
-  void trim() const;
 
   const OwnFolder folder_;
   const std::filesystem::path scratch_;  // where workers may write

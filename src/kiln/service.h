@@ -61,7 +61,8 @@ struct Options {
   std::optional<std::filesystem::path> cache_dir{};  // KILN_CACHE_DIR
   /// Above this, the least recently used objects are deleted. Default: 10 GiB.
   std::optional<std::uint64_t> cache_limit_bytes{};  // KILN_CACHE_SIZE
-  /// Precompiled headers are made and used up to this. Default: 0, none.
+  /// Precompiled headers are made and used up to this; 0: none. Default: 2 GiB, but at
+  /// most a fifth of the cache's limit.
   std::optional<std::uint64_t> precompiled_limit_bytes{};  // KILN_PCH_SIZE
   /// Wall-clock limit of one build, above 0. Default: 300 s.
   std::optional<std::chrono::milliseconds> compile_timeout{};  // KILN_COMPILE_TIMEOUT

@@ -92,8 +92,9 @@ struct BuiltInPreset {
     const Preset& preset, attention::Pass pass);
 
 /// What Kiln's own kernels for both passes launch on `device`, where `preset` has
-/// attention. They are the same for every batch size and every length above 64. Errors:
-/// as attention_of(); kUnavailable, if no kernel of Kiln supports it.
+/// attention: for every batch size and every length, since all above 64 have the same,
+/// and so have all others. Errors: as attention_of(); kUnavailable, if no kernel of
+/// Kiln supports it.
 [[nodiscard]] Result<Launches> attention_launches_of(const Preset& preset,
                                                      const Device& device);
 

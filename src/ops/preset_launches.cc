@@ -261,12 +261,19 @@ Result<std::optional<attention::Problem>> attention_of(const Preset& preset,
   return problem;
 }
 
+// Up to here the forward kernel keeps fewer rows a block: see kernel_choice.cc.
+constexpr std::int64_t kShortSequence = 64;
+
 Result<Launches> attention_launches_of(const Preset& preset, const Device& device) {
   Step step(preset, device);
   for (const auto pass : {attention::Pass::kForward, attention::Pass::kBackward}) {
-    const auto problem = KILN_TRY(attention_of(preset, pass));
-    if (problem)
-      KILN_TRY(step.add(AttentionCall{*problem, AttentionTensors{}}));
+    auto problem = KILN_TRY(attention_of(preset, pass));
+    if (!problem)
+      continue;
+    KILN_TRY(step.add(AttentionCall{*problem, AttentionTensors{}}));
+    problem->sq = problem->skv = std::min(problem->sq, kShortSequence);
+    set_strides(*problem);
+    KILN_TRY(step.add(AttentionCall{*problem, AttentionTensors{}}));
   }
   return step.take();
 }

@@ -192,15 +192,18 @@ Result<TemplateCatalog::Kernel> TemplateCatalog::find(std::string_view name) con
   const auto at = entries_.find(name);
   if (at != entries_.end())
     return read(at->second);
+  constexpr std::size_t kMostShown = 12;
   std::vector<std::string> near = names();
   const std::string known =
-      near.empty() ? "none" : fmt::format("{}", fmt::join(near, ", "));
+      near.empty() ? "; there are none"
+      : near.size() > kMostShown
+          ? fmt::format(" among the {} that `kiln templates` lists", near.size())
+          : fmt::format("; there are: {}", fmt::join(near, ", "));
   // The caller may have meant a family.
   for (std::string& family : family_names()) near.push_back(std::move(family));
   const std::string meant = did_you_mean(name, near);
   return fail(ErrorCode::kNotFound,
-              fmt::format("no template '{}'{}", name,
-                          meant.empty() ? "; there are: " + known : meant));
+              fmt::format("no template '{}'{}", name, meant.empty() ? known : meant));
 }
 
 Result<std::vector<TemplateCatalog::Kernel>> TemplateCatalog::kernels() const {

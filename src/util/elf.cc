@@ -150,8 +150,14 @@ RawSection section_header(ByteView table, std::size_t index) {
   return raw;
 }
 
+// In relocatable cubins .nv.global and .nv.shared.<kernel> have types of NVIDIA's own,
+// and, as with SHT_NOBITS, a size but no bytes.
+constexpr std::uint32_t kCudaGlobal = 0x70000007;
+constexpr std::uint32_t kCudaShared = 0x7000000a;
+
 bool has_bytes(const ElfSection& section) {
-  return section.type != SHT_NOBITS && section.type != SHT_NULL;
+  return section.type != SHT_NOBITS && section.type != SHT_NULL &&
+         section.type != kCudaGlobal && section.type != kCudaShared;
 }
 
 Result<std::vector<ElfSection>> read_sections(ByteView bytes,

@@ -23,7 +23,7 @@ struct ElfSection {
   std::uint32_t link = 0;  // of a symbol table: the index of its string table
   std::uint64_t size = 0;  // in memory; of SHT_NOBITS, too
   std::uint64_t alignment = 0;
-  ByteView bytes;  // in the file; empty for SHT_NOBITS
+  ByteView bytes;  // in the file; empty for SHT_NOBITS and what is like it
 };
 
 struct ElfNote {

@@ -33,7 +33,7 @@ inline constexpr std::string_view kCubChild = "cub";
 /// A kernel that includes CUB, as a user would hand it over; one of many.
 [[nodiscard]] std::string cub_source(std::size_t variant = 0);
 
-/// With precompiled headers, which are off by default.
+/// With precompiled headers, whatever the environment says.
 [[nodiscard]] Result<std::unique_ptr<BuildService>> open_for_cub(
     const std::filesystem::path& root);
 

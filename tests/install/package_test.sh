@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the Debian package, looks at what is in it and what it depends on, installs it with dpkg into a
 # root of its own, uses the program there, and removes it. Arguments: see CMakeLists.txt. Exit code 77:
-# no dpkg here.
+# no dpkg here, or what it needs.
 set -euo pipefail
 
 if (($# != 3)); then
@@ -10,7 +10,9 @@ if (($# != 3)); then
 fi
 build=$1 installed_files=$2 nvrtc=$3
 root=$(cd "$(dirname "$0")/../.." && pwd)
-for each in dpkg-deb dpkg-shlibdeps; do
+fakeroot=()
+((EUID == 0)) || fakeroot=(fakeroot)
+for each in dpkg-deb dpkg-shlibdeps file "${fakeroot[@]}"; do
   command -v "$each" >/dev/null || {
     echo "SKIPPED: $each is not installed" >&2
     exit 77
@@ -48,8 +50,6 @@ mkdir -p "$work/root/var/lib/dpkg"/{info,updates,triggers} "$work/bin"
 printf '#!/bin/sh\necho ldconfig >>"%s"\n' "$work/called" >"$work/bin/ldconfig"
 chmod +x "$work/bin/ldconfig"
 own_dpkg() { # as any user, in a root that has no other package
-  fakeroot=()
-  ((EUID == 0)) || fakeroot=(fakeroot)
   PATH=$work/bin:$PATH "${fakeroot[@]}" dpkg --instdir="$work/root" --admindir="$work/root/var/lib/dpkg" --log=/dev/null \
     --force-depends --force-not-root --force-script-chrootless "$@" >"$work/log" 2>&1 || fail "dpkg $*: $(<"$work/log")"
 }

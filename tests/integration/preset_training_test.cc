@@ -102,7 +102,7 @@ ops::RopeTensor heads_of(std::int64_t length, std::int64_t heads, std::int64_t d
 TEST_F(PresetTrainingTest, OfLlamaLoadsNothingThatWarmDidNotBuild) {
   warm({"llama-3-8b"});
   static constexpr float kTable = 0;
-  for (const std::int64_t length : {100, 1000, 2048, 8192}) {
+  for (const std::int64_t length : {1, 64, 100, 1000, 2048, 8192}) {
     const std::int64_t rows = kBatch * length;
     SCOPED_TRACE(length);
     for (const bool residual : {false, true})

@@ -67,6 +67,12 @@ TEST_F(ProgramInspectTest, LsIsATableForPeople) {
   EXPECT_THAT(listed.out, AllOf(StartsWith("KEY "), HasSubstr(key.substr(0, 12)),
                                 HasSubstr("tiny_fwd:dtype=bf16,wide=false")));
   EXPECT_THAT(listed.err, HasSubstr("1 entry,"));
+  EXPECT_THAT(listed.err, Not(HasSubstr("more")));
+  one("tiny_fwd:dtype=bf16,wide=true");
+  EXPECT_THAT(kiln_.run({"ls", "--limit", "1"}).err, HasSubstr("; there are more\n"));
+  EXPECT_THAT(kiln_.run({"ls", "--limit", "2"}).err, Not(HasSubstr("more")));
+  const auto none = kiln_.run({"ls", "--limit", "0"});
+  EXPECT_EQ(none.out + none.err, "0 entries, 0 B; there are more\n");
   EXPECT_EQ(kiln_.run({"show", key.substr(0, 12)}).status, 0);
 }
 
@@ -187,6 +193,9 @@ TEST_F(ProgramInspectTest, ACacheOverItsLimitSaysWhenItIsTrimmed) {
   EXPECT_THAT(kiln_.run({"stats"}).out, HasSubstr("over its limit: the next build"));
   EXPECT_THAT(kiln_.run({"doctor"}).out,
               AllOf(HasSubstr("warn  index: 6 entries"), HasSubstr("over its limit")));
+  const auto kept = kiln_.run({"trim"});
+  EXPECT_THAT(kept.out, StartsWith("removed 0 entries"));
+  EXPECT_THAT(kept.err, HasSubstr("in the last minute stays"));
   EXPECT_EQ(kiln_.json_of({"trim", "--max-size", "1k"})["removed"], 6);
   EXPECT_THAT(kiln_.run({"stats"}).out, Not(HasSubstr("over its limit")));
 }
@@ -263,18 +272,20 @@ TEST_F(ProgramInspectTest, ClearAllRemovesWhatIsDamagedToo) {
 }
 
 TEST_F(ProgramInspectTest, NothingIsMadeWhereOnlyLookingIsAskedFor) {
-  const fs::path nowhere = kiln_.folder() / "nowhere/deep";
-  kiln_.set("KILN_CACHE_DIR", nowhere);
+  kiln_.unset("KILN_CACHE_DIR");  // the default place may not be there yet
+  kiln_.set("XDG_CACHE_HOME", kiln_.folder() / "nowhere/deep");
+  const fs::path nowhere = kiln_.folder() / "nowhere/deep/kiln";
   const fs::path runtime = kiln_.folder() / "run";  // where locks could be instead
   fs::create_directory(runtime);
   fs::permissions(runtime, fs::perms::owner_all);
   kiln_.set("XDG_RUNTIME_DIR", runtime);
   for (const Arguments& arguments :
-       {Arguments{"ls"}, Arguments{"stats"}, Arguments{"verify"}, Arguments{"trim"},
-        Arguments{"clear", "--all", "--yes"}}) {
+       {Arguments{"ls"}, Arguments{"stats"}, Arguments{"verify"}, Arguments{"trim"}}) {
     const auto finished = kiln_.run(arguments);
     EXPECT_EQ(finished.status, 0) << finished.text();
+    EXPECT_THAT(finished.err, HasSubstr(nowhere.native() + ": there is no cache yet"));
   }
+  EXPECT_EQ(kiln_.run({"clear", "--all", "--yes"}).status, 0);
   EXPECT_EQ(kiln_.run({"show", "abcdef"}).status, 1);
   const auto why = kiln_.run(
       {"why", "--template", "scaled_softmax_fwd:dtype=bf16", "--arch", "9.0"});
@@ -282,7 +293,7 @@ TEST_F(ProgramInspectTest, NothingIsMadeWhereOnlyLookingIsAskedFor) {
   const auto doctor = kiln_.run({"doctor"});
   EXPECT_EQ(doctor.status, 0) << doctor.text();
   EXPECT_THAT(doctor.out, HasSubstr(nowhere.native() + ": no cache yet; the first"));
-  EXPECT_FALSE(fs::exists(nowhere.parent_path()));
+  EXPECT_FALSE(fs::exists(kiln_.folder() / "nowhere"));
   EXPECT_TRUE(fs::is_empty(runtime));
 }
 
@@ -298,7 +309,43 @@ TEST_F(ProgramInspectTest, ACacheThatIsNamedAndNotThereIsExitThree) {
     EXPECT_EQ(finished.status, 3) << finished.text();
     EXPECT_THAT(finished.err, HasSubstr(typo + ": there is no such folder"));
   }
+  kiln_.set("KILN_CACHE_DIR", typo);
+  const std::string pack = kiln_.folder() / "job.kpack";
+  for (const Arguments& arguments :
+       {Arguments{"ls"}, Arguments{"stats"}, Arguments{"verify"}, Arguments{"trim"},
+        Arguments{"pack", "-o", pack}}) {
+    const auto finished = kiln_.run(arguments);
+    EXPECT_EQ(finished.status, 3) << finished.text();
+    EXPECT_THAT(finished.err,
+                HasSubstr("KILN_CACHE_DIR is " + typo + ": there is no such folder"));
+  }
+  // These answer the question themselves.
+  EXPECT_EQ(
+      kiln_.run({"why", "--template", "tiny_fwd:dtype=bf16", "--arch", "9.0"}).status,
+      0);
+  EXPECT_EQ(kiln_.run({"doctor"}).status, 0);
   EXPECT_FALSE(fs::exists(typo));
+}
+
+TEST_F(ProgramInspectTest, WhyACacheIsOffIsSaidOnce) {
+  const std::string file = kiln_.write("file", "");
+  for (const Arguments& arguments :
+       {Arguments{"ls"}, Arguments{"verify"},
+        Arguments{"why", "--template", "tiny_fwd:dtype=bf16", "--arch", "9.0"},
+        Arguments{"warm", "--template", "tiny_fwd", "--arch", "9.0"},
+        Arguments{"warm", "--template", "tiny_fwd", "--arch", "9.0", "--dry-run"}}) {
+    auto off = arguments;
+    off.insert(off.end(), {"--cache-dir", file});
+    const auto finished = kiln_.run(off);
+    EXPECT_EQ(finished.status, 3) << finished.text();
+    EXPECT_EQ(std::ranges::count(finished.err, '\n'), 1) << finished.text();
+    EXPECT_THAT(finished.out, IsEmpty());
+  }
+  const auto doctor = kiln_.run({"doctor", "--cache-dir", file});
+  EXPECT_EQ(doctor.status, 1) << doctor.text();
+  EXPECT_THAT(doctor.out,
+              HasSubstr("\n      -> name another place in KILN_CACHE_DIR\n"));
+  EXPECT_THAT(doctor.err, IsEmpty());
 }
 
 TEST_F(ProgramInspectTest, LookingIntoAFolderThatIsNoCacheLeavesItAsItIs) {

@@ -168,7 +168,7 @@ TEST_F(ProgramJsonTest, VerifyTrimClearAndStats) {
                                             {"seeds", "a"},
                                             {"counters", "o"}});
   const Members removal_members{
-      {"removed", "n"}, {"freed_bytes", "n"}, {"dry_run", "b"}, {"keys", "a"}};
+      {"removed", "n"}, {"precompiled", "n"}, {"freed_bytes", "n"}, {"dry_run", "b"}, {"keys", "a"}};
   expect_members(kiln_.json_of({"trim"}), removal_members);
   const json cleared = kiln_.json_of({"clear", "--all", "--yes"});
   expect_members(cleared, removal_members);
@@ -301,7 +301,9 @@ TEST_F(ProgramJsonTest, TheDocumentsHaveTheMembersAndValuesTheyHad) {
 }
 
 TEST_F(ProgramJsonTest, AnEmptyCacheIsAnEmptyListAndNoError) {
-  kiln_.set("KILN_CACHE_DIR", kiln_.folder() / "nothing");
+  const std::filesystem::path nothing = kiln_.folder() / "nothing";
+  std::filesystem::create_directory(nothing);
+  kiln_.set("KILN_CACHE_DIR", nothing);
   EXPECT_THAT(kiln_.json_of({"ls"})["entries"], IsEmpty());
   EXPECT_EQ(kiln_.json_of({"stats"})["entries"], 0);
   EXPECT_EQ(kiln_.json_of({"verify"})["checked"], 0);

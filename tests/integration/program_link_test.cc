@@ -144,6 +144,16 @@ TEST_F(ProgramLinkTest, OneRelocatableSourceIsLinkedToo) {
   }
 }
 
+/// In a relocatable object both are sections of NVIDIA's own types, without bytes.
+TEST_F(ProgramLinkTest, ARelocatableSourceMayHaveLargeSharedAndGlobalArrays) {
+  const auto large = kiln_.write(
+      "large.cu",
+      "__device__ int global[1 << 20];\nextern \"C\" __global__ void k(int* x) { "
+      "__shared__ int shared[8192]; shared[threadIdx.x] = *x; __syncthreads(); *x = "
+      "shared[threadIdx.x ^ 1] + global[*x]; }\n");
+  EXPECT_EQ(outcome(compile({large, "--option", "-rdc=true"})), "compiled");
+}
+
 TEST_F(ProgramLinkTest, WhatIsUndefinedIsNamedAndNotStored) {
   EXPECT_THAT(
       error_of({main_, "--option", "-rdc=true"}, 1),

@@ -77,6 +77,19 @@ TEST_F(ProgramPackTest, WhatIsPackedIsUnpackedOnAnotherMachine) {
   EXPECT_EQ(hits_of_tier(report, "disk"), kObjects);
 }
 
+TEST_F(ProgramPackTest, NothingToPackIsNoPack) {
+  const std::string pack = place("job.kpack");
+  EXPECT_EQ(kiln_.json_of(kWarm)["compiled"], kObjects);
+  for (const Arguments& none :
+       {Arguments{"--arch", "8.0"},
+        Arguments{"--template", "tiny_fwd:dtype=bf16", "--arch", "8.0"}}) {
+    const auto finished = kiln_.run(Arguments{"pack", "-o", pack} + none);
+    EXPECT_EQ(finished.status, 1) << finished.text();
+    EXPECT_THAT(finished.text(), HasSubstr("no pack is written"));
+    EXPECT_FALSE(fs::exists(pack));
+  }
+}
+
 TEST_F(ProgramPackTest, AJobHitsASeedAndNeedsNoNvrtcForIt) {
   const std::string pack = warm_and_pack();
   const json record = json::parse(

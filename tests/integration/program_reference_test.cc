@@ -80,7 +80,21 @@ TEST(ProgramReferenceTest, CompletionOffersVerbsThenOptions) {
   EXPECT_EQ(offered("kiln warm --profile h100"),
             (std::set<std::string>{"h100-pcie", "h100-sxm"}));
   EXPECT_EQ(offered("kiln warm --arch 9"), (std::set<std::string>{"9.0"}));
+  EXPECT_EQ(offered("kiln warm --arch 8.0,9"), (std::set<std::string>{"8.0,9.0"}));
+  EXPECT_FALSE(offered("kiln warm --arch ").contains("3.5")) << "no NVRTC 12 has it";
   EXPECT_EQ(offered("kiln attention w"), (std::set<std::string>{"warm", "why"}));
+  EXPECT_EQ(offered("kiln key n"), (std::set<std::string>{"new"}));
+}
+
+TEST(ProgramReferenceTest, CompletionOffersTheWordsOfAnOption) {
+  EXPECT_EQ(offered("kiln attention explain --pass "),
+            (std::set<std::string>{"fwd", "bwd"}));
+  EXPECT_EQ(offered("kiln attention warm --layout b"),
+            (std::set<std::string>{"bhsd", "bshd"}));
+  EXPECT_TRUE(offered("kiln attention why --mask ").contains("padding_causal"));
+  EXPECT_EQ(offered("kiln attention explain --batch "),
+            offered("kiln doctor --compare "))
+      << "no action, where a value is due";
 }
 
 // bash itself completes what stands behind the last : or =.

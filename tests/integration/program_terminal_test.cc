@@ -117,6 +117,33 @@ TEST_F(ProgramTerminalTest, TablesFitItsWidth) {
   }
 }
 
+TEST_F(ProgramTerminalTest, ANarrowListHasTheColumnThatItIsSortedBy) {
+  EXPECT_EQ(kiln_.run(warm_).status, 0);
+  kiln_.unset("KILN_TEMPLATE_DIR");
+  EXPECT_EQ(kiln_
+                .run({"warm", "--template", "rmsnorm_fwd:dtype=bf16,max_cols=128",
+                      "--arch", "9.0"})
+                .status,
+            0);
+  kiln_.set("NO_COLOR", "1");
+  const auto first_line = [&](const test::KilnProgram::Arguments& arguments,
+                              unsigned short columns) {
+    const std::string out = kiln_.run_on_terminal(arguments, "", columns).out;
+    return out.substr(0, out.find('\r'));
+  };
+  EXPECT_THAT(first_line({"ls"}, 80), AllOf(HasSubstr("SIZE"), HasSubstr("CREATED")));
+  for (const auto& [word, title] :
+       {std::pair("size", "SIZE"), std::pair("used", "USED")})
+    EXPECT_THAT(first_line({"ls", "--sort", word}, 60), HasSubstr(title));
+}
+
+TEST_F(ProgramTerminalTest, NoValueOfAParameterIsCutOff) {
+  kiln_.set("NO_COLOR", "1");
+  kiln_.unset("KILN_TEMPLATE_DIR");
+  const auto shown = kiln_.run_on_terminal({"templates", "scaled_softmax_fwd"}, "", 60);
+  EXPECT_THAT(shown.out, AllOf(HasSubstr("|any"), Not(HasSubstr("..."))));
+}
+
 TEST_F(ProgramTerminalTest, MessagesBreakBetweenWords) {
   kiln_.set("NO_COLOR", "1");
   const test::KilnProgram::Arguments command{"warm",   "--preset", "llama-3-8b",
@@ -147,6 +174,27 @@ TEST_F(ProgramTerminalTest, NoColorTakesTheColoursAwayAndADumbTerminalEverything
   kiln_.set("TERM", "dumb");
   EXPECT_THAT(kiln_.run_on_terminal({"wram"}).out, Not(HasSubstr("\033")));
   EXPECT_THAT(kiln_.run_on_terminal(warm_).out, Not(HasSubstr("\033")));
+}
+
+TEST_F(ProgramTerminalTest, WarningsOfTheLibraryAreLikeItsOwn) {
+  const std::string file = kiln_.write("file", "");
+  const test::KilnProgram::Arguments off{"compile",     kiln_.write("k.cu", "k"),
+                                         "--arch",      "9.0",
+                                         "--cache-dir", file + "/a\033[31m/cache"};
+  const std::string coloured = kiln_.run_on_terminal(off, "", 60).out;
+  EXPECT_THAT(coloured, HasSubstr("\033[33mkiln: warning:\033[0m the cache is off"));
+  EXPECT_THAT(coloured, Not(HasSubstr(kColour)));
+  kiln_.set("NO_COLOR", "1");
+  const std::string plain = kiln_.run_on_terminal(off, "", 60).out;
+  EXPECT_FALSE(std::regex_search(plain, std::regex("\033\\[[0-9;]*m"))) << plain;
+  // Broken between words.
+  EXPECT_THAT(
+      plain,
+      HasSubstr("kiln: warning: the cache is off, and kernels are kept in\r\nmemory"));
+  EXPECT_THAT(
+      kiln_.run(off).err,
+      HasSubstr(
+          "kiln: warning: the cache is off, and kernels are kept in memory alone"));
 }
 
 TEST_F(ProgramTerminalTest, ClearAllAsksAndTakesOnlyYesForYes) {

@@ -160,6 +160,7 @@ TEST_F(ProgramUsageTest, NothingIsRemovedWithoutASelectionAndAYes) {
   expect_wrong({"clear", "--yes"}, {"say what to remove"});
   expect_wrong({"clear", "--all"}, {"--yes"});
   expect_wrong({"clear", "--all", "--arch", "9.0", "--yes"}, {"exclude each other"});
+  expect_wrong({"clear", "--precompiled", "--arch", "9.0"}, {"exclude each other"});
   expect_wrong({"clear", "--all", "abcdef", "--yes"}, {"exclude each other"});
 }
 

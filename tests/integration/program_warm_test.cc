@@ -83,6 +83,22 @@ TEST_F(ProgramWarmTest, WhatATargetLimitExcludesIsSkippedAndNoFailure) {
   EXPECT_EQ(report["failed"], 0);
 }
 
+TEST_F(ProgramWarmTest, AnArchitectureThatNothingIsForIsNoSilentSuccess) {
+  kiln_.use_fake_nvrtc();
+  const std::string templates = test::write_tiny_templates(kiln_);
+  const test::KilnProgram::Arguments command{"warm",       "--template-dir", templates,
+                                             "--template", "tiny_bwd",       "--arch"};
+  const auto none = kiln_.run(command + test::KilnProgram::Arguments{"7.5"});
+  EXPECT_EQ(none.status, 2) << none.text();
+  EXPECT_THAT(none.err,
+              HasSubstr("nothing that is asked for is for 7.5: tiny_bwd needs "
+                        "compute capability 8.0 or higher"));
+  const auto one = kiln_.run(command + test::KilnProgram::Arguments{"7.5,8.0"});
+  EXPECT_EQ(one.status, 0) << one.text();
+  EXPECT_THAT(one.err, HasSubstr("warning: nothing that is asked for is for 7.5"));
+  EXPECT_THAT(one.err, Not(HasSubstr("is for 8.0")));
+}
+
 TEST_F(ProgramWarmTest, AnArchitectureThatNoDeviceAsksForIsWarnedOf) {
   kiln_.use_fake_nvrtc();
   const std::string templates = test::write_tiny_templates(kiln_);

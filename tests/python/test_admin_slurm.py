@@ -43,7 +43,7 @@ def slurm(tmp_path_factory):
     host, user, ports = socket.gethostname().split(".")[0], getpass.getuser(), free_ports(NODES + 1)
     prolog = folder / "prolog"
     prolog.write_text(
-        recipe("prolog").replace("#!/bin/sh", f"#!/bin/sh\nPATH={KIT.parent}/bin:$PATH")
+        recipe("prolog").replace("PATH=/usr/bin:", f"PATH={KIT.parent}/bin:/usr/bin:")
         .replace("/srv/kiln", str(folder / "srv/kiln")).replace("/var/lib/kiln", str(local / "kiln"))
     )
     prolog.chmod(0o755)

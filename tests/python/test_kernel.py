@@ -58,6 +58,8 @@ def test_each_argument_arrives_in_the_size_of_its_parameter(python):
     assert launches[1].values[:7] == [address, 5, 6, 7.0, 8.0, True, 9], launches[1]
     k(1, 1, None, Two.TWO, 2**63 - 1, np.float32(1), 1, 0, -1, bytearray(8))
     assert launches[2].values[:3] == [0, 2, 2**63 - 1]
+    k(1, 1, 2**64 - 1, 0, 2**64 - 1, 0.0, 0, 0, 0, bytes(8))  # as of an unsigned long long
+    assert launches.pop().values[:3] == [2**64 - 1, 0, -1]
 
     class Foreign:
         __cuda_array_interface__ = {"data": (address, False), "shape": (4,), "typestr": "<f4",
@@ -73,6 +75,8 @@ def test_each_argument_arrives_in_the_size_of_its_parameter(python):
 @pytest.mark.parametrize(
     "arguments, why",
     [
+        ("y, 2**64 - 1, 0, 0.0, 0.0, 0, 0, Pair()", "argument 1 (counted from 0) takes 4 bytes"),
+        ("y, 0, 2**64, 0.0, 0.0, 0, 0, Pair()", "18446744073709551616 fits into no parameter"),
         ("y, 2**32, 0, 0.0, 0.0, 0, 0, Pair()", "argument 1 (counted from 0) is 4294967296, which"),
         ("y, 0, 0, 0.0, 0.0, 0, 1.5, Pair()", "argument 6 (counted from 0) is a float of Python"),
         ("y, 0, 0, np.float64(0), 0.0, 0, 0, Pair()", "argument 3 (counted from 0) takes 4 bytes"),
@@ -92,18 +96,28 @@ def test_an_argument_that_does_not_fit_is_refused_before_the_launch(arguments, w
     [
         ("k(1, 2048, y)", "block.x is 2048"),
         ("k(1, (64, 32), y)", "a block of 64 x 32 x 1 threads has 2048"),
-        ("k((1, 2, 3, 4), 1, y)", "give one to three numbers"),
+        ("k((1, 2, 3, 4), 1, y)", "grid is (1, 2, 3, 4): give one to three whole numbers"),
+        ("k(1, 1000 / 256, y)", "block is 3.90625: give one to three whole numbers"),
+        ("k(1, None, y)", "block is None: give one to three whole numbers"),
+        ("k(1, 1, y, shared=0.5)", "shared is 0.5, and not a whole number"),
         ("k(-1, 1, y)", "grid, block, cluster and shared must be"),
         ("k(1, 1, y, cluster=2)", "no multiple of cluster"),
         ("k(1, 1, y, shared=10**6)", "1000000 bytes of dynamic shared memory"),
         ("k(1, 1, y, stream='s')", "it has no __cuda_stream__"),
         ("k.prepare(2)", "there is no device 2"),
         ("k.prepare('cpu')", "possible are numbers and 'cuda:N'"),
+        ("k.prepare(0.5)", "device is 0.5, and not a whole number"),
+        ("kiln.Kernel(Path('a.cu'))", "source is PosixPath('a.cu'), and not a text"),
+        ("kiln.Kernel([])", "source is missing"),
+        ("kiln.Kernel('', options=[80])", "options is 80, and not a text"),
+        ("kiln.Kernel('', headers=['a.h'])", "headers have their texts by their names"),
+        ("kiln.Kernel('', headers={'a.h': Path('b.h')})", "headers['a.h'] is PosixPath('b.h')"),
         ("kiln.Kernel(TWO).attributes", "choose one with entry()"),
     ],
 )
 def test_a_wrong_launch_is_refused_in_words(call, why, python):
     code = SETUP + """
+    from pathlib import Path
     k = kiln.Kernel('extern "C" __global__ void one(float* y) {}')
     TWO = 'extern "C" __global__ void a() {} extern "C" __global__ void b() {}'
     """
@@ -274,6 +288,22 @@ def test_sources_are_linked_and_ptx_is_a_target(python):
     assert said.split() == ["True", "True"]
 
 
+def test_one_text_stands_for_a_list_of_one(python, tmp_path):
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "inc/own.h").write_text("#define TYPE float\n")
+    said = python(
+        """
+    import kiln
+    source = '#include <own.h>\\nextern "C" __global__ void one(TYPE* y) { *y = FACTOR; }'
+    one = kiln.Kernel(source, "one", options="-lineinfo", defines="FACTOR=2", include_dirs=FOLDER)
+    several = kiln.Kernel([source], ["one"], options=["-lineinfo"], defines=["FACTOR=2"],
+                          include_dirs=[FOLDER])
+    print(one.key == several.key)
+    """.replace("FOLDER", repr(str(tmp_path / "inc")))
+    )
+    assert said == "True"
+
+
 def test_object_code_is_that_of_cuda_core(python):
     pytest.importorskip("cuda.core")
     said = python(
@@ -328,6 +358,11 @@ def test_tensors_of_torch_arrive_as_their_addresses(python):
     for tensors, launch in zip([(plain, wants_grad), (view, parameter)], launches):
         assert launch.values == [tensor.data_ptr() for tensor in tensors], launch
     assert launches[2].values[1] == empty.data_ptr()
+    for lazy in (torch.zeros(4, dtype=torch.cfloat).conj(), torch._neg_view(torch.zeros(4))):
+        try:
+            k(1, 1, lazy, plain)
+        except kiln.InvalidArgument as error:
+            assert "resolve_conj()" in str(error), error
     print(len(launches))
     """,
         torch=True,

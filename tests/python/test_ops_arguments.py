@@ -128,6 +128,12 @@ SEQUENCES = torch.tensor([0, 3, 5], dtype=torch.int32)
 WRONG = {
     "float64": (lambda: ops.softmax(X.double()), "x is float64; float16, bfloat16 and float32"),
     "int": (lambda: ops.squared_relu(X.int()), "x is int32; float16, bfloat16 and float32"),
+    "a list": (lambda: ops.softmax([1.0, 2.0]), "x is [1.0, 2.0], and not a tensor of torch"),
+    "nothing": (lambda: ops.softmax(None), "x is None, and not a tensor of torch"),
+    "an array": (lambda: ops.bias_gelu(X, ONES.numpy()), "bias is array([1., 1., 1.,"),
+    "complex": (lambda: ops.rms_norm(X.cfloat(), ONES), "x is complex64; float16, bfloat16 and float32"),
+    "a complex weight": (lambda: ops.bias_gelu(X, ONES.cfloat()), "bias is complex64, not float32"),
+    "bool": (lambda: ops.softmax(X > 0), "x is bool; float16, bfloat16 and float32"),
     "mixed types": (lambda: ops.bias_gelu(X, ONES.bfloat16()), "bias is bfloat16, not float32"),
     "a residual": (lambda: ops.rms_norm(X, ONES, residual=X[0]), "residual has the shape"),
     "a bias alone": (lambda: ops.layer_norm(X, bias=ONES), "a bias needs a weight"),

@@ -1,7 +1,18 @@
 """kiln.ops as parts of torch: the dispatcher, autocast, autograd."""
 
 import pytest
-from ops_cases import BF16, F32, ONE_EACH, Recorder, calls_of, id_of, ops, outputs_of, torch
+from ops_cases import (
+    BF16,
+    F32,
+    ONE_EACH,
+    Recorder,
+    calls_of,
+    gradients_of,
+    id_of,
+    ops,
+    outputs_of,
+    torch,
+)
 from ops_device import device, launched, worst_error  # noqa: F401
 
 import kiln
@@ -33,6 +44,18 @@ def test_plain_tensors_pass_the_dispatcher_by_and_observed_calls_do_not():
     with torch.profiler.profile() as profile:
         ops.squared_relu(x)
     assert "kiln::activation_fwd" in [event.key for event in profile.key_averages()]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("case", ONE_EACH, ids=id_of)
+def test_a_trace_of_torchs_jit_has_the_call_and_not_its_numbers(case):
+    traced = torch.jit.trace(case.kiln, case.inputs(F32, requires_grad=False), check_trace=False)
+    other = case.inputs(F32)
+    expected, result = outputs_of(case.kiln(*other)), outputs_of(traced(*other))
+    for a, b in zip(result, expected, strict=True):
+        assert torch.equal(a, b)
+    for a, b in zip(gradients_of(result, other), gradients_of(expected, other), strict=True):
+        assert torch.equal(a, b)
 
 
 def test_fake_and_meta_tensors_are_computed_without_a_launch():

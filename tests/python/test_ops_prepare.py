@@ -135,8 +135,15 @@ SCALE = torch.ones(48, requires_grad=True)
 
 
 def test_prepare_refuses_what_the_call_would_refuse():
-    with pytest.raises(kiln.InvalidArgument, match="none of kiln.ops: "):
+    with pytest.raises(kiln.InvalidArgument, match="'gelu' is none of kiln.ops; did you mean 'geglu'"):
         kiln.prepare("gelu", (5, 24), dtype=F32)
+    with pytest.raises(kiln.InvalidArgument, match="'x' is none of kiln.ops; there are bias_gelu, "):
+        kiln.prepare("x", (5, 24), dtype=F32)
+    for other in ("copies", torch.nn.functional.layer_norm, None):
+        with pytest.raises(kiln.InvalidArgument, match="is none of kiln.ops; "):
+            kiln.prepare(other, (5, 24), (24,), dtype=F32)
+    with pytest.raises(kiln.InvalidArgument, match="dtype is 'bfloat16', and not one of torch"):
+        kiln.prepare("squared_relu", (5, 24), dtype="bfloat16")
     with pytest.raises(kiln.InvalidArgument, match="dtype is missing"):
         kiln.prepare("squared_relu", (5, 24))
     with pytest.raises(kiln.InvalidArgument, match="not a CUDA device"):

@@ -97,6 +97,19 @@ def test_a_jacobian_has_a_row_for_each_output():
     torch.testing.assert_close(jacobian, torch.diag(2 * x.relu()))
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("case", ONE_EACH, ids=id_of)
+def test_a_batch_of_gradients_has_that_of_each(case):
+    inputs = case.inputs(F32)
+    output = outputs_of(case.kiln(*inputs))[0]
+    towards = torch.randn(2, *output.shape)
+    options = {"retain_graph": True, "allow_unused": True}
+    batch = torch.autograd.grad(output, inputs, towards, is_grads_batched=True, **options)
+    one, other = (torch.autograd.grad(output, inputs, each, **options) for each in towards)
+    for result, *pair in zip(batch, one, other, strict=True):
+        assert pair[0] is None is result or torch.equal(result, torch.stack(pair))
+
+
 def test_vmap_warns_once_of_what_it_calls_how_often(monkeypatch):
     operation = ops._activation.activation_fwd
     monkeypatch.setattr(operation, "_warned_of_vmap", False)

@@ -1,5 +1,7 @@
 """The package as it is imported: what that opens, which names it has, what its wheel says."""
 
+import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -63,6 +65,16 @@ def test_the_extra_nvrtc_has_the_pinned_wheels():
         elif "==" in line and part in ("nvrtc", "headers"):
             pinned.add(line.split()[0])
     assert set(project["optional-dependencies"]["nvrtc"]) == pinned
+
+
+def test_what_is_promised_of_older_versions_is_what_is_tested():
+    pinned = dict(re.findall(r"^([\w-]+)==(\S+)", (ROOT / "tools/python/oldest_torch.txt").read_text(), re.M))
+    promised = re.search(r"every torch from ([\d.]+),", (ROOT / "python/README.md").read_text())[1]
+    assert pinned["torch"] == f"{promised}.0"
+    project = (ROOT / "pyproject.toml").read_text()
+    assert set(re.findall(r"apache-tvm-ffi>=([\d.]+),<0.2", project)) == {pinned["apache-tvm-ffi"]}
+    if folder := os.environ.get("KILN_TEST_TORCH"):
+        assert Path(importlib.util.find_spec("tvm_ffi").origin).is_relative_to(folder)
 
 
 def test_the_library_shows_the_functions_of_tvm_ffi_alone():
@@ -166,6 +178,11 @@ def test_a_pack_of_another_machine_is_unpacked_or_read_as_the_seed_of_a_package(
         make_package_with_seed(tmp_path, value)
         cache = str(tmp_path / f"job{number}")
         assert python(use, KILN_NO_JIT="1", KILN_CACHE_DIR=cache, PYTHONPATH=path) == "0"
+        told = subprocess.run(
+            [sys.executable, "-m", "kiln", "doctor"], stdout=subprocess.PIPE, text=True, check=False,
+            env=environment(tmp_path, PYTHONPATH=path, KILN_SEED="/nowhere.kpack"),
+        ).stdout
+        assert f"{tmp_path}/job.kpack" in told and "/nowhere.kpack" in told, told
     make_package_with_seed(tmp_path, "breaks")
     cache = str(tmp_path / "other")
     assert python(use, KILN_CACHE_DIR=cache, PYTHONPATH=path) == "1", "it is passed over"

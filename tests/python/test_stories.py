@@ -58,7 +58,7 @@ def shell(nvrtc, tmp_path):
         done = subprocess.run(
             ["sh", "-c", command], cwd=HERE / "stories", env=environment(tmp_path, **changes),
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, timeout=120, check=False,
+            text=True, timeout=240, check=False,
         )
         assert done.returncode == 0, f"{command}: status {done.returncode}\n{done.stdout}"
         return done.stdout.replace(str(KIT), "build/dev/lib")

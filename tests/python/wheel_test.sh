@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds the wheel as `pip install .` does, installs it into an environment of its own, and uses it
-# there: what is in it, what it needs, the program, a kernel on the simulated driver, README's lines of
-# Python if PYTHON has torch, and a plan of cuDNN. Arguments: PYTHON, which has scikit-build-core; the
+# Builds the wheel by tools/python/build_wheel.sh, installs it into an environment of its own, and uses it
+# there: what is in it, its tag, what it needs, the program, a kernel on the simulated driver; if PYTHON
+# has torch, README's lines of Python, and torch and kiln in both orders, also with the torch in the folder
+# KILN_OLDEST_TORCH, if that is set; a plan of cuDNN. Arguments: PYTHON, which has scikit-build-core; the
 # folder of the tests' libraries; a wheel that is built already, or nothing.
 set -euo pipefail
 
@@ -21,14 +22,20 @@ fail() {
 place_of() { # place_of PART: where a build finds it
   cmake -P "$root/tools/cmake/NvidiaParts.cmake" 2>&1 | sed -n "s/^-- $1=//p"
 }
+torches=()
 plan_worker=(kiln/libexec/kiln/kiln-plan-worker kiln/libexec/kiln/kiln-no-device-driver.so)
 jax=()
 [[ -n $wheel ]] || ! "$python" -c 'import jaxlib' 2>/dev/null || jax=(kiln/lib/libkiln_jax.so)
 
 if [[ -z $wheel ]]; then
+  build=("$root/tools/python/build_wheel.sh" "$work")
+  if ! "$python" -m pip --disable-pip-version-check install -q --no-deps --require-hashes --target "$work/tools" \
+    -r "$root/tools/python/wheel_requirements.txt" >"$work/log" 2>&1; then
+    say "auditwheel cannot be had here: the wheel has no tag of a glibc"
+    build=("$python" -m pip --disable-pip-version-check wheel --no-build-isolation --no-deps -w "$work" "$root")
+  fi
   say "building the wheel"
-  (cd "$root" && "$python" -m pip --disable-pip-version-check wheel -q --no-build-isolation --no-deps \
-    -C build-dir="$work/build" -w "$work" .) >"$work/log" 2>&1 || {
+  PATH=$(dirname "$python"):$work/tools/bin:$PATH PYTHONPATH=$work/tools "${build[@]}" >"$work/log" 2>&1 || {
     tail -n 40 "$work/log" >&2
     fail "the wheel was not built"
   }
@@ -69,11 +76,16 @@ say "what its files need"
 glibc=$(sed -n 's/.*with glibc 2\.\([0-9]*\) or later.*/\1/p' "$root/python/README.md")
 [[ -n $glibc ]] || fail "python/README.md does not say which glibc a wheel needs"
 [[ $(getconf GNU_LIBC_VERSION) == 'glibc 2.3'[4-6] ]] || glibc=999
+theirs_too=""
+if [[ $wheel == *-manylinux_* ]]; then
+  [[ $glibc == 999 || $wheel == *-manylinux_2_"$glibc"_x86_64.whl ]] || fail "its tag is not manylinux_2_$glibc"
+  theirs_too='|libsqlite3\.so|libzstd\.so' # it has them, under names of its own
+fi
 for file in "$packages"/kiln/lib/*.so* "$packages"/kiln/bin/kiln "$packages"/kiln/libexec/kiln/kiln-*; do
   newest=$(readelf -VW "$file" | sed -n 's/.*Name: GLIBC_2\.\([0-9]*\).*/\1/p' | sort -n | tail -n 1)
   ((${newest:-0} <= glibc)) || fail "$file needs glibc 2.$newest"
   readelf -dW "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
-    grep -E 'fmt|spdlog|toml|crypto|xxhash|libstdc\+\+|cuda|nvrtc|cudnn' >"$work/needed" &&
+    grep -E "fmt|spdlog|toml|crypto|xxhash|libstdc\+\+|cuda|nvrtc|cudnn$theirs_too" >"$work/needed" &&
     fail "$file needs $(xargs <"$work/needed"), which it should bring along or find later"
   readelf -dW "$file" | grep -E 'R(UN)?PATH' | grep -v 'ORIGIN' >&2 && fail "$file has a path of this machine"
   true
@@ -98,12 +110,31 @@ scale(1, 1, None, 2.0)
 assert len(scale.key) == 64 and kiln.statistics()["compiled"] == 1
 print("a kernel was built, loaded and launched")
 CODE
-if [[ -e $theirs/torch ]]; then
+[[ ! -e $theirs/torch ]] || torches=("$theirs" ${KILN_OLDEST_TORCH:+"$KILN_OLDEST_TORCH:$theirs"})
+for torch in "${torches[@]}"; do
   run -c 'import os, runpy, sys
-sys.path.append(sys.argv[1])
+sys.path += sys.argv[1].split(":")
 os.environ["KILN_TEST_KIT"] = sys.argv[2]
-runpy.run_path(sys.argv[3])' "$theirs" "$kit" "$root/tests/python/readme_lines.py"
-fi
+runpy.run_path(sys.argv[3])
+print("with torch", sys.modules["torch"].__version__)' "$torch" "$kit" "$root/tests/python/readme_lines.py"
+  for first in kiln torch; do
+    run - "$torch" $first <<'CODE'
+import sys
+sys.path += sys.argv[1].split(":")
+def use_torch():
+    import torch
+    assert torch.linalg.inv(torch.eye(8)).sum() == 8
+def use_kiln():
+    import kiln
+    kiln.Kernel('extern "C" __global__ void fill(float* y, float x) { *y = x; }').prepare(0)
+calls = [use_kiln, use_torch] if sys.argv[2] == "kiln" else [use_torch, use_kiln]
+for call in calls * 2:
+    call()
+import hashlib, sqlite3, ssl
+hashlib.sha256(b"kiln"), sqlite3.connect(":memory:"), ssl.create_default_context()
+CODE
+  done
+done
 sed -n 's/^name = "\(.*\)"$/\1/p' "$root"/templates/*/kernel.toml | run -c '
 import kiln, sys
 templates = sys.stdin.read().split()

@@ -4,6 +4,7 @@
 
 #include "tools/attention/command.h"
 #include "tools/exit_code.h"
+#include "tools/open_cache.h"
 #include "tools/why_answer.h"
 #include "util/try.h"
 
@@ -16,9 +17,7 @@ Result<int> explain_missing_plan(Context& context, const AttentionOptions& optio
     return wrong_attention(
         "why explains one device at a time, and there are several: --profile "
         "FILE|NAME");
-  const auto service = KILN_TRY(BuildService::open(
-      context.config,
-      {.stop = context.stop->token(), .make_root = false, .asks_remotes = false}));
+  const auto service = KILN_TRY(open_to_look(context, context.config));
   PlanService plans(*service);
   const KeyedPlan keyed = KILN_TRY(plans.key(problem, devices.front()));
   const auto note = fmt::format("cudnn-{} ({}), for {}", to_string(keyed.version),

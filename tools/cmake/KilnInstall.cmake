@@ -24,8 +24,10 @@ install(FILES ${PROJECT_BINARY_DIR}/share/bash-completion/completions/kiln
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/NOTICE
         DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-install(FILES ${PROJECT_SOURCE_DIR}/tests/examples/from_c.c
+set(examples ${PROJECT_SOURCE_DIR}/tests/examples)
+install(FILES ${examples}/from_c.c ${examples}/kernel.cu ${examples}/kernels.jsonl ${examples}/mine.toml
         DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+install(FILES ${examples}/include/scale.h DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples/include)
 
 # The test kit: docs/testing.md.
 if(TARGET kiln-simulated-driver)
@@ -33,7 +35,7 @@ if(TARGET kiln-simulated-driver)
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/kiln/testing)
   install(FILES ${PROJECT_SOURCE_DIR}/tests/support/simulated_driver/simulated_driver.h
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/kiln/testing)
-  install(PROGRAMS ${PROJECT_SOURCE_DIR}/tests/examples/ci.sh
+  install(PROGRAMS ${examples}/ci.sh
           DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 endif()
 

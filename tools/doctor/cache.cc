@@ -96,6 +96,16 @@ Check absent_check(const CacheFacts& facts) {
   return check;
 }
 
+/// The reason has the remedy at its end, where there is one.
+Check off_check(const std::string& reason) {
+  const std::size_t end = reason.rfind("; ");
+  return {"cache root", CheckVerdict::kFail,
+          "no cache on disk: " + reason.substr(0, end),
+          end == std::string::npos
+              ? "set KILN_CACHE_DIR to a folder that only this user can write"
+              : reason.substr(end + 2)};
+}
+
 Check root_check(const cache::Cache& cache, const CacheFacts& facts) {
   if (cache.is_absent())
     return absent_check(facts);
@@ -110,10 +120,7 @@ Check root_check(const cache::Cache& cache, const CacheFacts& facts) {
       check.remedy = "fine for a warmed image; else make it writable for this user";
       break;
     case cache::Mode::kOff:
-      check.verdict = CheckVerdict::kFail;
-      check.detail = "no cache on disk: " + cache.mode_reason();
-      check.remedy = "set KILN_CACHE_DIR to a folder that only this user can write";
-      break;
+      return off_check(cache.mode_reason());
   }
   check.detail += owner_text(facts);
   return check;
@@ -241,15 +248,15 @@ Check precompiled_check(BuildService& service) {
   Check check{"precompiled headers", CheckVerdict::kOk, "", ""};
   if (!folder.empty()) {
     check.detail = precompiled_text(precompiled_store(config, service.cache()).totals(),
-                                    config.precompiled_limit_bytes);
+                                    precompiled_limit(config));
     if (const auto own = folder.check(); !own) {
       check.verdict = CheckVerdict::kWarn;
       check.detail = "not used";
       check.remedy = own.error().message;
     }
   } else {
-    check.detail = config.precompiled_limit_bytes == 0
-                       ? "off: KILN_PCH_SIZE is 0 or not set"
+    check.detail = precompiled_limit(config) == 0
+                       ? "off: KILN_PCH_SIZE or KILN_CACHE_SIZE is 0"
                        : "off: the cache is on the network or cannot be written";
   }
   return check;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
@@ -41,6 +42,25 @@ std::string entry_label(const cache::Entry& entry) {
   return request::format_template(entry.template_name, params_of(entry));
 }
 
+std::string entry_label(const cache::Entry& entry, const Fields& preimage,
+                        const cache::Metadata& metadata) {
+  std::string label = entry_label(entry);
+  if (!entry.template_name.empty())
+    return label;
+  std::size_t linked = 0;
+  for (const Field& field : preimage.list()) {
+    if (field.label == "program_name")
+      label = field.value;
+    linked += field.label == "link/object" ? 1 : 0;
+  }
+  if (linked > 0)
+    label = fmt::format("link of {}", linked);
+  std::vector<std::string> names;
+  for (const cache::EntryPoint& each : metadata.entry_points)
+    names.push_back(each.name);
+  return names.empty() ? label : fmt::format("{}: {}", label, fmt::join(names, ", "));
+}
+
 nlohmann::ordered_json entry_json(const cache::Entry& entry) {
   using nlohmann::ordered_json;
   return {{"key", entry.key.hex()},
@@ -59,18 +79,25 @@ nlohmann::ordered_json entry_json(const cache::Entry& entry) {
           {"spill_bytes", entry.spill_bytes}};
 }
 
-std::vector<Column> entry_columns() {
+std::vector<Column> entry_columns(std::string_view sort) {
   // The numbers: what goes first where the terminal is narrow.
-  return {{.title = "KEY"},
-          {.title = "ARCH"},
-          {.title = "KERNEL", .may_be_cut = true},
-          {.title = "KIND", .leave_out = 5},
-          {.title = "SIZE", .align = Align::kRight, .leave_out = 1},
-          {.title = "REGS", .align = Align::kRight, .leave_out = 6},
-          {.title = "BUILT IN", .align = Align::kRight, .leave_out = 4},
-          {.title = "CREATED", .align = Align::kRight, .leave_out = 3},
-          {.title = "USED", .align = Align::kRight, .leave_out = 2},
-          {.title = "TOOLCHAIN", .leave_out = 7}};
+  std::vector<Column> columns{
+      {.title = "KEY"},
+      {.title = "ARCH"},
+      {.title = "KERNEL", .may_be_cut = true},
+      {.title = "KIND", .leave_out = 5},
+      {.title = "SIZE", .align = Align::kRight, .leave_out = 1},
+      {.title = "REGS", .align = Align::kRight, .leave_out = 6},
+      {.title = "BUILT IN", .align = Align::kRight, .leave_out = 4},
+      {.title = "CREATED", .align = Align::kRight, .leave_out = 3},
+      {.title = "USED", .align = Align::kRight, .leave_out = 2},
+      {.title = "TOOLCHAIN", .leave_out = 7}};
+  for (Column& column : columns) {
+    if (std::ranges::equal(column.title, sort, {}, {},
+                           [](unsigned char c) { return std::toupper(c); }))
+      column.leave_out = 0;
+  }
+  return columns;
 }
 
 std::vector<std::string> entry_row(const cache::Entry& entry, std::int64_t now) {
@@ -155,14 +182,18 @@ void print_removal(const Context& context, const Removal& removal) {
     nlohmann::ordered_json keys = nlohmann::ordered_json::array();
     for (const Digest& key : removal.keys) keys.push_back(key.hex());
     nlohmann::ordered_json document{{"removed", removal.keys.size()},
+                                    {"precompiled", removal.precompiled},
                                     {"freed_bytes", removal.freed_bytes},
                                     {"dry_run", removal.dry_run},
                                     {"keys", keys}};
     print_json(document);
     return;
   }
-  print(fmt::format("{} {}, {}\n", removal.dry_run ? "would remove" : "removed",
-                    counted(removal.keys.size(), "entry", "entries"),
+  std::string what = counted(removal.keys.size(), "entry", "entries");
+  if (removal.precompiled > 0)
+    what += " and " +
+            counted(removal.precompiled, "precompiled header", "precompiled headers");
+  print(fmt::format("{} {}, {}\n", removal.dry_run ? "would remove" : "removed", what,
                     format_size(removal.freed_bytes)));
 }
 

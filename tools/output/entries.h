@@ -10,6 +10,7 @@
 
 #include "cache/cache.h"
 #include "cache/entry.h"
+#include "cache/metadata.h"
 #include "codec/digest.h"
 #include "codec/fields.h"
 #include "key/difference.h"
@@ -24,7 +25,13 @@ namespace kiln::tools {
 /// "scaled_softmax_fwd:dtype=bf16", or "(source)".
 [[nodiscard]] std::string entry_label(const cache::Entry& entry);
 
-[[nodiscard]] std::vector<Column> entry_columns();
+/// The same, but an own source by its file and entry points, which its object has:
+/// "scale.cu: scale<float>", or "link of 2: k".
+[[nodiscard]] std::string entry_label(const cache::Entry& entry, const Fields& preimage,
+                                      const cache::Metadata& metadata);
+
+/// `sort`: the word of the column that stays in a narrow terminal, too: "size".
+[[nodiscard]] std::vector<Column> entry_columns(std::string_view sort);
 inline constexpr std::size_t kKernelColumn = 2;
 // Long enough to be unique in any cache that a person looks at, short enough to copy.
 inline constexpr std::size_t kShortKeyDigits = 12;
@@ -55,6 +62,7 @@ inline constexpr std::size_t kShortKeyDigits = 12;
 
 struct Removal {
   std::vector<Digest> keys;
+  std::uint64_t precompiled = 0;  // headers
   std::uint64_t freed_bytes = 0;
   bool dry_run = false;
 };

@@ -57,12 +57,6 @@ void Progress::finish(const std::string& item,
   draw();
 }
 
-void Progress::message(std::string_view text) {
-  const MutexLock lock(mutex_);
-  erase();
-  print_error(fmt::format("{}\n", printable_lines(text)));
-}
-
 void Progress::draw() {
   const auto now = Clock::now();
   if (now - last_draw_ < (terminal_.is_terminal() ? kRedrawEvery : kLineEvery))

@@ -1,5 +1,5 @@
-// Progress of long work on stderr: one redrawn line on a terminal, plain lines now and
-// then elsewhere.
+// Progress of long work on stderr: one redrawn line on a terminal, below what
+// print_error() writes meanwhile; plain lines now and then elsewhere.
 
 #pragma once
 
@@ -8,7 +8,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 
 #include "tools/output/terminal.h"
 #include "util/mutex.h"
@@ -30,8 +29,6 @@ class Progress {
   void start(const std::string& item);
   /// `left`: how long the rest will take, if that is known.
   void finish(const std::string& item, std::optional<std::chrono::milliseconds> left);
-  /// Prints a whole line (a failure, a warning) above the bar.
-  void message(std::string_view text);
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -1,6 +1,7 @@
 #include "tools/output/standard_streams.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <tuple>
 
 #include "tools/output/terminal.h"
+#include "util/log.h"
 #include "util/posix_error.h"
 
 namespace kiln::tools {
@@ -25,6 +27,11 @@ std::atomic<int>& first_failure() {
 void note_failure(int err) {
   int none = 0;
   std::ignore = first_failure().compare_exchange_strong(none, err == 0 ? EIO : err);
+}
+
+const Terminal& standard_error() {
+  static const Terminal terminal(stderr);
+  return terminal;
 }
 
 }  // namespace
@@ -47,12 +54,29 @@ void print_error(std::string_view text) {
   // Keeps the order if both streams go to the same place.
   if (std::fflush(stdout) != 0)
     note_failure(errno);
-  static const Terminal terminal(stderr);
-  const bool is_redrawn = text.find('\r') != std::string_view::npos;
-  const std::string fitted = is_redrawn ? std::string(text) : terminal.fitted(text);
+  static std::atomic<bool> has_bar = false;
+  constexpr std::string_view kErase = "\r\033[K";
+  const bool is_redrawn = text.starts_with(kErase);
+  const bool had_bar = has_bar.exchange(is_redrawn && text != kErase);
+  std::string fitted = is_redrawn ? std::string(text) : standard_error().fitted(text);
+  if (had_bar && !is_redrawn)
+    fitted.insert(0, kErase);
   // A failure here cannot be reported anywhere.
   std::ignore = std::fwrite(fitted.data(), 1, fitted.size(), stderr);
   std::ignore = std::fflush(stderr);
+}
+
+void print_warnings() {
+  log_to([](LogLevel level, const std::string& line) {
+    const bool is_warning = level == LogLevel::kWarning;
+    const auto head = is_warning                 ? "kiln: warning:"
+                      : level == LogLevel::kInfo ? "kiln: info:"
+                                                 : "kiln: debug:";
+    print_error(fmt::format(
+        "{} {}\n",
+        standard_error().styled(head, is_warning ? Style::kYellow : Style::kDim),
+        printable_lines(line)));
+  });
 }
 
 Result<std::string> read_input(const std::stop_token& stop) {

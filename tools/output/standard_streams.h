@@ -19,8 +19,13 @@ void open_missing_streams();
 /// Writes `text` to stdout; flush_output() reports a failure.
 void print(std::string_view text);
 
-/// Writes `text` to stderr; a failure is ignored.
+/// Writes `text` to stderr, in the place of a bar that is drawn there
+/// ("\r\033[K[##..]", which a lone "\r\033[K" takes away); a failure is ignored.
+/// Thread-safe.
 void print_error(std::string_view text);
+
+/// From now on the library's warnings look like the program's own. Any thread may warn.
+void print_warnings();
 
 /// Waits for input on stdin and returns what is there; "" at its end. Errors:
 /// kCancelled once `stop` is requested; kIo.

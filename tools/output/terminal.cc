@@ -82,7 +82,17 @@ std::vector<std::size_t> fit(const std::vector<Column>& columns,
     for (const std::size_t i : shown) sum += widths[i];
     return sum;
   };
-  while (total() > width) {
+  // Before a column goes, a long one loses letters.
+  constexpr std::size_t kBegunCut = 36;
+  const auto total_if_cut = [&] {
+    std::size_t sum = total();
+    for (const std::size_t i : shown) {
+      if (columns[i].may_be_cut)
+        sum -= widths[i] - std::min(widths[i], kBegunCut);
+    }
+    return sum;
+  };
+  while (total_if_cut() > width) {
     const auto most = std::ranges::max_element(
         shown, {}, [&](std::size_t i) { return columns[i].leave_out; });
     if (most == shown.end() || columns[*most].leave_out == 0)
@@ -112,7 +122,14 @@ std::vector<std::string> lines_of(const Column& column, const std::string& cell,
   const std::string text = wrapped(cell, width);
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
-    lines.push_back(cut(text.substr(begin, end - begin), width));
+    std::string line = text.substr(begin, end - begin);
+    for (std::size_t bar = 0; display_width(line) > width; line.erase(0, bar + 1)) {
+      bar = line.rfind('|', width - 1);  // of a list of values
+      if (bar == std::string::npos)
+        break;
+      lines.push_back(line.substr(0, bar + 1));
+    }
+    lines.push_back(cut(line, width));
     begin = end + 1;
   }
   return lines;

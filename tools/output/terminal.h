@@ -38,10 +38,10 @@ enum class Align { kLeft, kRight };
 struct Column {
   std::string title;
   Align align = Align::kLeft;
-  /// Where the table is too wide, the column with the highest number is left out first.
-  /// 0: it stays.
+  /// Where the table is too wide, the column with the highest number is left out first,
+  /// if cutting others to 36 columns is not enough. 0: it stays.
   int leave_out = 0;
-  /// Those that stay are then made narrower, the last one first: cut short, or
+  /// Those that stay are made narrower, the last one first: cut short, or
   bool may_be_cut = false;
   /// continued on further lines.
   bool may_wrap = false;

@@ -21,6 +21,7 @@ namespace {
 
 struct ClearOptions {
   bool all = false;
+  bool precompiled = false;
   std::vector<std::string> keys;
   EntryFilterOptions filter;
   bool dry_run = false;
@@ -28,15 +29,17 @@ struct ClearOptions {
 };
 
 Result<void> check_selection(const ClearOptions& options) {
-  const int kinds = (options.all ? 1 : 0) + (options.keys.empty() ? 0 : 1) +
-                    (is_given(options.filter) ? 1 : 0);
+  const int kinds = (options.all ? 1 : 0) + (options.precompiled ? 1 : 0) +
+                    (options.keys.empty() ? 0 : 1) + (is_given(options.filter) ? 1 : 0);
   if (kinds == 0) {
     return fail(ErrorCode::kInvalidArgument,
-                "say what to remove: keys, --arch, --template, --older-than, or --all");
+                "say what to remove: keys, --arch, --template, --older-than, "
+                "--precompiled, or --all");
   }
   if (kinds > 1) {
     return fail(ErrorCode::kInvalidArgument,
-                "--all, keys and filters exclude each other: give one of the three");
+                "--all, --precompiled, keys and filters exclude each other: give one "
+                "of the four");
   }
   return {};
 }
@@ -71,6 +74,8 @@ Result<void> confirm(const Context& context, const ClearOptions& options,
 
 Result<Selection> select(cache::Cache& cache, const Config& config,
                          const ClearOptions& options) {
+  if (options.precompiled)
+    return Selection();
   if (options.keys.empty()) {
     const auto query = KILN_TRY(make_query(config, options.filter));
     return cache.walk(
@@ -104,8 +109,10 @@ class Remover {
 
   /// They are of no entry, so only what removes everything removes them.
   void remove_precompiled(const PrecompiledStore& store) {
-    removal_.freed_bytes +=
-        dry_run_ == cache::DryRun::kYes ? store.totals().bytes : store.clear().bytes;
+    const PrecompiledTotals removed =
+        dry_run_ == cache::DryRun::kYes ? store.totals() : store.clear();
+    removal_.precompiled = removed.entries;
+    removal_.freed_bytes += removed.bytes;
   }
 
   [[nodiscard]] const Removal& removal() const { return removal_; }
@@ -143,13 +150,13 @@ Result<int> run(Context& context, const ClearOptions& options) {
                 fmt::format("the cache is read-only: {}", cache->mode_reason()));
   }
   const Selection selection = KILN_TRY(select(*cache, context.config, options));
-  if (selection.empty())
+  if (selection.empty() && !options.precompiled)
     KILN_TRY(check_templates(context.config, options.filter));
   KILN_TRY(confirm(context, options, *cache, selection));
   Remover remover(context, *cache,
                   options.dry_run ? cache::DryRun::kYes : cache::DryRun::kNo);
   remover.remove(selection);
-  if (options.all)
+  if (options.all || options.precompiled)
     remover.remove_precompiled(precompiled_store(context.config, *cache));
   print_removal(context, remover.removal());
   if (remover.failure()) {
@@ -167,6 +174,8 @@ Run add_clear(OptionSet& cli) {
   auto options = std::make_shared<ClearOptions>();
   cli.argument("KEY", options->keys, "Keys, or unique prefixes of 6 digits or more");
   cli.flag("--all", options->all, "Every entry; asks on a terminal");
+  cli.flag("--precompiled", options->precompiled,
+           "The precompiled headers, which save time only");
   add_filter_options(cli, options->filter);
   add_age_option(cli, options->filter);
   cli.flag("--dry-run", options->dry_run, "Say what would go; remove nothing");

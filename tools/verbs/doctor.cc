@@ -64,9 +64,11 @@ Result<void> write_profile(BuildService& service, const DoctorOptions& options) 
 }
 
 Result<int> run(Context& context, const DoctorOptions& options) {
-  const auto service = KILN_TRY(BuildService::open(
-      context.config,
-      {.stop = context.stop->token(), .make_root = false, .asks_remotes = false}));
+  const auto service =
+      KILN_TRY(BuildService::open(context.config, {.stop = context.stop->token(),
+                                                   .make_root = false,
+                                                   .asks_remotes = false,
+                                                   .warns_when_off = false}));
   if (!options.profile.empty())
     KILN_TRY(write_profile(*service, options));
   Diagnosis diagnosis = diagnose(context, *service);

@@ -43,32 +43,24 @@ Result<cache::SortBy> parse_sort(const std::string& text) {
                           fmt::join(known, ", "), did_you_mean(text, known)));
 }
 
-/// "scale.cu: scale<float>": the file and the entry points of an own source, which its
-/// object has. A damaged one is "(source)".
+/// A damaged one is "(source)".
 std::string source_label(const cache::Cache& cache, const cache::Entry& entry) {
   const auto object = cache.inspect(entry.key);
   if (!object || !*object)
     return entry_label(entry);
   const auto preimage = (*object)->preimage();
   const auto metadata = (*object)->metadata();
-  std::string label = entry_label(entry);
-  for (const Field& field : preimage ? preimage->list() : std::vector<Field>()) {
-    if (field.label == "program_name")
-      label = field.value;
-  }
-  std::vector<std::string> names;
-  if (metadata) {
-    for (const cache::EntryPoint& each : metadata->entry_points)
-      names.push_back(each.name);
-  }
-  return names.empty() ? label : fmt::format("{}: {}", label, fmt::join(names, ", "));
+  return preimage && metadata ? entry_label(entry, *preimage, *metadata)
+                              : entry_label(entry);
 }
 
 void print_entries(const Context& context, const std::vector<cache::Entry>& entries,
-                   const cache::Cache& cache, bool is_filtered) {
-  if (entries.empty()) {
-    print_error(fmt::format("{} {}\n", cache.layout().root().native(),
-                            is_filtered ? "has nothing that matches" : "is empty"));
+                   const cache::Cache& cache, bool is_filtered, const std::string& sort,
+                   bool has_more) {
+  if (entries.empty() && !has_more) {
+    if (!cache.is_absent())
+      print_error(fmt::format("{} {}\n", cache.layout().root().native(),
+                              is_filtered ? "has nothing that matches" : "is empty"));
     return;
   }
   std::vector<std::vector<std::string>> rows;
@@ -79,22 +71,27 @@ void print_entries(const Context& context, const std::vector<cache::Entry>& entr
       rows.back()[kKernelColumn] = source_label(cache, entry);
     bytes += entry.size_bytes;
   }
-  print(format_table(entry_columns(), rows, context.out));
+  if (!rows.empty())
+    print(format_table(entry_columns(sort), rows, context.out));
   // A pager that reads the table has the terminal to itself.
   if (context.out.is_terminal() || !context.err.is_terminal())
-    print_error(fmt::format("{}, {}\n", counted(entries.size(), "entry", "entries"),
-                            format_size(bytes)));
+    print_error(fmt::format("{}, {}{}\n", counted(entries.size(), "entry", "entries"),
+                            format_size(bytes), has_more ? "; there are more" : ""));
 }
 
 Result<int> run(Context& context, const LsOptions& options) {
   cache::ListQuery query = KILN_TRY(make_query(context.config, options.filter));
   query.sort = KILN_TRY(parse_sort(options.sort));
   if (!options.limit.empty()) {
-    query.limit = KILN_TRY(
-        parse_number("--limit", options.limit, {0, std::numeric_limits<int>::max()}));
+    // One more, to see whether there are more.
+    query.limit = 1 + KILN_TRY(parse_number("--limit", options.limit,
+                                            {0, std::numeric_limits<int>::max()}));
   }
-  const auto cache = KILN_TRY(open_cache(context.config));
-  const auto entries = KILN_TRY(cache->list(query));
+  const auto cache = KILN_TRY(open_named_cache(context.config));
+  auto entries = KILN_TRY(cache->list(query));
+  const bool has_more = query.limit == entries.size();
+  if (has_more)
+    entries.pop_back();
   if (entries.empty())
     KILN_TRY(check_templates(context.config, options.filter));
   if (context.json) {
@@ -102,7 +99,8 @@ Result<int> run(Context& context, const LsOptions& options) {
     for (const cache::Entry& entry : entries) list.push_back(entry_json(entry));
     print_json({{"entries", list}});
   } else {
-    print_entries(context, entries, *cache, is_given(options.filter));
+    print_entries(context, entries, *cache, is_given(options.filter), options.sort,
+                  has_more);
   }
   return 0;
 }

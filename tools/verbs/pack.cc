@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "kiln/version.h"
 #include "toolchain/toolchain_files.h"
@@ -72,6 +73,13 @@ Result<int> run(Context& context, const PackOptions& options) {
   WantedList work = are_requests(options.selection)
                         ? KILN_TRY(find_requests(context, options.selection))
                         : KILN_TRY(find_entries(context, options.selection));
+  if (work.wanted.empty()) {
+    std::ignore = report_failure(
+        context, {ErrorCode::kNotFound,
+                  fmt::format("no pack is written: {} has nothing that is wanted",
+                              work.cache().layout().root().native())});
+    return kSomeFailed;  // the command line was right
+  }
   std::ranges::sort(work.wanted, {}, &Wanted::key);
   const auto file = KILN_TRY(PackFile::create(options.output));
   cache::PackWriter writer([&](ByteView bytes) { return file->write(bytes); });
@@ -80,8 +88,9 @@ Result<int> run(Context& context, const PackOptions& options) {
   if (work.toolchain)
     KILN_TRY(writer.add_toolchain(device::record_of(*work.toolchain)));
   KILN_TRY(writer.finish(signed_by));
-  const std::uint64_t bytes =
-      KILN_TRY(file->commit(signed_by.empty() ? nullptr : &signed_by.front()));
+  std::uint64_t bytes = 0;
+  if (packed > 0)
+    bytes = KILN_TRY(file->commit(signed_by.empty() ? nullptr : &signed_by.front()));
   std::uint64_t missing = 0;
   std::uint64_t failed = 0;
   ordered_json problems = ordered_json::array();
@@ -122,6 +131,8 @@ Result<int> run(Context& context, const PackOptions& options) {
             : fmt::format(", signed by {}", key_name(signed_by.front().key)),
         missing + failed == 0 ? ""
                               : fmt::format("; {} not packed", missing + failed))));
+    if (packed == 0)
+      print("no pack is written\n");
   }
   return missing + failed + work.bad_lines == 0 ? kAllDone : kSomeFailed;
 }

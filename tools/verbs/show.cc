@@ -108,10 +108,12 @@ ordered_json show_json(const Shown& shown, const cache::Metadata& metadata,
 }
 
 void print_details(const Shown& shown, const cache::Metadata& metadata,
-                   const Terminal& terminal) {
+                   const Fields& preimage, const Terminal& terminal) {
   const cache::Entry& entry = shown.entry;
   const ordered_json json = entry_json(entry);
-  print(fmt::format("{}\n", terminal.styled(entry_label(entry), Style::kBold)));
+  print(fmt::format(
+      "{}\n", terminal.styled(printable_lines(entry_label(entry, preimage, metadata)),
+                              Style::kBold)));
   const auto line = [](std::string_view name, std::string_view value) {
     print(fmt::format("  {:<13} {}\n", name, value));
   };
@@ -163,8 +165,9 @@ Result<int> run(Context& context, const ShowOptions& options) {
   if (!options.extract.empty())
     KILN_TRY(write_output_file(options.extract, shown.raw()));
   const cache::Metadata metadata = KILN_TRY(shown.object.metadata());
+  const Fields preimage = KILN_TRY(shown.object.preimage());
   if (context.json) {
-    ordered_json json = show_json(shown, metadata, KILN_TRY(shown.object.preimage()));
+    ordered_json json = show_json(shown, metadata, preimage);
     if (text)
       json[options.source ? "source"
            : options.log  ? "log"
@@ -174,7 +177,7 @@ Result<int> run(Context& context, const ShowOptions& options) {
   } else if (text) {
     print(*text);
   } else if (options.extract.empty()) {
-    print_details(shown, metadata, context.out);
+    print_details(shown, metadata, preimage, context.out);
   }
   return 0;
 }

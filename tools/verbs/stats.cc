@@ -37,7 +37,7 @@ Result<void> check(const Context& context, const OptionSet& cli,
 
 Result<int> run(Context& context, const OptionSet& cli, const StatsOptions& options) {
   KILN_TRY(check(context, cli, options));
-  const auto cache = KILN_TRY(open_cache(context.config));
+  const auto cache = KILN_TRY(open_named_cache(context.config));
   const cache::Stats stats = KILN_TRY(cache->stats());
   if (!options.format.empty()) {
     KILN_TRY(write_output_file(options.output, as_bytes(openmetrics_text(stats))));
@@ -45,7 +45,7 @@ Result<int> run(Context& context, const OptionSet& cli, const StatsOptions& opti
   }
   const auto seeds = cache->seeds() != nullptr ? cache->seeds()->states()
                                                : std::vector<cache::SeedState>();
-  const std::uint64_t precompiled_limit = context.config.precompiled_limit_bytes;
+  const std::uint64_t most_precompiled = precompiled_limit(context.config);
   const auto precompiled = precompiled_store(context.config, *cache).totals();
   if (context.json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
@@ -57,7 +57,7 @@ Result<int> run(Context& context, const OptionSet& cli, const StatsOptions& opti
                 {"precompiled",
                  {{"entries", precompiled.entries},
                   {"bytes", precompiled.bytes},
-                  {"limit_bytes", precompiled_limit}}},
+                  {"limit_bytes", most_precompiled}}},
                 {"counters", stats.counters}});
     return 0;
   }
@@ -68,8 +68,8 @@ Result<int> run(Context& context, const OptionSet& cli, const StatsOptions& opti
     print(context.out.fitted(text + "\n"));
   for (const cache::SeedState& seed : seeds)
     print(context.out.fitted(fmt::format("seed {}\n", seed_text(seed))));
-  if (precompiled.entries > 0)
-    print(precompiled_text(precompiled, precompiled_limit) + "\n");
+  if (precompiled.bytes > 0)
+    print(precompiled_text(precompiled, most_precompiled) + "\n");
   std::vector<std::vector<std::string>> rows;
   for (const auto& [name, count] : stats.counters)
     rows.push_back({name, std::to_string(count)});

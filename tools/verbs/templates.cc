@@ -86,7 +86,7 @@ void print_details(const render::KernelSpec& kernel, const Terminal& terminal) {
                     parameter.default_value.value_or("(required)"), parameter.meaning});
   }
   print(format_table({{"PARAMETER"},
-                      {.title = "VALUES", .may_be_cut = true},
+                      {.title = "VALUES", .may_wrap = true},
                       {"DEFAULT"},
                       {.title = "MEANING", .may_wrap = true}},
                      rows, terminal));

@@ -61,7 +61,7 @@ ordered_json result_json(const cache::VerifyResult& result) {
 }
 
 Result<int> run(Context& context, const VerifyOptions& options) {
-  const auto cache = KILN_TRY(open_cache(context.config));
+  const auto cache = KILN_TRY(open_named_cache(context.config));
   const cache::VerifyResult result =
       KILN_TRY(cache->verify({.quarantine = options.quarantine ? cache::Quarantine::kYes
                                                                : cache::Quarantine::kNo,
@@ -73,9 +73,9 @@ Result<int> run(Context& context, const VerifyOptions& options) {
   if (context.json) {
     print_json(result_json(result));
   } else {
-    print(fmt::format("{} objects checked: {} corrupt, {} untrusted, {} unreadable\n",
-                      result.checked, result.corrupt, result.untrusted,
-                      result.unreadable));
+    print(fmt::format("{} checked: {} corrupt, {} untrusted, {} unreadable\n",
+                      counted(result.checked, "object", "objects"), result.corrupt,
+                      result.untrusted, result.unreadable));
     if (result.corrupt > 0 && !options.quarantine)
       print("`kiln verify --quarantine` moves the corrupt ones out of the way\n");
   }

@@ -94,13 +94,16 @@ Result<int> run(Context& context, const WarmOptions& options) {
     KILN_TRY(check_output_path("--events", options.events));
     events = KILN_TRY(EventLog::open(options.events));
   }
-  const auto service = KILN_TRY(BuildService::open(
-      config, {.stop = context.stop->token(), .make_root = !options.dry_run}));
+  const auto service =
+      KILN_TRY(BuildService::open(config, {.stop = context.stop->token(),
+                                           .make_root = !options.dry_run,
+                                           .warns_when_off = false}));
   PlanService plans(*service);
   const auto exchange = std::move(opened);  // destroyed before the cache that it reads
   const bool pulls = options.exchange.pull && !options.dry_run;
   BuildReport report =
       KILN_TRY(list_items(context, *service, plans, options.selection));
+  KILN_TRY(check_skipped(context, report));
   report.driver = config.for_driver;
   print_toolchains(context, report);
   print_never_asked_for(context, report);

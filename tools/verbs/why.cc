@@ -93,9 +93,7 @@ std::size_t shown(BuildService& service, const WhyOptions& options,
 Result<int> explain_requests(const Context& context, const WhyOptions& options) {
   Config config = context.config;
   config.template_dirs = template_folders(config, options.catalog);
-  const auto service = KILN_TRY(BuildService::open(
-      config,
-      {.stop = context.stop->token(), .make_root = false, .asks_remotes = false}));
+  const auto service = KILN_TRY(open_to_look(context, config));
   MissExplainer explainer(service->cache());
   std::vector<WhyAnswer> answers;
   for (const KeyedRequest& keyed :

@@ -7,7 +7,7 @@
 
 The way past torch's dispatcher takes less than half of the time (8 instead of 21 us with a
 gradient, without the launch). It is open where nothing listens there: no compiler, no mode,
-no subclass of Tensor, no profiler.
+no subclass of Tensor, no profiler, no tracer.
 """
 
 from __future__ import annotations
@@ -37,24 +37,29 @@ _is_traced = torch.compiler.is_dynamo_compiling
 _dispatch_modes = _private("_C._len_torch_dispatch_stack")
 _transforms = _private("_C._are_functorch_transforms_active")
 _profiler = _private("autograd._profiler_enabled")
+_tracer = _private("_C._get_tracing_state")  # that of torch.jit.trace
+# Of a gradient, under torch.autograd.grad(is_grads_batched=True).
+_is_batched_gradient = _private("_C._functorch.is_legacy_batchedtensor")
 _forward_mode = _private("autograd.forward_ad")  # its _current_level: -1 for none
 _innermost = _private("_C._functorch.peek_interpreter_stack")
 _unwrap_if_dead = _private("_C._functorch.unwrap_if_dead")
 _FUNCTIONALIZE = _private("_C._functorch.TransformType.Functionalize")
 _CAN_BYPASS = hasattr(_forward_mode, "_current_level") and None not in (
-    *(_dispatch_modes, _transforms, _profiler),
+    *(_dispatch_modes, _transforms, _profiler, _tracer, _is_batched_gradient),
     *(_innermost, _unwrap_if_dead, _FUNCTIONALIZE),
 )
 
 
 def may_need_gradient(tensors) -> bool:
     """Whether a backward pass may follow. Under torch.func a tensor does not tell
-    whether an outer transform differentiates."""
+    whether an outer transform differentiates, and in a trace not what later ones do."""
     if not torch.is_grad_enabled():
         return False
     if any(each.requires_grad for each in tensors):
         return True
-    return not torch.compiler.is_compiling() and _CAN_BYPASS and _transforms()
+    if torch.compiler.is_compiling() or not _CAN_BYPASS:
+        return False
+    return _transforms() or _tracer() is not None
 
 
 def _all_meta(args):
@@ -103,7 +108,11 @@ class Operation:
         save = save or (lambda ctx, inputs, output: None)
         arguments = self._overload._schema.arguments
         inputs = len(arguments)
-        self._tensors = [i for i in range(inputs) if "Tensor" in str(arguments[i].type)]
+        kinds = [str(argument.type) for argument in arguments]
+        self._tensors = [i for i in range(inputs) if "Tensor" in kinds[i]]
+        self._needed = {i for i in self._tensors if kinds[i] == "Tensor"}
+        self._names = [argument.name for argument in arguments]
+        self._takes_gradient = backward is None
         backward = _skip_undefined(backward, inputs) if backward else _refuse_gradient
         qualified = f"kiln::{self.name}"
         LIBRARY.impl(self.name, self.run, "CUDA")
@@ -132,8 +141,12 @@ class Operation:
         for at in self._tensors:
             tensor = args[at]
             if tensor is None:
+                if at in self._needed:
+                    self._refuse(at, tensor)
                 continue
             if type(tensor) not in _PLAIN or tensor.is_neg():
+                if not hasattr(tensor, "__torch_function__"):
+                    self._refuse(at, tensor)
                 return self._overload(*args)
             if tensor.is_meta:
                 return self._overload(*_all_meta(args))
@@ -143,13 +156,20 @@ class Operation:
             if _innermost().key() == _FUNCTIONALIZE:
                 return self._overload(*args)
             return self._function_of_transforms.apply(*args)
-        if _dispatch_modes() or _profiler():
+        if _dispatch_modes() or _profiler() or _tracer() is not None:
+            return self._overload(*args)
+        if self._takes_gradient and _is_batched_gradient(args[0]):
             return self._overload(*args)
         if wants_gradient and torch.is_grad_enabled():
             return self._function.apply(*args)
         if _forward_mode._current_level >= 0:  # which refuses tangents
             return self._function.apply(*args)
         return self.write(self._outputs(*args), args)
+
+    def _refuse(self, at, value):
+        raise errors.InvalidArgument(
+            f"{self._names[at]} is {value!r:.80}, and not a tensor of torch"
+        )
 
     def run(self, *args):
         """The kernel, without autograd."""

@@ -106,6 +106,11 @@ int deadline_passed(void* deadline, void* /*reserved*/) {
   return Clock::now() >= *static_cast<const Clock::time_point*>(deadline) ? 1 : 0;
 }
 
+/// By default NVRTC instantiates what the headers use when it makes the precompiled one,
+/// and then the variables of the image are in another order than without: a compile
+/// instantiates at the end of the source. NVRTC compares the option with the file's.
+constexpr const char* kKeepsOrder = "--instantiate-templates-in-pch=false";
+
 /// What one run of the compiler does beside its job.
 struct Precompiled {
   std::string option;      // "--use-pch=/…"
@@ -127,8 +132,10 @@ Result<void> compile(const Program& program, const CompileJob& job,
   }
   auto options = job.options;
   options.insert(options.end(), log_options().begin(), log_options().end());
-  if (!precompiled.option.empty())
+  if (!precompiled.option.empty()) {
     options.push_back(precompiled.option);
+    options.emplace_back(kKeepsOrder);
+  }
   const auto raw_options = pointers(options);
   return program.check(
       nvrtc.compile_program(program.raw(), static_cast<int>(raw_options.size()),
@@ -214,7 +221,7 @@ Result<void> read_lowered_names(const Program& program, const CompileJob& job,
   return {};
 }
 
-/// Runs the compiler once. Errors: as compile_here; kUnavailable if NVRTC did not do
+/// Runs the compiler once. Errors: as compile_here; kCompileFailed if NVRTC did not do
 /// what `precompiled` says, although it compiled.
 Result<CompileOutput> run(const Program& program, const CompileJob& job,
                           const Precompiled& precompiled, Clock::time_point deadline) {
@@ -226,14 +233,15 @@ Result<CompileOutput> run(const Program& program, const CompileJob& job,
   output.log = program.log();
   if (!precompiled.doing.empty() &&
       !take_message(output.log, precompiled.doing, precompiled.path))
-    return fail(ErrorCode::kUnavailable,
+    return fail(ErrorCode::kCompileFailed,
                 fmt::format("NVRTC is not {} {}: {}", precompiled.doing,
                             precompiled.path.native(), diagnostics(output.log)));
   return output;
 }
 
 /// The file is whole and, as far as NVRTC says, fit for use. A text that the compiler
-/// warns about gets none: those that use it would lack the warnings.
+/// warns about gets none: those that use it would lack the warnings. Errors:
+/// kUnavailable if this process makes none, whatever the source.
 Result<CompileOutput> make_precompiled(const Program& program, const CompileJob& job,
                                        Clock::time_point deadline) {
   const Nvrtc& nvrtc = program.nvrtc();
@@ -249,7 +257,7 @@ Result<CompileOutput> make_precompiled(const Program& program, const CompileJob&
   KILN_TRY(
       program.check(nvrtc.pch_create_status(program.raw()), "nvrtcGetPCHCreateStatus"));
   if (const auto text = diagnostics(output.log); !text.empty())
-    return fail(ErrorCode::kUnavailable, "NVRTC has something to say: " + text);
+    return fail(ErrorCode::kInvalidArgument, "NVRTC has something to say: " + text);
   output.made = KILN_TRY(describe_precompiled(job.make_precompiled, nvrtc.address));
   output.nvrtc = loaded_as(nvrtc.path);
   output.builtins = loaded_builtins();

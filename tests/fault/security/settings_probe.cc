@@ -41,7 +41,7 @@ int probe() {
   print("KILN_CACHE_DIR", config->cache_dir.native());
   print("XDG_RUNTIME_DIR", config->runtime_dir.native());
   print("KILN_CACHE_SIZE", fmt::to_string(config->cache_limit_bytes));
-  print("KILN_PCH_SIZE", fmt::to_string(config->precompiled_limit_bytes));
+  print("KILN_PCH_SIZE", fmt::to_string(kiln::precompiled_limit(*config)));
   print("KILN_TRUSTED_UIDS", fmt::format("{}", fmt::join(config->trusted_uids, ",")));
   print("KILN_SEED", config->seeds.empty() ? "" : config->seeds.front().native());
   print("KILN_REMOTE_KEYS", config->keys.native());

@@ -64,7 +64,7 @@ TEST(ConfigTest, EveryVariableReachesItsField) {
                                                  {"KILN_LOG", "debug"}}))
                             .value();
   EXPECT_EQ(config.cache_limit_bytes, 3ULL << 29U);
-  EXPECT_EQ(config.precompiled_limit_bytes, 1U << 20U);
+  EXPECT_EQ(precompiled_limit(config), 1U << 20U);
   EXPECT_THAT(config.trusted_uids, ElementsAre(7U, 1000U));
   EXPECT_THAT(config.seeds, ElementsAre("/s", "/t"));
   EXPECT_EQ(config.keys, "/k");
@@ -100,6 +100,17 @@ TEST(ConfigTest, ARankIsWhatALauncherSaysFirst) {
   EXPECT_EQ(rank_of({{"RANK", "the first"}, {"SLURM_PROCID", "0"}}), 0U);
   EXPECT_EQ(rank_of({{"OMPI_COMM_WORLD_RANK", "5"}}), 5U);
   EXPECT_EQ(rank_of({{"PMI_RANK", "-1"}}), std::nullopt);
+}
+
+TEST(ConfigTest, PrecompiledHeadersMayHaveAFifthOfTheCacheUpTo2GiB) {
+  Config config;
+  EXPECT_EQ(precompiled_limit(config), 2ULL << 30U);
+  config.cache_limit_bytes = 1ULL << 40U;
+  EXPECT_EQ(precompiled_limit(config), 2ULL << 30U);
+  config.cache_limit_bytes = 500;
+  EXPECT_EQ(precompiled_limit(config), 100U);
+  config.precompiled_limit_bytes = 0;
+  EXPECT_EQ(precompiled_limit(config), 0U);
 }
 
 TEST(ConfigTest, AWrongValueNamesItsVariable) {

@@ -89,6 +89,39 @@ TEST_F(PrecompiledStoreTest, OfAllThatSeeAWishOneFulfilsIt) {
   EXPECT_FALSE(store().take_wanted(key(1))) << "it is there";
 }
 
+TEST_F(PrecompiledStoreTest, WhatIsTakenIsNotWantedForTenMinutesUnlessReleased) {
+  const auto take = [this] {
+    store().want(key(1));
+    return store().take_wanted(key(1));
+  };
+  EXPECT_TRUE(take());
+  EXPECT_FALSE(take());
+  store().release(key(1));
+  EXPECT_TRUE(take());
+  age(folder_ / (key(1).hex() + ".taken"), std::chrono::hours(1));
+  EXPECT_TRUE(take());
+  EXPECT_FALSE(take()) << "taken just now";
+}
+
+TEST_F(PrecompiledStoreTest, ATrimToASmallerLimitIsToldBeforeItIsDone) {
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(publish(i));
+  EXPECT_EQ(store(250).trim(cache::DryRun::kYes).entries, 1U);
+  EXPECT_EQ(store().totals().entries, 3U);
+  EXPECT_EQ(store(250).trim().bytes, 100U);
+  EXPECT_EQ(store().totals().entries, 2U);
+  EXPECT_EQ(store(0).trim().entries, 2U);
+  EXPECT_EQ(PrecompiledStore(OwnFolder(), 0).trim().entries, 0U);
+}
+
+TEST_F(PrecompiledStoreTest, WhatIsUnfinishedCountsAsBytes) {
+  ASSERT_TRUE(publish(1));
+  const auto unfinished = store().new_file();
+  ASSERT_TRUE(unfinished);
+  std::ofstream(*unfinished) << std::string(50, 'x');
+  EXPECT_EQ(store().totals().entries, 1U);
+  EXPECT_EQ(store().totals().bytes, 150U);
+}
+
 TEST_F(PrecompiledStoreTest, WhatWasRefusedIsNotWantedForAWeek) {
   ASSERT_TRUE(publish(1));
   store().refuse(key(1));

@@ -1,9 +1,12 @@
 #include "tools/output/terminal.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <memory>
+
+#include "tools/output/standard_streams.h"
 
 namespace kiln::tools {
 namespace {
@@ -48,6 +51,11 @@ TEST_F(TerminalTest, ATableThatIsTooWideLosesColumnsAndThenLetters) {
   EXPECT_EQ(in(30), "ab12  a_kernel_of_18_let\n");
   EXPECT_EQ(in(20), "ab12  a_kernel_of...\n");
   EXPECT_EQ(in(1), "ab12  a_ker...\n") << "no further";
+  // A long name is cut before a column goes.
+  const std::string table = format_table(
+      columns, {{"ab12", std::string(90, 'n'), "1 KiB", "3 d ago"}}, terminal_, 62);
+  EXPECT_THAT(table, testing::AllOf(testing::HasSubstr("...  1 KiB  3 d ago"),
+                                    testing::HasSubstr(std::string(37, 'n') + "...")));
 }
 
 TEST_F(TerminalTest, OneIsNotSeveral) {
@@ -93,6 +101,19 @@ TEST_F(TerminalTest, ACellThatMayWrapGoesOnBelow) {
             "      five six seven eight\n"
             "      nine\n"
             "bcde  short\n");
+}
+
+TEST_F(TerminalTest, ALineGoesInThePlaceOfABarThatIsDrawn) {
+  testing::internal::CaptureStderr();
+  print_error("\r\033[K[##..] 1/2");
+  print_error("a warning\n");
+  print_error("another\n");
+  print_error("\r\033[K[###.] 2/2");
+  print_error("\r\033[K");
+  print_error("the end\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "\r\033[K[##..] 1/2\r\033[Ka warning\nanother\n"
+            "\r\033[K[###.] 2/2\r\033[Kthe end\n");
 }
 
 }  // namespace
