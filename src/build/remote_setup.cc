@@ -90,7 +90,11 @@ Result<std::optional<remote::RemoteOptions>> remote_options(const Config& config
 }
 
 Result<ChildCommand> remote_helper(const Config& config) {
-  compile::WorkerSearch search{.name = kHelper, .set_by = config.worker_by.name};
+  compile::WorkerSearch search{.name = kHelper,
+                               .set_by = config.worker_by.name,
+                               .remedy =
+                                   "it needs libcurl: Kiln's Debian package has "
+                                   "it, a Python wheel has not"};
   // The setting names the compile worker; the helper of that build is beside it.
   if (config.worker)
     search.path = config.worker->parent_path() / kHelper;

@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 import pytest
+import servers
 from conftest import KIT, ROOT, blocks, environment
 
 PAGE = (ROOT / "docs/admin.md").read_text()
@@ -95,12 +96,14 @@ def trusted(path):
 
 
 def test_every_recipe_of_the_page_is_tried_here():
-    shells = {"install", "build", "node", "seed", "sign", "check", "service", "NVRTC", "kiln-warm", "prolog", "train", "monitoring"}
+    shells = {
+        "install", "build", "node", "seed", "sign", "check", "server", "push", "pull", "service", "NVRTC", "kiln-warm", "prolog", "train", "monitoring",
+    }
     assert len(blocks(PAGE, "sh")) == len(shells)
     for name in shells:
         recipe(name)
-    assert len(blocks(PAGE, "yaml")) == len(blocks(PAGE, "dockerfile")) == 1
-    assert PAGE.count("\n```") == 2 * (len(shells) + 2), "a block that nothing runs"
+    assert len(blocks(PAGE, "yaml")) == len(blocks(PAGE, "dockerfile")) == len(blocks(PAGE, "nginx")) == 1
+    assert PAGE.count("\n```") == 2 * (len(shells) + 3), "a block that nothing runs"
 
 
 def test_the_page_installs_as_the_readme_does():
@@ -148,6 +151,33 @@ def test_a_signed_pack_is_checked_by_the_node(machine):
     signed.write_bytes((machine.folder / "srv/kiln/job.kpack").read_bytes())
     said = machine(recipe("check"), status=1)
     assert "wrong" in said, said
+
+
+def test_one_machine_pushes_and_another_pulls_what_it_signed(machine):
+    machine(recipe("build"))
+    machine(recipe("sign"))
+    machine(recipe("server"))
+    ours = [line for line in blocks(PAGE, "nginx")[0].splitlines()[1:-1] if not re.match(r" *(listen|root) ", line)]
+    with servers.nginx(machine.folder / "nginx", here("\n".join(ours), machine.folder)) as nginx:
+        (machine.folder / "srv/kiln/remote").rmdir()
+        (machine.folder / "srv/kiln/remote").symlink_to(nginx.files)
+
+        def on_the_net(code, **more):
+            return machine(code.replace("http://cache.example:8080", nginx.url), **more)
+
+        said = on_the_net(recipe("push"))
+        assert re.search(r"^[1-9]\d* pushed, .* 0 already there$", said, re.M), said
+        said = on_the_net(recipe("pull"))
+        assert re.search(r"(\d+) objects: \1 stored", said) and "remote http://127.0.0.1" in said, said
+        assert re.search(r"^(\d+) requested: \1 hits, 0 compiled", said, re.M), said
+        # Objects alone do, too; and nobody sends without the password.
+        shutil.rmtree(machine.folder / "var/kiln/pulled")
+        packless = re.sub("kiln pull.*\n", f"kiln pull {PRESET[5:]}\n", recipe("pull"))
+        assert re.search(r"^(\d+) objects: \1 pulled", on_the_net(packless), re.M)
+        (machine.folder / "srv/kiln/push.auth").write_text("basic kiln:guessed\n")
+        replace = recipe("push").replace("--push\n", "--push || kiln push --replace\n")
+        said = on_the_net(replace, status=1)
+        assert "it answers 401" in said, said
 
 
 def test_a_cache_that_a_service_account_owns_is_used_by_those_who_trust_it(machine):

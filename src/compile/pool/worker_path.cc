@@ -58,9 +58,8 @@ Result<std::filesystem::path> find_worker(const WorkerSearch& search) {
     looked_at += place.native();
   }
   return fail(ErrorCode::kUnavailable,
-              fmt::format("there is no {} (looked at {}); reinstall Kiln, or set "
-                          "KILN_WORKER to the path of its kiln-worker",
-                          search.name, looked_at));
+              fmt::format("there is no {} (looked at {}); {}", search.name, looked_at,
+                          search.remedy));
 }
 
 std::filesystem::path find_standard_headers(const std::filesystem::path& worker) {

@@ -15,6 +15,9 @@ struct WorkerSearch {
   std::string name = "kiln-worker";         // of the executable
   std::filesystem::path path = {};          // explicit; "" for none
   std::string_view set_by = "KILN_WORKER";  // the setting that named it
+  /// What to do where there is none.
+  std::string_view remedy =
+      "reinstall Kiln, or set KILN_WORKER to the path of its kiln-worker";
 };
 
 /// The executable to start: `path`, which must be one and is never silently replaced;
