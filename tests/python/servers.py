@@ -169,9 +169,14 @@ class Server(http.server.ThreadingHTTPServer):
         # The handshake is on the connection's own thread: a client that stalls holds up nobody else.
         request.settimeout(30)
         with contextlib.suppress(OSError):
-            super().finish_request(
-                self.tls.wrap_socket(request, server_side=True) if self.tls else request, client_address
-            )
+            if self.tls:
+                request = self.tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+                try:
+                    request.do_handshake()
+                except ssl.SSLError:
+                    time.sleep(0.5)  # who hangs up at once may take the reason back
+                    raise
+            super().finish_request(request, client_address)
 
     def handle_error(self, request, client_address):
         pass

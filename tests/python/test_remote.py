@@ -74,6 +74,14 @@ class Node:
         return self.json("stats")["counters"]
 
 
+def write_secret(path, text):
+    """For its owner alone, at once: somebody may be reading it."""
+    new = path.with_suffix(".new")
+    new.touch(0o600)
+    new.write_text(text)
+    new.replace(path)
+
+
 @pytest.fixture
 def node(tmp_path):
     """node(NAME, SETTING=value...): another machine."""
@@ -196,23 +204,19 @@ def test_credentials_that_were_renewed_are_read_again(built, node, tmp_path):
     def answer(request):
         return None if request.headers["Authorization"] == "Bearer new" else 401
 
-    def write(text):
-        token.write_text(text)
-        token.chmod(0o600)
-
     with servers.Server(answer) as server:
-        write("bearer new")
+        write_secret(token, "bearer new")
         built.run("push", "--remote", server.url, "--auth", token, **built.sign)
         remote = {"KILN_REMOTE": server.url, "KILN_REMOTE_AUTH": str(token), **built.trusted}
         assert node("knows", KILN_NO_JIT="1", **remote).warm() == (built.number, 0, {"remote"})
         # It begins with the old one; the file has the new one when it is refused.
-        write("bearer old")
+        write_secret(token, "bearer old")
         first = threading.Event()
 
         def renew(request):
             if request.headers["Authorization"] == "Bearer old":
                 if not first.is_set():
-                    write("bearer new")
+                    write_secret(token, "bearer new")
                     first.set()
                 return 401
             return answer(request)
@@ -221,7 +225,7 @@ def test_credentials_that_were_renewed_are_read_again(built, node, tmp_path):
         hits, compiled, _ = node("renews", **remote).warm()
         assert hits + compiled == built.number and hits > built.number / 2
         # Refused for good: the job builds, asks hardly at all, and says why once.
-        write("bearer old")
+        write_secret(token, "bearer old")
         server.answer = answer
         server.asked.clear()
         denied = node("denied", **remote)
@@ -252,12 +256,11 @@ def test_requests_to_s3_have_the_signature_that_aws_asks_for(built, node, tmp_pa
 
     with servers.Server(answer) as server:
         remote = {"KILN_REMOTE": f"{server.url}/bucket/a%20b;region=eu-west-1", "KILN_REMOTE_AUTH": str(auth)}
-        auth.write_text("aws AKID:a/secret+key")
-        auth.chmod(0o600)
+        write_secret(auth, "aws AKID:a/secret+key")
         assert built.json("push", **remote, **built.sign)["sent"] == built.number
         job = node("job", KILN_NO_JIT="1", **remote, **built.trusted)
         assert job.warm() == (built.number, 0, {"remote"}) and not wrong
-        auth.write_text("aws AKID:another")
+        write_secret(auth, "aws AKID:another")
         assert node("stranger", **remote, **built.trusted).warm() == (0, built.number, set())
         assert wrong
 
@@ -281,14 +284,13 @@ def test_a_certificate_of_our_own_authority_is_trusted_and_a_client_shows_its_ow
         ("valid from tomorrow on", "not yet valid"),
         ("of another host", "does not match|no alternative certificate subject name"),
         ("of an unknown authority", "unable to get local issuer|self.signed"),
-        # The server may hang up before its reason is read.
-        ("client without a certificate", "certificate required|Send failure|reset"),
-        ("client with a certificate of others", "unknown ca|Send failure|reset"),
+        ("client without a certificate", "certificate required"),
+        ("client with a certificate of others", "unknown ca"),
         ("no TLS at all", "wrong version number|packet length too long|record"),
         ("handshake that stalls", "time|Time"),
     ],
 )
-def test_what_tls_refuses_costs_the_wait_alone_and_its_reason_is_said_once(row, reason, built, node, tmp_path):
+def test_what_tls_refuses_costs_the_wait_alone_and_doctor_says_why(row, reason, built, node, tmp_path):
     ours, others = servers.Authority(tmp_path / "ours"), servers.Authority(tmp_path / "others")
     settings = {"KILN_REMOTE_CA": str(ours.file), **built.trusted}
     tls = {
@@ -315,9 +317,8 @@ def test_what_tls_refuses_costs_the_wait_alone_and_its_reason_is_said_once(row, 
         assert beside - (time.monotonic() - began) < 3 * 0.25 + 1  # the machine is shared
         assert job.payloads() == built.reference
         assert not server.asked
-        job.run("push", "--remote", url, "--sign", built.key, status=1, **settings)
-        (line,) = [each for each in job.said.splitlines() if "given up after three failures" in each]
-        assert re.search(reason, line), line
+        (check,) = [each for each in job.json("doctor", status=1)["checks"] if each["name"] == f"remote {url}"]
+        assert check["verdict"] == "fail" and re.search(reason, check["detail"]), check
 
 
 # What is sent and does not arrive.
@@ -389,22 +390,18 @@ def test_credentials_that_expire_amid_a_push_are_read_again(built, tmp_path):
     token = tmp_path / "token"
     sent = []
 
-    def write(text):
-        token.write_text(text)
-        token.chmod(0o600)
-
     def answer(request):
         sent.append(request.method)
         valid = "Bearer one" if sent.count("PUT") <= 5 else "Bearer two"
         if request.headers["Authorization"] == valid:
             return None
         if renews:
-            write("bearer two")
+            write_secret(token, "bearer two")
         return 401
 
     for renews in (True, False):
         sent.clear()
-        write("bearer one")
+        write_secret(token, "bearer one")
         with servers.Server(answer) as server:
             arguments = ["push", "--remote", server.url, "--auth", token]
             if renews:
@@ -478,8 +475,7 @@ def test_a_shard_with_another_compiler_builds_for_itself_and_disturbs_nobody(bui
 def test_no_secret_is_in_what_kiln_says_or_leaves_behind(built, node, tmp_path):
     secret = "hush-7d1f"
     auth = tmp_path / "auth"
-    auth.write_text(f"bearer {secret}")
-    auth.chmod(0o600)
+    write_secret(auth, f"bearer {secret}")
     seen, looks = [], iter(range(3))
 
     def answer(request):
@@ -522,8 +518,7 @@ def test_no_secret_is_in_what_kiln_says_or_leaves_behind(built, node, tmp_path):
 
 def test_a_helper_that_crashes_leaves_no_core_with_secrets(built, node, tmp_path):
     auth = tmp_path / "auth"
-    auth.write_text("bearer hush-7d1f")
-    auth.chmod(0o600)
+    write_secret(auth, "bearer hush-7d1f")
 
     killed, started = [], threading.Event()
 
