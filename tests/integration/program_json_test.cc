@@ -167,8 +167,11 @@ TEST_F(ProgramJsonTest, VerifyTrimClearAndStats) {
                                             {"precompiled", "o"},
                                             {"seeds", "a"},
                                             {"counters", "o"}});
-  const Members removal_members{
-      {"removed", "n"}, {"precompiled", "n"}, {"freed_bytes", "n"}, {"dry_run", "b"}, {"keys", "a"}};
+  const Members removal_members{{"removed", "n"},
+                                {"precompiled", "n"},
+                                {"freed_bytes", "n"},
+                                {"dry_run", "b"},
+                                {"keys", "a"}};
   expect_members(kiln_.json_of({"trim"}), removal_members);
   const json cleared = kiln_.json_of({"clear", "--all", "--yes"});
   expect_members(cleared, removal_members);
