@@ -42,6 +42,27 @@ def _import_tvm_ffi():
     return tvm_ffi
 
 
+class _WithSignals:
+    """The module with a tvm_ffi before 0.1.9, which does not know by which error a call says that a
+    signal's handler has raised: it raises a SystemError because of that exception."""
+
+    def __init__(self, module):
+        self._module = module
+
+    def __getattr__(self, name: str):
+        function = getattr(self._module, name)
+
+        @functools.wraps(function)
+        def call(*args):
+            try:
+                return function(*args)
+            except SystemError as error:
+                raise error.__cause__ or error from None
+
+        setattr(self, name, call)
+        return call
+
+
 @functools.cache
 def library():
     """The module with the functions that python/ffi exports. Opens no service."""
@@ -55,6 +76,8 @@ def library():
         tvm_ffi.register_error(f"kiln.{each.__name__}", each)
     tvm_ffi.register_error("kiln.CompileFailed+log", errors.CompileFailedFromText)
     module = tvm_ffi.load_module(str(path))
+    if [int(part) for part in tvm_ffi.__version__.split(".")[:3]] < [0, 1, 9]:
+        module = _WithSignals(module)
     if offered := seeds():
         module.configure({}, {}, {"seeds": offered}, None)
     return module
