@@ -150,8 +150,11 @@ def test_a_job_sends_its_pack_to_the_nodes_by_sbcast_and_builds_nothing(cluster)
 
 
 def test_nodes_that_share_by_a_remote_cache_build_each_kernel_once_and_have_all(cluster, machine, tmp_path):
-    machine(f"kiln key new {cluster.folder}/srv/kiln/signing.key")
-    auth = cluster.folder / "srv/kiln/push.auth"
+    machine("kiln key new signing.key")
+    shared = cluster.folder / "srv/kiln"
+    for file in ("signing.key", "signing.key.pub"):
+        (machine.folder / file).rename(shared / file)
+    auth = shared / "push.auth"
     auth.touch(0o600)
     auth.write_text("basic kiln:any")
     with servers.nginx(tmp_path / "nginx", "dav_methods PUT; create_full_put_path on;") as nginx:
