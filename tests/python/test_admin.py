@@ -97,7 +97,8 @@ def trusted(path):
 
 def test_every_recipe_of_the_page_is_tried_here():
     shells = {
-        "install", "build", "node", "seed", "sign", "check", "server", "push", "pull", "service", "NVRTC", "kiln-warm", "prolog", "train", "monitoring",
+        "install", "build", "node", "seed", "sign", "check", "server", "push", "pull", "service", "NVRTC", "kiln-warm", "prolog",
+        "kiln-share", "train", "monitoring",
     }
     assert len(blocks(PAGE, "sh")) == len(shells)
     for name in shells:

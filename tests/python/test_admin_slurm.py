@@ -12,6 +12,7 @@ import subprocess
 import time
 
 import pytest
+import servers
 from conftest import KIT
 from servers import PRIVATE, free_ports
 from test_admin import PAGE, PRESET, machine, recipe
@@ -146,3 +147,23 @@ def test_a_job_sends_its_pack_to_the_nodes_by_sbcast_and_builds_nothing(cluster)
     shutil.rmtree(cluster.folder / "srv/kiln/cache")
     _, (said,) = cluster(recipe("train").replace("job.kpack", "sent.kpack"))
     assert len(hits(said)) == 2 * NODES
+
+
+def test_nodes_that_share_by_a_remote_cache_build_each_kernel_once_and_have_all(cluster, machine, tmp_path):
+    machine("kiln key new signing.key")
+    shared = cluster.folder / "srv/kiln"
+    for file in ("signing.key", "signing.key.pub"):
+        (machine.folder / file).rename(shared / file)
+    auth = shared / "push.auth"
+    auth.touch(0o600)
+    auth.write_text("basic kiln:any")
+    with servers.nginx(tmp_path / "nginx", "dav_methods PUT; create_full_put_path on;") as nginx:
+        _, (said,) = cluster(recipe("kiln-share").replace("http://cache.example:8080", nginx.url))
+        counts = re.findall(r"^(\d+) requested: (\d+) hits, (\d+) compiled", said, re.M)
+        total = sum(int(compiled) for _, _, compiled in counts)
+        assert len(counts) == NODES and all(int(requested) == total for requested, _, _ in counts), said
+        puts = [path for method, path, _ in nginx.requests() if method == "PUT"]
+        assert len(puts) == len(set(puts)) == total
+    use = f"KILN_NO_JIT=1 KILN_CACHE_DIR=/tmp/kiln-shared srun kiln {PRESET},10.0"
+    _, (said,) = cluster(use, f"--nodes={NODES} --ntasks-per-node=1")
+    assert hits(said) == [total] * NODES
