@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "cache/object.h"
 #include "kiln/result.h"
@@ -92,6 +93,7 @@ class Counters {
   std::array<std::atomic<std::uint64_t>, kCellCount> written_{};
   // Names are only added, so that no lock is needed: a process may fork at any time.
   struct Named {
+    explicit Named(std::string as) : name(std::move(as)) {}
     const std::string name;
     std::atomic<std::uint64_t> count{0};
     std::atomic<std::uint64_t> written{0};

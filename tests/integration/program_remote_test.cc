@@ -34,6 +34,7 @@ class ProgramRemoteTest : public testing::Test {
     EXPECT_EQ(kiln_.run({"key", "new", place("key")}).status, 0);
     kiln_.set("KILN_REMOTE_KEYS", place("key.pub"));
     kiln_.set("KILN_REMOTE_SIGN", place("key"));
+    kiln_.set("KILN_REMOTE_WAIT", "60s");  // the fake compiler is quicker than a server
   }
 
   /// Goes on as another machine.
@@ -142,6 +143,7 @@ TEST_F(ProgramRemoteTest, AJobThatMayNotBuildHitsTheRemoteAndEndsSoonWithoutIt) 
 }
 
 TEST_F(ProgramRemoteTest, ADeadServerChangesNoResult) {
+  kiln_.unset("KILN_REMOTE_WAIT");
   server_.be_silent();
   kiln_.set("KILN_REMOTE", url());
   const json report = kiln_.json_of(kWarm);

@@ -52,21 +52,20 @@ class UploadsAtExit {
 
 }  // namespace
 
-Remote::Remote(RemoteOptions options, cache::Counters& counters)
-    : servers_(std::make_shared<Servers>(std::move(options), counters)),
-      uploads_(std::make_shared<Uploads>(servers_, counters)) {
-  if (servers_->is_any_written())
-    UploadsAtExit::add(uploads_);
+Remote::Remote(RemoteOptions options, cache::Counters& counters) {
+  auto servers = std::make_shared<Servers>(std::move(options), counters);
+  auto uploads = std::make_shared<Uploads>(servers, counters);
+  if (servers->is_any_written())
+    UploadsAtExit::add(uploads);
+  parts_ = std::make_unique<const Parts>(Parts{std::move(servers), std::move(uploads)});
 }
 
 Remote::~Remote() {
-  if (owner_.is_this()) {
-    uploads_->end(kUploadsAtExit);
-    return;
-  }
-  // Of the parent, whose threads may have held their locks: left alone.
-  std::ignore = new std::shared_ptr<Servers>(std::move(servers_));
-  std::ignore = new std::shared_ptr<Uploads>(std::move(uploads_));
+  // In a forked child the parent's threads, which are not there, may hold the locks.
+  if (owner_.is_this())
+    parts_->uploads->end(kUploadsAtExit);
+  else
+    std::ignore = parts_.release();
 }
 
 std::optional<Found> Remote::get(const Digest& key, std::string_view target,
@@ -75,8 +74,8 @@ std::optional<Found> Remote::get(const Digest& key, std::string_view target,
     std::ignore = build(stop);
     return std::nullopt;
   }
-  const auto lookup = std::make_shared<Lookup>(servers_, key, std::string(target),
-                                               Hedge::Build::kAllowed);
+  const auto lookup = std::make_shared<Lookup>(
+      parts_->servers, key, std::string(target), Hedge::Build::kAllowed);
   std::optional<Step> step = lookup->wait(stop);
   Built built = Built::kStopped;
   if (step == Step::kStartBuild) {
@@ -97,20 +96,20 @@ std::optional<Found> Remote::get(const Digest& key, std::string_view target,
                                  const std::stop_token& stop) {
   if (!owner_.is_this())
     return std::nullopt;
-  const auto lookup = std::make_shared<Lookup>(servers_, key, std::string(target),
-                                               Hedge::Build::kForbidden);
+  const auto lookup = std::make_shared<Lookup>(
+      parts_->servers, key, std::string(target), Hedge::Build::kForbidden);
   std::ignore = lookup->wait(stop);
   return lookup->end();
 }
 
 void Remote::pass_over(const Digest& key) {
   if (owner_.is_this())
-    servers_->pass_over(key);
+    parts_->servers->pass_over(key);
 }
 
 void Remote::upload(Uploads::Object object) {
-  if (servers_->is_any_written() && owner_.is_this())
-    uploads_->add(std::move(object));
+  if (parts_->servers->is_any_written() && owner_.is_this())
+    parts_->uploads->add(std::move(object));
 }
 
 }  // namespace kiln::remote

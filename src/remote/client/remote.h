@@ -62,9 +62,12 @@ class Remote {
   void upload(Uploads::Object object);
 
  private:
+  struct Parts {
+    std::shared_ptr<Servers> servers;
+    std::shared_ptr<Uploads> uploads;
+  };
   const OwnerProcess owner_;
-  std::shared_ptr<Servers> servers_;
-  std::shared_ptr<Uploads> uploads_;
+  std::unique_ptr<const Parts> parts_;
 };
 
 }  // namespace kiln::remote

@@ -19,6 +19,7 @@ class LibraryRemoteTest : public test::LibraryTest {
     Options made = options(driver_);
     made.cache_dir = temp_.path() / name;
     made.remote = server_.address().base + ";unsigned=1";
+    made.remote_wait = std::chrono::seconds(60);
     return made;
   }
   void get(const Options& options) {

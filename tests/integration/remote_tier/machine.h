@@ -65,7 +65,7 @@ class Machine {
       return ChildCommand{.path = paths::built("bin/kiln-remote"),
                           .name = "remote helper"};
     };
-    options.wait = 100ms;
+    options.wait = 60s;  // no machine is so busy
     options.limits = {.whole = 4s, .slow_for = 1s};
     options.now = [this] { return clock.now(); };
     options.random = [] { return 0.5; };
@@ -116,6 +116,11 @@ class Machine {
                                  return build(number, plan, stopped, on_phase);
                                }},
                           stop);
+  }
+  /// True if it comes from a remote, however slow that is, and from no build.
+  bool hits(int number) {
+    const auto fetched = fetch(number, {.takes = 60s});
+    return fetched && fetched->tier == cache::Tier::kRemote;
   }
   /// Where nothing may be built.
   Result<std::optional<Fetched>> find_alone(int number,
