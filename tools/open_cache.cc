@@ -54,6 +54,12 @@ Result<std::unique_ptr<BuildService>> open_to_look(const Context& context,
   return service;
 }
 
+Error with_why_off(Error error, const cache::Cache& cache) {
+  if (const auto usable = check_usable(cache); !usable)
+    error.message += "; and " + usable.error().message;
+  return error;
+}
+
 PrecompiledStore precompiled_store(const Config& config, cache::Cache& cache) {
   return {kiln::counted(cache, cache.layout().precompiled()),
           precompiled_limit(config)};

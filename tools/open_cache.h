@@ -27,6 +27,9 @@ namespace kiln::tools {
 [[nodiscard]] Result<std::unique_ptr<BuildService>> open_to_look(const Context& context,
                                                                  const Config& config);
 
+/// `error`, and why the cache is off, if it is: what fails may be the consequence.
+[[nodiscard]] Error with_why_off(Error error, const cache::Cache& cache);
+
 /// The precompiled headers beside its objects.
 [[nodiscard]] PrecompiledStore precompiled_store(const Config& config,
                                                  cache::Cache& cache);

@@ -168,9 +168,16 @@ std::vector<device::Toolchain> Toolchains::records() const {
   std::vector<device::Toolchain> found;
   if (!folder_.empty()) {
     auto recorded = device::read_recorded(folder_);
-    if (!recorded)
-      log(LogLevel::kDebug, {"no recorded toolchain: ", recorded.error().message});
-    else if (*recorded)
+    if (!recorded) {
+      const bool is_closed = recorded.error().code == ErrorCode::kIo;
+      const bool is_news = is_closed && !has_warned_of_record_.exchange(true);
+      log(is_news ? LogLevel::kWarning : LogLevel::kDebug,
+          {"the NVRTC that this cache was warmed with is not known: ",
+           recorded.error().message,
+           is_closed ? "; the cache's owner can let others read it (chmod -R a+rX)"
+                     : ""});
+    }
+    if (recorded && *recorded)
       found.push_back(**std::move(recorded));
   }
   for (const std::string& record : seeds_ ? seeds_() : std::vector<std::string>()) {

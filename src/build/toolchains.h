@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -117,6 +118,7 @@ class Toolchains {
   std::map<std::string, std::shared_ptr<const device::Linker>> linkers_
       KILN_GUARDED_BY(mutex_);  // by the toolchain's id
   std::set<std::string> warned_ KILN_GUARDED_BY(mutex_);
+  mutable std::atomic<bool> has_warned_of_record_ = false;
 
   Mutex driver_mutex_;
   std::optional<std::optional<device::Driver>> driver_ KILN_GUARDED_BY(driver_mutex_);

@@ -155,6 +155,10 @@ std::optional<Toolchain> parse_recorded(std::string_view record) {
 Result<void> write_recorded(const OwnFolder& folder, const Toolchain& toolchain) {
   KILN_TRY(folder.check());
   const std::string text = record_of(toolchain);
+  // A record that is there keeps its mode: others may have been let read it.
+  if (const auto before = read_text_file(folder.path() / kRecorded, kLargestFile);
+      before && *before == text)
+    return {};
   return replace_file(folder.path() / kRecorded, as_bytes(text), kFileMode);
 }
 

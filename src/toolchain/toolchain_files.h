@@ -35,7 +35,8 @@ namespace kiln::device {
 /// The toolchain of a record that is not in `folder`, as text; nullopt if it is none.
 [[nodiscard]] std::optional<Toolchain> parse_recorded(std::string_view record);
 
-/// Creates `folder` (0700) and replaces the file atomically. Errors: kIo, kUntrusted.
+/// Creates `folder` (0700) and replaces the file atomically, unless it is the same.
+/// Errors: kIo, kUntrusted.
 [[nodiscard]] Result<void> write_recorded(const OwnFolder& folder,
                                           const Toolchain& toolchain);
 

@@ -341,6 +341,14 @@ TEST_F(ProgramInspectTest, WhyACacheIsOffIsSaidOnce) {
     EXPECT_EQ(std::ranges::count(finished.err, '\n'), 1) << finished.text();
     EXPECT_THAT(finished.out, IsEmpty());
   }
+  // Without an NVRTC a warm fails earlier, which may be the consequence.
+  kiln_.set("KILN_NVRTC", "/nowhere/libnvrtc.so");
+  const auto without = kiln_.run(
+      {"warm", "--template", "tiny_fwd", "--arch", "9.0", "--cache-dir", file});
+  EXPECT_EQ(without.status, 3) << without.text();
+  EXPECT_THAT(without.err, AllOf(HasSubstr("/nowhere"), HasSubstr("; and no cache can "
+                                                                  "be used: open ")));
+  kiln_.use_fake_nvrtc();
   const auto doctor = kiln_.run({"doctor", "--cache-dir", file});
   EXPECT_EQ(doctor.status, 1) << doctor.text();
   EXPECT_THAT(doctor.out,

@@ -11,6 +11,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 import servers
@@ -95,6 +97,14 @@ def trusted(path):
             os.chown(os.path.join(folder, file), 12345, 12345)
 
 
+def everybody_reads(cache):
+    """A job of any user may read the cache, and only its owner can write it."""
+    for folder, folders, files in os.walk(cache):
+        for each in folders + files:
+            mode = os.stat(os.path.join(folder, each)).st_mode
+            assert mode & 0o044 == 0o044 and not mode & 0o022, each
+
+
 def test_every_recipe_of_the_page_is_tried_here():
     shells = {
         "install", "build", "node", "seed", "sign", "check", "server", "push", "pull", "service", "NVRTC", "kiln-warm", "prolog",
@@ -121,10 +131,32 @@ def test_two_commands_and_a_node_is_warm_and_the_last_line_tells_one_that_is_not
     machine(recipe("build"))
     said = machine(recipe("node"))
     assert re.search(r"^(\d+) requested: \1 hits, 0 compiled", said, re.M), said
+    everybody_reads(machine.folder / "var/kiln/cache/objects")
+    assert (machine.folder / "var/kiln/cache/toolchains/recorded.json").stat().st_mode & 0o044 == 0o044
     # A node that has less: the same line fails, and builds nothing.
     shutil.rmtree(machine.folder / "var/kiln/cache/objects")
     said = machine(recipe("node").splitlines()[-1], status=3)
     assert "0 hits, 0 compiled" in said and "KILN_NO_JIT forbids building it" in said, said
+
+
+def test_an_ordinary_user_of_the_node_is_served_and_told_of_what_is_closed_to_others(machine):
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("only root can become another user, with setpriv")
+    machine(recipe("build"))
+    machine(recipe("node"))
+    with tempfile.TemporaryDirectory() as open_to_all:
+        os.chmod(open_to_all, 0o755)
+        cache = Path(open_to_all) / "cache"
+        shutil.copytree(machine.folder / "var/kiln/cache", cache)
+        job = (f"cd / && KILN_NO_JIT=1 KILN_CACHE_DIR={cache} "
+               f"setpriv --reuid=12345 --regid=12345 --clear-groups kiln {PRESET}")
+        assert ", 0 compiled" in machine(job)
+        (cache / "toolchains/recorded.json").chmod(0o600)
+        said = machine(job + " || true")
+        assert "recorded.json: Permission denied" in said and "chmod -R a+rX" in said, said
+        cache.chmod(0o700)
+        said = machine(job, status=3, KILN_TRUSTED_UIDS="0")
+        assert f"{cache} cannot be entered by this user; let its owner chmod" in said, said
 
 
 def test_a_pack_is_a_seed_and_a_cut_one_is_said_and_not_used(machine):
@@ -228,10 +260,7 @@ def test_the_dockerfile_warms_a_folder_that_its_second_stage_can_use(machine):
                 warmed = True
         elif word == "COPY" and rest.startswith("--from=warm"):
             assert warmed and rest.split()[1:] == ["/srv/kiln/cache"] * 2, rest
-    for folder, folders, files in os.walk(machine.folder / "srv/kiln/cache"):
-        for each in folders + files:
-            mode = os.stat(os.path.join(folder, each)).st_mode
-            assert mode & 0o044 == 0o044 and not mode & 0o022, each
+    everybody_reads(machine.folder / "srv/kiln/cache")
     wheel = re.search(r"nvidia-cuda-nvrtc==\S+", PAGE)[0]
     assert wheel in (ROOT / "tools/wheels.txt").read_text()
     said = machine(f"export KILN_CACHE_DIR=/srv/kiln/cache\nkiln {PRESET}", KILN_NO_JIT="1")

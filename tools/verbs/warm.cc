@@ -11,6 +11,7 @@
 
 #include "tools/build_run.h"
 #include "tools/exit_code.h"
+#include "tools/open_cache.h"
 #include "tools/output/file_output.h"
 #include "tools/presets.h"
 #include "tools/remote/warm_exchange.h"
@@ -101,8 +102,10 @@ Result<int> run(Context& context, const WarmOptions& options) {
   PlanService plans(*service);
   const auto exchange = std::move(opened);  // destroyed before the cache that it reads
   const bool pulls = options.exchange.pull && !options.dry_run;
-  BuildReport report =
-      KILN_TRY(list_items(context, *service, plans, options.selection));
+  auto listed = list_items(context, *service, plans, options.selection);
+  if (!listed)
+    return tl::unexpected(with_why_off(std::move(listed).error(), service->cache()));
+  BuildReport report = *std::move(listed);
   KILN_TRY(check_skipped(context, report));
   report.driver = config.for_driver;
   print_toolchains(context, report);

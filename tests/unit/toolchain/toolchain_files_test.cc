@@ -92,6 +92,23 @@ TEST_F(ToolchainFiles, TheRecordIsReadBackAsNotInstalled) {
   EXPECT_EQ(recorded->linker, std::nullopt);
 }
 
+TEST_F(ToolchainFiles, TheSameRecordIsLeftAsItIs) {
+  namespace fs = std::filesystem;
+  Toolchain toolchain;
+  toolchain.id = {std::string(kId), "08d17e32"};
+  toolchain.facts = facts_;
+  ASSERT_TRUE(write_recorded(folder_, toolchain));
+  const fs::path file = *fs::directory_iterator(folder_);
+  const auto for_all = fs::perms(0644);
+  fs::permissions(file, for_all);
+  ASSERT_TRUE(write_recorded(folder_, toolchain));
+  EXPECT_EQ(fs::status(file).permissions(), for_all)
+      << "an ordinary user's job reads it";
+  toolchain.linker = LinkerId{"157d67e6", ""};
+  ASSERT_TRUE(write_recorded(folder_, toolchain));
+  EXPECT_EQ(read_recorded(folder_).value()->linker, toolchain.linker);
+}
+
 TEST_F(ToolchainFiles, TheRecordHasWhatLinked) {
   Toolchain toolchain;
   toolchain.id = {std::string(kId), "08d17e32"};
