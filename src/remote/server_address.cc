@@ -86,8 +86,7 @@ Result<std::string> parse_region(const std::string& text) {
 /// Sets the option `name`. Errors: those of its value; an unknown name.
 Result<void> set_option(ServerAddress& server, const std::string& name,
                         const std::string& value) {
-  static const std::array<std::string, 4> kNames{"layout", "mode", "region",
-                                                 "unsigned"};
+  const std::array<std::string, 4> names{"layout", "mode", "region", "unsigned"};
   if (name == "layout")
     server.layout = KILN_TRY(parse_layout(value));
   else if (name == "mode")
@@ -99,7 +98,7 @@ Result<void> set_option(ServerAddress& server, const std::string& name,
   else
     return fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("there is no option '{}'{}", name, did_you_mean(name, kNames)));
+        fmt::format("there is no option '{}'{}", name, did_you_mean(name, names)));
   return {};
 }
 

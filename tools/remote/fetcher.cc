@@ -23,18 +23,17 @@ using Clock = std::chrono::steady_clock;
 class Fetcher {
  public:
   Fetcher(RemoteRun& run, cache::Cache& cache, std::span<const Wanted> wanted,
-          const std::stop_token& stop, Progress& progress)
+          Progress& progress)
       : run_(run),
         cache_(cache),
         wanted_(wanted),
-        stop_(stop),
         progress_(progress),
         report_{std::vector<Pulled>(wanted.size(), Pulled::kMissing),
                 std::vector<std::size_t>(wanted.size()), TransferTotals(run)},
         failures_(wanted.size()) {}
 
   FetchReport run(std::chrono::milliseconds wait) {
-    in_threads(RemoteRun::kThreads, wanted_.size(), stop_, [&](std::size_t i) {
+    in_threads(RemoteRun::kThreads, wanted_.size(), run_.stop(), [&](std::size_t i) {
       progress_.start(wanted_[i].label);
       const auto here = cache_.inspect(wanted_[i].key);
       end(i, here && *here ? Pulled::kWasHere : fetch(i));
@@ -80,7 +79,7 @@ class Fetcher {
       std::vector<Due> now;
       for (; !dues.empty() && dues.top().at <= Clock::now(); dues.pop())
         now.push_back(dues.top());
-      in_threads(RemoteRun::kThreads, now.size(), stop_, [&](std::size_t at) {
+      in_threads(RemoteRun::kThreads, now.size(), run_.stop(), [&](std::size_t at) {
         const std::size_t i = now[at].object;
         if (is_somewhere(i))
           end(i, fetch(i));
@@ -169,7 +168,6 @@ class Fetcher {
   RemoteRun& run_;
   cache::Cache& cache_;
   const std::span<const Wanted> wanted_;
-  const std::stop_token& stop_;
   Progress& progress_;
   Mutex mutex_;
   FetchReport report_ KILN_GUARDED_BY(mutex_);
@@ -184,9 +182,8 @@ std::uint64_t FetchReport::count(Pulled outcome) const {
 
 FetchReport fetch_objects(RemoteRun& run, cache::Cache& cache,
                           std::span<const Wanted> wanted,
-                          std::chrono::milliseconds wait, const std::stop_token& stop,
-                          Progress& progress) {
-  return Fetcher(run, cache, wanted, stop, progress).run(wait);
+                          std::chrono::milliseconds wait, Progress& progress) {
+  return Fetcher(run, cache, wanted, progress).run(wait);
 }
 
 }  // namespace kiln::tools

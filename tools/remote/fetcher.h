@@ -37,7 +37,6 @@ struct FetchReport {
 [[nodiscard]] FetchReport fetch_objects(RemoteRun& run, cache::Cache& cache,
                                         std::span<const Wanted> wanted,
                                         std::chrono::milliseconds wait,
-                                        const std::stop_token& stop,
                                         Progress& progress);
 
 }  // namespace kiln::tools

@@ -45,6 +45,7 @@ class RemoteRun {
   [[nodiscard]] const std::vector<PublicKey>& trusted() const { return trusted_; }
   /// By KILN_REMOTE_SIGN, where something may be sent.
   [[nodiscard]] const std::vector<Signer>& signers() const { return signers_; }
+  [[nodiscard]] const std::stop_token& stop() const { return stop_; }
   [[nodiscard]] const remote::Random& random() const { return random_; }
 
   /// What starts one request, as the methods of remote::Server do.

@@ -73,8 +73,7 @@ const std::map<Digest, std::string>& WarmExchange::fetch(Context& context,
   }
   {
     Progress progress(context.err, wanted.size());
-    pulled_ =
-        fetch_objects(*from_, cache, wanted, wait_, context.stop->token(), progress);
+    pulled_ = fetch_objects(*from_, cache, wanted, wait_, progress);
   }
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (pulled_->outcomes[i] == Pulled::kFetched)

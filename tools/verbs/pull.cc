@@ -68,7 +68,7 @@ Result<int> pull_objects(Context& context, const PullOptions& options, RemoteRun
                        [](const Wanted& each) { return !each.error; });
   FetchReport report = [&] {
     Progress progress(context.err, with_key.size());
-    return fetch_objects(run, cache, with_key, wait, context.stop->token(), progress);
+    return fetch_objects(run, cache, with_key, wait, progress);
   }();
   for (std::size_t i = 0; i < with_key.size(); ++i) {
     if (report.outcomes[i] == Pulled::kMissing)

@@ -137,6 +137,47 @@ std::string_view name_of(Method method) {
   return kNames[static_cast<std::size_t>(method)];
 }
 
+/// What a status says of a request.
+struct Meaning {
+  Verdict verdict = Verdict::kFailed;
+  bool is_there = false;
+  std::string_view advice{};
+};
+
+Meaning meaning_of_put(std::uint32_t status) {
+  switch (status) {
+    case kOk:
+    case kCreated:
+    case kNoContent:
+    case kPreconditionFailed:  // another was first
+      return {Verdict::kGood, true};
+    case kMethodNotAllowed:
+    case kNotImplemented:
+      return {Verdict::kDenied, false, ": it takes no PUT, so say mode=r"};
+    case kTooLargeForIt:  // this one
+      return {Verdict::kGood, false, ": that is too large for it"};
+    case kConflict:
+      return {Verdict::kFailed, false,
+              ": it makes no folders, so make them beforehand"};
+    default:
+      return {};
+  }
+}
+
+Meaning meaning_of(Method method, std::uint32_t status) {
+  if (status == kUnauthorized || status == kForbidden)
+    return {Verdict::kDenied, false,
+            ": the credentials of KILN_REMOTE_AUTH do not suffice"};
+  if (method == Method::kPut)
+    return meaning_of_put(status);
+  const bool is_head = method == Method::kHead;
+  if (status == kOk || (is_head && (status == kCreated || status == kNoContent)))
+    return {Verdict::kGood, is_head};
+  if (status == kNotFound || status == kGone)
+    return {Verdict::kGood, false};
+  return {};
+}
+
 /// What an answer says without its body.
 Answer read_status(Method method, TransferReply& reply) {
   Answer answer{.verdict = Verdict::kFailed,
@@ -152,60 +193,12 @@ Answer read_status(Method method, TransferReply& reply) {
       answer.rejected = Rejected::kSize;
     return answer;
   }
-  const bool is_put = method == Method::kPut;
-  answer.why = fmt::format("it answers {}", reply.status);
-  switch (reply.status) {
-    case kNoContent:
-    case kCreated:
-      if (method == Method::kGet)
-        return answer;
-      [[fallthrough]];
-    case kOk:
-      answer.is_there = method != Method::kGet;
-      answer.verdict = Verdict::kGood;
-      answer.why.clear();
-      break;
-    case kPreconditionFailed:  // another was first
-      if (is_put) {
-        answer.is_there = true;
-        answer.verdict = Verdict::kGood;
-        answer.why.clear();
-      }
-      break;
-    case kNotFound:
-    case kGone:
-      if (!is_put) {
-        answer.verdict = Verdict::kGood;
-        answer.why.clear();
-      }
-      break;
-    case kUnauthorized:
-    case kForbidden:
-      answer.verdict = Verdict::kDenied;
-      answer.why += ": the credentials of KILN_REMOTE_AUTH do not suffice";
-      break;
-    case kMethodNotAllowed:
-    case kNotImplemented:
-      if (is_put) {
-        answer.verdict = Verdict::kDenied;
-        answer.why += ": it takes no PUT, so say mode=r";
-      }
-      break;
-    case kTooLargeForIt:
-      if (is_put) {  // this one
-        answer.verdict = Verdict::kGood;
-        answer.why += ": that is too large for it";
-      }
-      break;
-    case kConflict:
-      if (is_put)
-        answer.why += ": it makes no folders, so make them beforehand";
-      break;
-    default:
-      break;
-  }
-  if (!reply.error.empty() && !answer.why.empty())
-    answer.why += ": " + reply.error;
+  const auto [verdict, is_there, advice] = meaning_of(method, reply.status);
+  answer.verdict = verdict;
+  answer.is_there = is_there;
+  if (verdict != Verdict::kGood || !advice.empty())
+    answer.why = fmt::format("it answers {}{}{}{}", reply.status, advice,
+                             reply.error.empty() ? "" : ": ", reply.error);
   return answer;
 }
 
