@@ -65,6 +65,17 @@ std::size_t on_read(char* bytes, std::size_t one, std::size_t size, void* user) 
   return n;
 }
 
+/// A server may close a connection that was kept just when it is used again: then
+/// libcurl sends the body once more, from its beginning, over a new one.
+int on_seek(void* user, curl_off_t offset, int origin) {
+  auto& running = *static_cast<Running*>(user);
+  const auto place = static_cast<std::size_t>(offset);
+  if (origin != SEEK_SET || offset < 0 || place > running.request.body.size())
+    return CURL_SEEKFUNC_FAIL;
+  running.sent = place;
+  return CURL_SEEKFUNC_OK;
+}
+
 /// libcurl's own limit looks at a mean of five seconds, so a transfer that stalls after
 /// a quick start would be given up late.
 int on_progress(void* user, curl_off_t /*total*/, curl_off_t received,
@@ -184,6 +195,8 @@ void set_method(Running& running) {
       set(easy, CURLOPT_UPLOAD, 1L);
       set(easy, CURLOPT_READFUNCTION, &on_read);
       set(easy, CURLOPT_READDATA, static_cast<void*>(&running));
+      set(easy, CURLOPT_SEEKFUNCTION, &on_seek);
+      set(easy, CURLOPT_SEEKDATA, static_cast<void*>(&running));
       set(easy, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
       // nginx ignores it; others answer 412 where an equal object is there.
       if (!request.replaces)
