@@ -376,6 +376,17 @@ TEST_F(RemoteServerTest, EachStatusSaysWhatItShould) {
   }
 }
 
+TEST_F(RemoteServerTest, APutArrivesAlsoWhereTheConnectionIsClosedMeanwhile) {
+  set_script([](const Exchange& exchange) {
+    exchange.answer("201 Created", "");
+    return false;  // right after the client has kept the connection
+  });
+  for (int i = 0; i < 100; ++i) {
+    const Answer stored = put();
+    EXPECT_TRUE(stored.is_there) << i << ": " << stored.why;
+  }
+}
+
 TEST_F(RemoteServerTest, ARestThatIsAskedForIsPassedOn) {
   set_status("429 Too Many Requests", "Retry-After: 17\r\n");
   EXPECT_EQ(get().retry_after, seconds(17));
