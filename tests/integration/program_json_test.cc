@@ -223,6 +223,7 @@ TEST_F(ProgramJsonTest, RenderTemplatesAndDoctor) {
   expect_members(doctor, {{"ok", "b"},
                           {"checks", "a"},
                           {"devices", "a"},
+                          {"remotes", "a"},
                           {"toolchains", "a"},
                           {"kiln", "o"},
                           {"cache", "o"}});

@@ -182,13 +182,14 @@ std::map<std::string, int> languages_of(const std::string& page) {
 TEST(ReadmeTest, NoBlockIsOneThatNothingRuns) {
   using Blocks = std::map<std::string, int>;
   // Besides those without a language and the sessions. tests/python has README's Python
-  // and all of docs/admin.md.
+  // and all of docs/admin.md; its test_remote*.py have servers for the guide's remote
+  // caches, and test_testing.py has the kit of docs/testing.md.
   const std::map<std::string, Blocks> known{
       {"README.md", {{"cpp", 1}, {"python", 1}}},
       {"docs/attention.md", {{"cpp", 1}}},
-      {"docs/guide.md", {{"c", 1}, {"cmake", 1}}},
+      {"docs/guide.md", {{"c", 1}, {"cmake", 1}, {"json", 1}, {"sh", 2}}},
       {"docs/operations.md", {{"cpp", 1}}},
-      {"docs/testing.md", {{"sh", 1}, {"yaml", 1}}},
+      {"docs/testing.md", {{"python", 1}, {"sh", 2}, {"yaml", 1}}},
   };
   // tests/install and tools/ have the commands that are not kiln's.
   const auto is_run = [](const std::string& line) {
@@ -226,6 +227,11 @@ TEST(ReadmeTest, WhatItCompilesIsCompiledByTheRealNvrtc) {
     ++compiled;
   }
   EXPECT_GE(compiled, 4);
+  for (const std::string& line : code_lines(lines_of("docs/guide.md"), "json")) {
+    const auto linked =
+        kiln.run({"warm", "--manifest", kiln.write("link.jsonl", line)});
+    EXPECT_EQ(linked.status, 0) << line << linked.text();
+  }
 }
 
 TEST(ReadmeTest, ItsManifestIsTheOneOfTheExamples) {
