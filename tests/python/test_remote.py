@@ -75,8 +75,8 @@ class Node:
 
 
 def write_secret(path, text):
-    """For its owner alone, at once: somebody may be reading it."""
-    new = path.with_suffix(".new")
+    """For its owner alone, at once: somebody may be reading it, or writing it, too."""
+    new = path.with_suffix(f".{threading.get_ident()}")
     new.touch(0o600)
     new.write_text(text)
     new.replace(path)

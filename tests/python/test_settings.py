@@ -34,7 +34,7 @@ def test_a_wrong_setting_is_refused_by_its_name(given):
 
 def test_every_setting_is_a_variable_of_the_guide(python):
     settings = dict.fromkeys(inspect.signature(kiln.configure).parameters, "1")
-    settings |= dict.fromkeys(("compile_timeout", *service._NUMBERS), 1)
+    settings |= dict.fromkeys(("compile_timeout", "remote_wait", *service._NUMBERS), 1)
     settings |= {"attention": "kiln", "trusted_uids": [1], "log_level": "error"}
     said = python(
         f"""
