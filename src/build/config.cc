@@ -15,6 +15,69 @@
 namespace kiln {
 namespace {
 
+constexpr std::array kVariables{
+    EnvironmentVariable{"KILN_CACHE_DIR",
+                        "Root of the cache; else $XDG_CACHE_HOME/kiln, ~/.cache/kiln."},
+    EnvironmentVariable{"KILN_CACHE_SIZE",
+                        "Limit of the cache, with its unit: 10GiB, 500M."},
+    EnvironmentVariable{"KILN_PCH_SIZE",
+                        "Limit of precompiled headers beside the cache: 2GiB, or a "
+                        "fifth of KILN_CACHE_SIZE, by default; 0: none are made."},
+    EnvironmentVariable{"KILN_TRUSTED_UIDS",
+                        "Comma-separated user ids whose objects are trusted, too."},
+    EnvironmentVariable{"KILN_SEED",
+                        "Packs and cache roots, with colons, that are read where the "
+                        "cache has no object."},
+    EnvironmentVariable{"KILN_REMOTE",
+                        "URLs of remote caches, with spaces, that are asked where "
+                        "nothing here has an object: https://c/kiln;mode=rw."},
+    EnvironmentVariable{"KILN_REMOTE_MODE",
+                        "off, r (default) or rw: whether remote caches are read, and "
+                        "get what is built here."},
+    EnvironmentVariable{"KILN_REMOTE_KEYS",
+                        "File of public keys whose signatures are trusted."},
+    EnvironmentVariable{"KILN_REMOTE_SIGN",
+                        "File of the private key that packs and uploads are signed "
+                        "with."},
+    EnvironmentVariable{"KILN_REMOTE_AUTH",
+                        "File of mode 0600 with 'bearer TOKEN', 'basic USER:PASSWORD' "
+                        "or 'aws'."},
+    EnvironmentVariable{"KILN_REMOTE_CA",
+                        "File of the certificates that https servers are checked by."},
+    EnvironmentVariable{"KILN_REMOTE_CERT",
+                        "File with the client's certificate and its key."},
+    EnvironmentVariable{"KILN_REMOTE_WAIT",
+                        "How long a request may take before the build starts beside "
+                        "it; 250ms by default."},
+    EnvironmentVariable{"KILN_COMPILE_TIMEOUT",
+                        "Time limit of one build: 90, 5m; 300 seconds by default."},
+    EnvironmentVariable{"KILN_WORKER_MEMORY",
+                        "Resident memory limit of one build; 4GiB by default."},
+    EnvironmentVariable{"KILN_JOBS", "Builds at a time; the usable cores by default."},
+    EnvironmentVariable{"KILN_NO_JIT", "1: a miss is an error instead of a build."},
+    EnvironmentVariable{"KILN_NVRTC", "Path of the libnvrtc to use."},
+    EnvironmentVariable{"KILN_TOOLCHAIN",
+                        "Which of the NVRTCs found: 13.0, or 8 or more digits of a "
+                        "build id."},
+    EnvironmentVariable{"KILN_CUDNN", "Path of the libcudnn to use."},
+    EnvironmentVariable{"KILN_DRIVER", "Path of the libcuda to use."},
+    EnvironmentVariable{"KILN_WORKER", "Path of the kiln-worker program."},
+    EnvironmentVariable{"KILN_TEMPLATE_DIR",
+                        "Folders with kernel templates, with colons, searched before "
+                        "the built-in ones."},
+    EnvironmentVariable{"KILN_ATTENTION",
+                        "Forces the backend of attention: cudnn or kiln; by default "
+                        "cuDNN where it can, else Kiln's own kernel."},
+    EnvironmentVariable{"KILN_DISABLE",
+                        "Kernels that the library refuses, with commas: "
+                        "rope_fwd,scaled_*."},
+    EnvironmentVariable{"KILN_RECORD",
+                        "A file that gets a line for each kernel the library is "
+                        "asked for; warm --manifest reads it."},
+    EnvironmentVariable{"KILN_LOG",
+                        "trace, debug, info, warning (default), error or off."},
+};
+
 constexpr std::uint64_t kMostPrecompiledBytes = 2ULL << 30U;  // ten times CUB's
 
 std::vector<std::string> split(const std::string& text, char separator) {
@@ -177,72 +240,6 @@ std::uint64_t precompiled_limit(const Config& config) {
 }
 
 std::span<const EnvironmentVariable> environment_reference() {
-  static constexpr std::array kVariables{
-      EnvironmentVariable{
-          "KILN_CACHE_DIR",
-          "Root of the cache; else $XDG_CACHE_HOME/kiln, ~/.cache/kiln."},
-      EnvironmentVariable{"KILN_CACHE_SIZE",
-                          "Limit of the cache, with its unit: 10GiB, 500M."},
-      EnvironmentVariable{"KILN_PCH_SIZE",
-                          "Limit of precompiled headers beside the cache: 2GiB, or a "
-                          "fifth of KILN_CACHE_SIZE, by default; 0: none are made."},
-      EnvironmentVariable{"KILN_TRUSTED_UIDS",
-                          "Comma-separated user ids whose objects are trusted, too."},
-      EnvironmentVariable{"KILN_SEED",
-                          "Packs and cache roots, with colons, that are read where the "
-                          "cache has no object."},
-      EnvironmentVariable{"KILN_REMOTE",
-                          "URLs of remote caches, with spaces, that are asked where "
-                          "nothing here has an object: https://c/kiln;mode=rw."},
-      EnvironmentVariable{"KILN_REMOTE_MODE",
-                          "off, r (default) or rw: whether remote caches are read, and "
-                          "get what is built here."},
-      EnvironmentVariable{"KILN_REMOTE_KEYS",
-                          "File of public keys whose signatures are trusted."},
-      EnvironmentVariable{"KILN_REMOTE_SIGN",
-                          "File of the private key that packs and uploads are signed "
-                          "with."},
-      EnvironmentVariable{
-          "KILN_REMOTE_AUTH",
-          "File of mode 0600 with 'bearer TOKEN', 'basic USER:PASSWORD' "
-          "or 'aws'."},
-      EnvironmentVariable{
-          "KILN_REMOTE_CA",
-          "File of the certificates that https servers are checked by."},
-      EnvironmentVariable{"KILN_REMOTE_CERT",
-                          "File with the client's certificate and its key."},
-      EnvironmentVariable{"KILN_REMOTE_WAIT",
-                          "How long a request may take before the build starts beside "
-                          "it; 250ms by default."},
-      EnvironmentVariable{"KILN_COMPILE_TIMEOUT",
-                          "Time limit of one build: 90, 5m; 300 seconds by default."},
-      EnvironmentVariable{"KILN_WORKER_MEMORY",
-                          "Resident memory limit of one build; 4GiB by default."},
-      EnvironmentVariable{"KILN_JOBS",
-                          "Builds at a time; the usable cores by default."},
-      EnvironmentVariable{"KILN_NO_JIT", "1: a miss is an error instead of a build."},
-      EnvironmentVariable{"KILN_NVRTC", "Path of the libnvrtc to use."},
-      EnvironmentVariable{"KILN_TOOLCHAIN",
-                          "Which of the NVRTCs found: 13.0, or 8 or more digits of a "
-                          "build id."},
-      EnvironmentVariable{"KILN_CUDNN", "Path of the libcudnn to use."},
-      EnvironmentVariable{"KILN_DRIVER", "Path of the libcuda to use."},
-      EnvironmentVariable{"KILN_WORKER", "Path of the kiln-worker program."},
-      EnvironmentVariable{"KILN_TEMPLATE_DIR",
-                          "Folders with kernel templates, with colons, searched before "
-                          "the built-in ones."},
-      EnvironmentVariable{"KILN_ATTENTION",
-                          "Forces the backend of attention: cudnn or kiln; by default "
-                          "cuDNN where it can, else Kiln's own kernel."},
-      EnvironmentVariable{"KILN_DISABLE",
-                          "Kernels that the library refuses, with commas: "
-                          "rope_fwd,scaled_*."},
-      EnvironmentVariable{"KILN_RECORD",
-                          "A file that gets a line for each kernel the library is "
-                          "asked for; warm --manifest reads it."},
-      EnvironmentVariable{"KILN_LOG",
-                          "trace, debug, info, warning (default), error or off."},
-  };
   return kVariables;
 }
 
