@@ -62,7 +62,8 @@ class PrecompiledStore {
   [[nodiscard]] PrecompiledTotals totals() const;
   /// Removes those least recently used, above the limit, and what was left unfinished
   /// an hour ago; returns what the former were.
-  PrecompiledTotals trim(cache::DryRun dry_run = cache::DryRun::kNo) const;
+  [[nodiscard]] PrecompiledTotals trim(
+      cache::DryRun dry_run = cache::DryRun::kNo) const;
   /// Removes everything; returns what that was.
   [[nodiscard]] PrecompiledTotals clear() const;
 
