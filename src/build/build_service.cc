@@ -279,11 +279,14 @@ Result<NewArtifact> BuildService::build(const KeyedRequest& request,
   const auto began = std::chrono::system_clock::now();
   compile::CompileJob job = KILN_TRY(RequestKeys::job(request));
   job.time_limit = config_.compile_timeout;
-  auto compiled =
-      builds_.ask_worker(on_phase, [&](const compile::ProgressCallback& watched) {
-        return precompiled_.compile(request, job, [&](const compile::CompileJob& each) {
-          return workers_.compile(each, stop, watched);
-        });
+  auto compiled = builds_.ask_worker(
+      on_phase,
+      [&](const compile::ProgressCallback& watched) -> Result<compile::CompileOutput> {
+        const compile::Turn turn = KILN_TRY(workers_.wait_turn(job, stop, watched));
+        const auto in_turn = [&](const compile::CompileJob& each) {
+          return workers_.compile(each, stop, watched, turn);
+        };
+        return precompiled_.compile(request, job, in_turn);
       });
   if (!compiled)
     return tl::unexpected(key::with_header_hint(

@@ -44,6 +44,7 @@ struct Task {
   WorkerSet::Libraries libraries;
   milliseconds time_limit;
   std::uint64_t memory_limit_bytes;
+  bool has_turn = false;
 };
 
 /// Outcome of a task that reached a worker: the worker's reply, or the reason why the
@@ -131,7 +132,9 @@ class WorkerPool::State {
 
   template <typename Output, typename Job>
   Result<Output> build(const Job& wanted, std::stop_token stop,
-                       const ProgressCallback& on_phase);
+                       const ProgressCallback& on_phase, const Turn& turn = nullptr);
+  Result<Turn> wait_turn(const CompileJob& wanted, std::stop_token stop,
+                         const ProgressCallback& on_phase);
   Result<ToolchainDescription> describe(const NvrtcPaths& nvrtc, std::stop_token stop);
 
   [[nodiscard]] const OwnerProcess& owner() const { return owner_; }
@@ -139,11 +142,13 @@ class WorkerPool::State {
  private:
   /// A call that is running in the pool; the destructor waits for it.
   class ActiveCall;
+  struct HeldTurn;
 
   Result<TaskResult> run(const Task& task, const std::stop_token& stop,
                          BuildWatch& watch);
-  [[nodiscard]] Result<std::shared_ptr<void>> take_slot(
-      const std::stop_token& stop) const;
+  Result<Turn> take_turn(const std::stop_token& stop);
+  template <typename Job>
+  Result<void> refuse_killer(const Job& job);
   template <typename Job>
   [[nodiscard]] Job with_limits(Job job) const;
 
@@ -193,11 +198,30 @@ WorkerPool::State::~State() {
   while (callers_ > 0) left_.wait(mutex_);
 }
 
-Result<std::shared_ptr<void>> WorkerPool::State::take_slot(
-    const std::stop_token& stop) const {
-  if (!options_.acquire_slot)
-    return nullptr;
-  return options_.acquire_slot(stop);
+struct WorkerPool::State::HeldTurn {
+  explicit HeldTurn(State& state) : active(state) {}
+
+  const ActiveCall active;
+  std::unique_ptr<WorkerSet::Permit> permit;
+  std::shared_ptr<void> slot;
+};
+
+Result<Turn> WorkerPool::State::take_turn(const std::stop_token& stop) {
+  auto turn = std::make_shared<HeldTurn>(*this);
+  turn->permit = KILN_TRY(workers_.acquire_permit(stop));
+  if (options_.acquire_slot)
+    turn->slot = KILN_TRY(options_.acquire_slot(stop));
+  return turn;
+}
+
+template <typename Job>
+Result<void> WorkerPool::State::refuse_killer(const Job& job) {
+  auto refusal = crash_history_.refusal(job);
+  if (!refusal)
+    return {};
+  if (options_.on_refused)
+    options_.on_refused();
+  return tl::unexpected(*std::move(refusal));
 }
 
 template <typename Job>
@@ -218,11 +242,12 @@ Result<TaskResult> WorkerPool::State::run(const Task& task, const std::stop_toke
                 fmt::format("a compile job of {} bytes is over the limit of {}",
                             frame.size(), options_.max_job_bytes));
   }
-  watch.enter(BuildPhase::kQueued);
+  if (!task.has_turn)
+    watch.enter(BuildPhase::kQueued);
   // A DescribeRequest takes milliseconds, and must not wait for a build.
-  const bool is_build = !std::holds_alternative<DescribeRequest>(task.request);
-  const auto permit = is_build ? KILN_TRY(workers_.acquire_permit(stop)) : nullptr;
-  const auto slot = is_build ? KILN_TRY(take_slot(stop)) : nullptr;
+  const bool waits =
+      !task.has_turn && !std::holds_alternative<DescribeRequest>(task.request);
+  const Turn turn = waits ? KILN_TRY(take_turn(stop)) : nullptr;
   while (true) {
     auto worker = KILN_TRY(workers_.acquire(task.libraries, stop, watch));
     watch.start_clock();
@@ -250,21 +275,19 @@ Result<TaskResult> WorkerPool::State::run(const Task& task, const std::stop_toke
 
 template <typename Output, typename Job>
 Result<Output> WorkerPool::State::build(const Job& wanted, std::stop_token stop,
-                                        const ProgressCallback& on_phase) {
+                                        const ProgressCallback& on_phase,
+                                        const Turn& turn) {
   const ActiveCall active(*this);
   const EitherStop either(std::move(stop), closing_.get_token());
   const Job job = with_limits(wanted);
-  if (auto refusal = crash_history_.refusal(job)) {
-    if (options_.on_refused)
-      options_.on_refused();
-    return tl::unexpected(*std::move(refusal));
-  }
+  KILN_TRY(refuse_killer(job));
 
   BuildWatch watch(on_phase);
   auto [answer] = KILN_TRY(run({.request = job,
                                 .libraries = libraries_of(job),
                                 .time_limit = job.time_limit,
-                                .memory_limit_bytes = job.memory_limit_bytes},
+                                .memory_limit_bytes = job.memory_limit_bytes,
+                                .has_turn = turn != nullptr},
                                either.token(), watch));
   const bool stopped_itself = answer && is_timeout(*answer);
   if (answer && !stopped_itself)
@@ -275,6 +298,17 @@ Result<Output> WorkerPool::State::build(const Job& wanted, std::stop_token stop,
   if (error.code != ErrorCode::kCancelled)
     crash_history_.record(job, error);
   return tl::unexpected(std::move(error));
+}
+
+Result<Turn> WorkerPool::State::wait_turn(const CompileJob& wanted,
+                                          std::stop_token stop,
+                                          const ProgressCallback& on_phase) {
+  const ActiveCall active(*this);
+  const EitherStop either(std::move(stop), closing_.get_token());
+  KILN_TRY(refuse_killer(with_limits(wanted)));
+  if (on_phase)
+    on_phase(BuildPhase::kQueued);
+  return take_turn(either.token());
 }
 
 Result<ToolchainDescription> WorkerPool::State::describe(const NvrtcPaths& nvrtc,
@@ -325,8 +359,14 @@ WorkerPool::State& WorkerPool::state() {
 }
 
 Result<CompileOutput> WorkerPool::compile(const CompileJob& job, std::stop_token stop,
-                                          const ProgressCallback& on_phase) {
-  return state().build<CompileOutput>(job, std::move(stop), on_phase);
+                                          const ProgressCallback& on_phase,
+                                          const Turn& turn) {
+  return state().build<CompileOutput>(job, std::move(stop), on_phase, turn);
+}
+
+Result<Turn> WorkerPool::wait_turn(const CompileJob& job, std::stop_token stop,
+                                   const ProgressCallback& on_phase) {
+  return state().wait_turn(job, std::move(stop), on_phase);
 }
 
 Result<CompileOutput> WorkerPool::link(const LinkJob& job, std::stop_token stop,

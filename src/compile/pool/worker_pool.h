@@ -30,6 +30,9 @@ namespace kiln::compile {
 /// on the thread that called compile(); must return soon after a stop is requested.
 using AcquireSlot = std::function<Result<std::shared_ptr<void>>(std::stop_token)>;
 
+/// The right to run one build at a time: a place in the pool and a slot of the machine.
+using Turn = std::shared_ptr<void>;
+
 struct PoolOptions {
   LazyCount max_workers = LazyCount(usable_cores);  // builds at a time
   WorkerSearch worker;
@@ -95,7 +98,14 @@ class WorkerPool {
   /// ten minutes from then; a job with other limits is another job.
   [[nodiscard]] Result<CompileOutput> compile(const CompileJob& job,
                                               std::stop_token stop,
-                                              const ProgressCallback& on_phase = {});
+                                              const ProgressCallback& on_phase = {},
+                                              const Turn& turn = nullptr);
+
+  /// Waits as compile() does before it builds, for who decides only then what to
+  /// compile, or compiles more than once. Destroyed before the pool. Errors:
+  /// kCancelled; those of compile() for a job that killed its worker twice.
+  [[nodiscard]] Result<Turn> wait_turn(const CompileJob& job, std::stop_token stop,
+                                       const ProgressCallback& on_phase = {});
 
   /// Makes one cubin of several objects. Blocks and fails as compile() does.
   [[nodiscard]] Result<CompileOutput> link(const LinkJob& job, std::stop_token stop,
