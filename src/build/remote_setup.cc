@@ -93,8 +93,8 @@ Result<ChildCommand> remote_helper(const Config& config) {
   compile::WorkerSearch search{.name = kHelper,
                                .set_by = config.worker_by.name,
                                .remedy =
-                                   "it needs libcurl: Kiln's Debian package has "
-                                   "it, a Python wheel has not"};
+                                   "a build makes it where it finds the headers of "
+                                   "libcurl 7.85 or later"};
   // The setting names the compile worker; the helper of that build is beside it.
   if (config.worker)
     search.path = config.worker->parent_path() / kHelper;

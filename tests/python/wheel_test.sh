@@ -25,6 +25,8 @@ place_of() { # place_of PART: where a build finds it
 torches=()
 plan_worker=(kiln/libexec/kiln/kiln-plan-worker kiln/libexec/kiln/kiln-no-device-driver.so)
 jax=()
+remote=()
+[[ ! -e $kit/../bin/kiln-remote ]] || remote=(kiln/libexec/kiln/kiln-remote)
 [[ -n $wheel ]] || ! "$python" -c 'import jaxlib' 2>/dev/null || jax=(kiln/lib/libkiln_jax.so)
 
 if [[ -z $wheel ]]; then
@@ -52,7 +54,7 @@ say "what it has"
 "$python" -m zipfile -l "$wheel" | awk 'NR > 1 { print $1 }' >"$work/files"
 for file in kiln/__init__.py kiln/py.typed kiln/compat/children/sitecustomize.py kiln/bin/kiln kiln/lib/libkiln_ffi.so \
   'kiln/lib/libkiln\.so\.[0-9]+\.[0-9]+' kiln/libexec/kiln/kiln-worker kiln/libexec/kiln/standard_headers/limits \
-  "${plan_worker[@]}" "${jax[@]}" \
+  "${plan_worker[@]}" "${jax[@]}" "${remote[@]}" \
   'kiln_jit-.*/licenses/LICENSE' 'kiln_jit-.*/licenses/NOTICE'; do
   grep -qxE "$file" "$work/files" || fail "it has no $file"
 done
@@ -85,7 +87,7 @@ for file in "$packages"/kiln/lib/*.so* "$packages"/kiln/bin/kiln "$packages"/kil
   newest=$(readelf -VW "$file" | sed -n 's/.*Name: GLIBC_2\.\([0-9]*\).*/\1/p' | sort -n | tail -n 1)
   ((${newest:-0} <= glibc)) || fail "$file needs glibc 2.$newest"
   readelf -dW "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
-    grep -E "fmt|spdlog|toml|crypto|xxhash|libstdc\+\+|cuda|nvrtc|cudnn$theirs_too" >"$work/needed" &&
+    grep -E "fmt|spdlog|toml|crypto|curl|xxhash|libstdc\+\+|cuda|nvrtc|cudnn$theirs_too" >"$work/needed" &&
     fail "$file needs $(xargs <"$work/needed"), which it should bring along or find later"
   readelf -dW "$file" | grep -E 'R(UN)?PATH' | grep -v 'ORIGIN' >&2 && fail "$file has a path of this machine"
   true

@@ -11,6 +11,9 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION devel)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+if(TARGET kiln-remote)  # which opens it when it starts
+  set(CPACK_DEBIAN_PACKAGE_DEPENDS "libcurl4 (>= 7.85)")
+endif()
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS libexpected-dev)  # the C++ headers include it
 set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_SOURCE_DIR}/tools/cmake/KilnPackageCheck.cmake)
 include(CPack)

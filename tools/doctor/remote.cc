@@ -160,9 +160,10 @@ class RemoteCheck {
       add("", CheckVerdict::kFail, answer.why, remedy_of(answer, address_));
       return false;
     }
-    const std::string detail =
-        fmt::format("mode {}{}: {}", facts_.mode,
-                    address_.takes_unsigned ? ", unsigned" : "", steps(answer.times));
+    const std::string times = steps(answer.times);  // none for a folder
+    const std::string detail = fmt::format("mode {}{}{}{}", facts_.mode,
+                                           address_.takes_unsigned ? ", unsigned" : "",
+                                           times.empty() ? "" : ": ", times);
     const bool is_open = address_.base.starts_with("http:") && !is_local();
     if (answer.times.whole > settings_.wait)
       add("", CheckVerdict::kWarn, detail,
@@ -261,7 +262,7 @@ void check_remotes(const Context& context, Diagnosis& diagnosis) {
     diagnosis.checks.push_back(
         {"remote", CheckVerdict::kFail, run.error().message,
          run.error().code == ErrorCode::kUnavailable
-             ? "install kiln-remote beside kiln-worker; a Python wheel has none"
+             ? "install kiln-remote beside kiln-worker, and libcurl"
              : "mend the setting, or take it away"});
     return;
   }

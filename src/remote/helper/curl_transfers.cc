@@ -1,6 +1,5 @@
 #include "remote/helper/curl_transfers.h"
 
-#include <curl/curl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -12,6 +11,8 @@
 #include <utility>
 
 #include "codec/digest.h"
+#include "remote/helper/libcurl.h"
+#include "util/try.h"
 #include "util/write_file.h"
 
 namespace kiln::remote {
@@ -24,11 +25,17 @@ constexpr mode_t kFileMode = 0644;
 
 using Clock = std::chrono::steady_clock;
 
+/// Opened by CurlTransfers::make().
+Libcurl& curl() {
+  static Libcurl functions;
+  return functions;
+}
+
 struct EasyDeleter {
-  void operator()(CURL* easy) const { ::curl_easy_cleanup(easy); }
+  void operator()(CURL* easy) const { curl().easy_cleanup(easy); }
 };
 struct ListDeleter {
-  void operator()(curl_slist* list) const { ::curl_slist_free_all(list); }
+  void operator()(curl_slist* list) const { curl().slist_free_all(list); }
 };
 
 /// A transfer that runs. libcurl has pointers to it.
@@ -121,7 +128,7 @@ template <typename Value>
 void set(CURL* easy, CURLoption option, Value value) {
   // It fails for an option that this libcurl lacks, none of which is used here, or for
   // want of memory, which the transfer then reports.
-  std::ignore = ::curl_easy_setopt(easy, option, value);
+  std::ignore = curl().easy_setopt(easy, option, value);
 }
 
 void set_text(CURL* easy, CURLoption option, const std::string& text) {
@@ -156,7 +163,7 @@ void set_limits(Running& running) {
 }
 
 void add_header(Running& running, const std::string& header) {
-  running.headers.reset(::curl_slist_append(running.headers.release(), header.c_str()));
+  running.headers.reset(curl().slist_append(running.headers.release(), header.c_str()));
 }
 
 void set_credentials(Running& running) {
@@ -215,13 +222,13 @@ void set_method(Running& running) {
 TransferReply put_file(const TransferRequest& request) {
   TransferReply reply{.id = request.id};
   char* decoded = nullptr;
-  CURLU* const url = ::curl_url();
+  CURLU* const url = curl().url();
   const bool is_url =
-      ::curl_url_set(url, CURLUPART_URL, request.url.c_str(), 0) == CURLUE_OK &&
-      ::curl_url_get(url, CURLUPART_PATH, &decoded, CURLU_URLDECODE) == CURLUE_OK;
+      curl().url_set(url, CURLUPART_URL, request.url.c_str(), 0) == CURLUE_OK &&
+      curl().url_get(url, CURLUPART_PATH, &decoded, CURLU_URLDECODE) == CURLUE_OK;
   const std::filesystem::path path = is_url ? decoded : "";
-  ::curl_free(decoded);
-  ::curl_url_cleanup(url);
+  curl().free(decoded);
+  curl().url_cleanup(url);
   if (path.empty()) {
     reply.error = "it is no URL of a file";
     return reply;
@@ -246,9 +253,9 @@ struct CurlTransfers::State {
   State& operator=(State&&) = delete;
   ~State() {
     for (auto& [id, each] : running)
-      ::curl_multi_remove_handle(multi, each->easy.get());
+      curl().multi_remove_handle(multi, each->easy.get());
     running.clear();
-    ::curl_multi_cleanup(multi);
+    curl().multi_cleanup(multi);
   }
 
   void end(std::uint64_t id, CURLcode code) {
@@ -271,12 +278,12 @@ struct CurlTransfers::State {
     else
       reply.error = one->is_too_slow             ? "it is too slow"
                     : one->error.front() != '\0' ? one->error.data()
-                                                 : ::curl_easy_strerror(code);
+                                                 : curl().easy_strerror(code);
     note_times(*one);
     // libcurl writes headers for the HEAD of a file.
     if (reply.end != TransferEnd::kAnswered || one->request.method == Method::kHead)
       reply.body.clear();
-    ::curl_multi_remove_handle(multi, easy);
+    curl().multi_remove_handle(multi, easy);
     done(std::move(reply));
   }
 
@@ -284,7 +291,7 @@ struct CurlTransfers::State {
     CURL* const easy = one.easy.get();
     const auto time = [&](CURLINFO info) {
       curl_off_t microseconds = 0;
-      std::ignore = ::curl_easy_getinfo(easy, info, &microseconds);
+      std::ignore = curl().easy_getinfo(easy, info, &microseconds);
       return std::chrono::microseconds(microseconds);
     };
     one.reply.times = {.name = time(CURLINFO_NAMELOOKUP_TIME_T),
@@ -293,17 +300,17 @@ struct CurlTransfers::State {
                        .first_byte = time(CURLINFO_STARTTRANSFER_TIME_T),
                        .whole = time(CURLINFO_TOTAL_TIME_T)};
     curl_header* date = nullptr;
-    if (::curl_easy_header(easy, "Date", 0, CURLH_HEADER, -1, &date) == CURLHE_OK)
+    if (curl().easy_header(easy, "Date", 0, CURLH_HEADER, -1, &date) == CURLHE_OK)
       one.reply.server_time =
-          std::max<std::int64_t>(0, ::curl_getdate(date->value, nullptr));
+          std::max<std::int64_t>(0, curl().getdate(date->value, nullptr));
   }
 
   static void note_answer(Running& one) {
     CURL* const easy = one.easy.get();
     long status = 0;
     curl_off_t rest = 0;
-    std::ignore = ::curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
-    std::ignore = ::curl_easy_getinfo(easy, CURLINFO_RETRY_AFTER, &rest);
+    std::ignore = curl().easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+    std::ignore = curl().easy_getinfo(easy, CURLINFO_RETRY_AFTER, &rest);
     constexpr long kOk = 200;
     one.reply.status = static_cast<std::uint32_t>(is_file(one.request) ? kOk : status);
     constexpr curl_off_t kLongest = 1 << 30;
@@ -317,9 +324,10 @@ struct CurlTransfers::State {
 };
 
 Result<CurlTransfers> CurlTransfers::make(Done done) {
+  curl() = KILN_TRY(open_libcurl());
   auto state = std::make_unique<State>(std::move(done));
-  if (::curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK ||
-      (state->multi = ::curl_multi_init()) == nullptr)
+  if (curl().global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK ||
+      (state->multi = curl().multi_init()) == nullptr)
     return fail(ErrorCode::kUnavailable, "libcurl cannot start");
   return CurlTransfers(std::move(state));
 }
@@ -336,7 +344,7 @@ void CurlTransfers::start(TransferRequest request) {
   running->request = std::move(request);
   const std::uint64_t id = running->request.id;
   running->reply.id = id;
-  running->easy.reset(::curl_easy_init());
+  running->easy.reset(curl().easy_init());
   CURL* const easy = running->easy.get();
   if (easy == nullptr)
     return state_->done({.id = id, .error = "there is no memory for a transfer"});
@@ -348,7 +356,7 @@ void CurlTransfers::start(TransferRequest request) {
   set_method(*running);
   if (running->headers)
     set(easy, CURLOPT_HTTPHEADER, running->headers.get());
-  if (::curl_multi_add_handle(state_->multi, easy) != CURLM_OK)
+  if (curl().multi_add_handle(state_->multi, easy) != CURLM_OK)
     return state_->done({.id = id, .error = "libcurl takes no further transfer"});
   state_->running[id] = std::move(running);
 }
@@ -357,20 +365,20 @@ void CurlTransfers::cancel(std::uint64_t id) {
   const auto found = state_->running.find(id);
   if (found == state_->running.end())
     return;
-  ::curl_multi_remove_handle(state_->multi, found->second->easy.get());
+  curl().multi_remove_handle(state_->multi, found->second->easy.get());
   state_->running.erase(found);
 }
 
 void CurlTransfers::poll(int descriptor, bool or_write) {
   int still_running = 0;
-  std::ignore = ::curl_multi_perform(state_->multi, &still_running);
+  std::ignore = curl().multi_perform(state_->multi, &still_running);
   bool has_ended = false;
   int left = 0;
-  while (const CURLMsg* const message = ::curl_multi_info_read(state_->multi, &left)) {
+  while (const CURLMsg* const message = curl().multi_info_read(state_->multi, &left)) {
     if (message->msg != CURLMSG_DONE)
       continue;
     void* user = nullptr;
-    std::ignore = ::curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &user);
+    std::ignore = curl().easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &user);
     const CURLcode code = message->data.result;
     state_->end(static_cast<Running*>(user)->request.id, code);
     has_ended = true;
@@ -381,7 +389,7 @@ void CurlTransfers::poll(int descriptor, bool or_write) {
   curl_waitfd extra{
       .fd = descriptor, .events = static_cast<short>(events), .revents = 0};
   const int timeout = state_->running.empty() ? kIdlePollMs : kPollMs;
-  std::ignore = ::curl_multi_poll(state_->multi, &extra, 1, timeout, nullptr);
+  std::ignore = curl().multi_poll(state_->multi, &extra, 1, timeout, nullptr);
 }
 
 }  // namespace kiln::remote

@@ -1,5 +1,4 @@
-// Transfers by libcurl, any number at a time in one thread. The one file that meets
-// libcurl is its source.
+// Transfers by libcurl, any number at a time in one thread.
 
 #pragma once
 
@@ -18,7 +17,7 @@ class CurlTransfers {
   using Done = std::function<void(TransferReply)>;
 
   /// `done` is called by poll(), once for each request that is not cancelled. Errors:
-  /// kUnavailable: libcurl cannot start.
+  /// kUnavailable: libcurl is missing, or cannot start.
   [[nodiscard]] static Result<CurlTransfers> make(Done done);
   CurlTransfers(CurlTransfers&&) noexcept;
   CurlTransfers& operator=(CurlTransfers&&) noexcept;
