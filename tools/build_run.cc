@@ -70,17 +70,16 @@ bool is_for_newer_devices(const device::Target& target,
          device::Architecture{toolchain.facts.architectures.back()};
 }
 
-/// What a device asks for where `found` was asked for by name; empty if that is the
-/// same. A source can ask for PTX itself.
+/// What a device asks for where the template `found` was asked for by name; empty if
+/// that is the same, and of a source: a program may name its target.
 std::string asked_as(BuildService& service, const PreparedRequest& request,
                      const device::BuildFor& build_for, const KeyedRequest& found) {
   const auto* named = std::get_if<device::Target>(&build_for);
-  if (named == nullptr)
+  if (named == nullptr || request.as_template() == nullptr)
     return "";
-  const bool is_cubin = named->kind == device::ImageKind::kCubin;
-  if (!is_cubin ? request.as_template() == nullptr ||
-                      is_for_newer_devices(*named, found.toolchain->toolchain)
-                : named->architecture.suffix == device::ArchSuffix::kNone)
+  if (named->kind == device::ImageKind::kCubin
+          ? named->architecture.suffix == device::ArchSuffix::kNone
+          : is_for_newer_devices(*named, found.toolchain->toolchain))
     return "";
   const auto keyed = service.key(request, named->architecture.capability);
   const auto* const asked = keyed ? std::get_if<KeyedRequest>(&*keyed) : nullptr;

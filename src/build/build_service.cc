@@ -212,6 +212,7 @@ Result<std::variant<KeyedRequest, device::TargetSkipped>> BuildService::key(
 }
 
 Result<Fetched> BuildService::fetch(const KeyedRequest& request,
+                                    std::chrono::steady_clock::time_point begun,
                                     const std::stop_token& stop, Answers* whom) {
   KILN_TRY(check_process());
   const std::string target = to_string(request.target);
@@ -225,14 +226,15 @@ Result<Fetched> BuildService::fetch(const KeyedRequest& request,
         .key = request.key,
         .target = target,
         .label = label,
-        .remotes = may_build ? Remotes::kBriefly : Remotes::kPatiently};
+        .remotes = may_build ? Remotes::kBriefly : Remotes::kPatiently,
+        .begun = begun};
     if (auto fetched = KILN_TRY(builds_.find_remote(order, stop)))
       return *std::move(fetched);
   }
   KILN_TRY(may_build);
   std::vector<Fetched> objects;
   for (const KeyedRequest& object : request.objects)
-    objects.push_back(KILN_TRY(fetch(object, stop, whom)));
+    objects.push_back(KILN_TRY(fetch(object, begun, stop, whom)));
   return builds_.build(
       {.key = request.key,
        .target = target,
@@ -250,7 +252,8 @@ Result<Fetched> BuildService::fetch(const KeyedRequest& request,
                         ? whom_answers(error, *request.headers)
                         : Answers::kItsCaller;
            },
-       .remotes = request.objects.empty() ? Remotes::kBesideBuild : Remotes::kAsked},
+       .remotes = request.objects.empty() ? Remotes::kBesideBuild : Remotes::kAsked,
+       .begun = begun},
       stop, whom);
 }
 

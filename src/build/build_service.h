@@ -81,7 +81,9 @@ class BuildService {
   /// or without an NVRTC. After an error `whom`, if given, says whom it answers.
   [[nodiscard]] Result<Fetched> fetch(const KeyedRequest& request,
                                       const std::stop_token& stop = {},
-                                      Answers* whom = nullptr);
+                                      Answers* whom = nullptr) {
+    return fetch(request, std::chrono::steady_clock::now(), stop, whom);
+  }
 
   /// Errors: kUnavailable with KILN_NO_JIT, naming what is not in the cache.
   [[nodiscard]] Result<void> check_may_build(std::string_view label,
@@ -102,6 +104,10 @@ class BuildService {
   [[nodiscard]] CachedBuilds& builds() { return builds_; }
 
  private:
+  /// Of a get that has begun: `request` itself, or an object that it links.
+  [[nodiscard]] Result<Fetched> fetch(const KeyedRequest& request,
+                                      std::chrono::steady_clock::time_point begun,
+                                      const std::stop_token& stop, Answers* whom);
   BuildService(const Config& config, const BuildServiceOptions& options,
                render::TemplateCatalog catalog,
                std::optional<remote::RemoteOptions> remotes);

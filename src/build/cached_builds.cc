@@ -187,7 +187,8 @@ CachedBuilds::Ended CachedBuilds::ask_and_build(const BuildOrder& order,
   };
   auto found = order.remotes == Remotes::kPatiently
                    ? remote_->get(order.key, order.target, stop)
-                   : remote_->get(order.key, order.target, stop, build);
+                   : remote_->get(order.key, order.target, stop, build,
+                                  std::chrono::steady_clock::now() - order.begun);
   if (!found && built)
     return *std::move(built);
   if (!found && stop.stop_requested())

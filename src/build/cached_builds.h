@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -78,6 +79,9 @@ struct BuildOrder {
   /// Whom a failure of `build` answers. Empty: everybody.
   std::function<Answers(const Error&)> whom{};
   Remotes remotes = Remotes::kBesideBuild;
+  /// Of the whole get that this is a part of: a link and its objects wait for remotes
+  /// no longer than one kernel does.
+  std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
 };
 
 /// Thread safety: every method may run concurrently; no lock is held across a build.

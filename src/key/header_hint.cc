@@ -156,6 +156,14 @@ std::string missing_folder_hint(const HeaderLookups& lookups) {
   return {};
 }
 
+std::string other_folder_hint(std::string_view header) {
+  if (header.empty() || header.starts_with('/'))
+    return {};
+  return fmt::format("no include directory has {}: name one that has it, by -I or "
+                     "include_dirs",
+                     header);
+}
+
 }  // namespace
 
 Error with_header_hint(Error error, const HeaderSnapshot& headers,
@@ -172,6 +180,8 @@ Error with_header_hint(Error error, const HeaderSnapshot& headers,
     hint = toolkit_header_hint(*header, standard);
   if (hint.empty())
     hint = missing_folder_hint(headers.lookups);
+  if (hint.empty())
+    hint = other_folder_hint(*header);
   if (!hint.empty())
     error.message += fmt::format("\nhint: {}", hint);
   return error;

@@ -9,12 +9,14 @@ namespace kiln::remote {
 using Step = Hedge::Step;
 
 Lookup::Lookup(std::shared_ptr<Servers> servers, const Digest& key, std::string target,
-               Hedge::Build build)
+               Hedge::Build build, Duration passed)
     : servers_(std::move(servers)),
       key_(key),
       target_(std::move(target)),
       ask_at_(servers_->first_request_at()),
-      hedge_(servers_->now(), servers_->options().wait, build) {}
+      has_waited_(passed >= servers_->options().wait / 2),
+      hedge_(servers_->now(),
+             std::max(Duration{}, Duration(servers_->options().wait) - passed), build) {}
 
 std::optional<Step> Lookup::wait(const std::stop_token& stop) {
   const std::stop_callback<std::function<void()>> wake(stop, [this] {
@@ -29,9 +31,10 @@ std::optional<Step> Lookup::wait(const std::stop_token& stop) {
       if (const Step step = std::exchange(step_, Step::kWait); step != Step::kWait)
         return step;
       const TimePoint now = servers_->now();
-      if (const Step step = hedge_.on_time(now); step != Step::kWait)
-        return step;
-      if (has_asked_ || now < ask_at_) {
+      const bool asks = !has_asked_ && now >= ask_at_;
+      if (!asks) {
+        if (const Step step = hedge_.on_time(now); step != Step::kWait)
+          return step;
         sleep_until(has_asked_ ? hedge_.deadline()
                                : std::min(hedge_.deadline(), ask_at_));
         continue;
@@ -63,7 +66,8 @@ std::optional<Found> Lookup::end() {
     const MutexLock lock(mutex_);
     has_ended_ = true;
     running = std::exchange(running_, std::nullopt);
-    is_overtaken = hedge_.is_overtaken();
+    // A server that was asked late is not blamed for a build that was quick.
+    is_overtaken = hedge_.is_overtaken() && !has_waited_;
     if (!running)
       return std::exchange(found_, std::nullopt);
   }

@@ -26,9 +26,9 @@ struct Found {
 /// shared_ptr: what runs does, too.
 class Lookup : public std::enable_shared_from_this<Lookup> {
  public:
-  /// Asks nobody yet.
+  /// Asks nobody yet. `passed`: of the wait, before this.
   Lookup(std::shared_ptr<Servers> servers, const Digest& key, std::string target,
-         Hedge::Build build);
+         Hedge::Build build, Duration passed = {});
 
   /// Waits until the build is to be started, or for the end. nullopt: `stop` was
   /// requested.
@@ -56,6 +56,7 @@ class Lookup : public std::enable_shared_from_this<Lookup> {
   const Digest key_;
   const std::string target_;
   const TimePoint ask_at_;
+  const bool has_waited_;
   std::stop_source found_it_;
   Mutex mutex_;
   ConditionVariable changed_;

@@ -69,13 +69,14 @@ Remote::~Remote() {
 }
 
 std::optional<Found> Remote::get(const Digest& key, std::string_view target,
-                                 const std::stop_token& stop, const Build& build) {
+                                 const std::stop_token& stop, const Build& build,
+                                 Duration passed) {
   if (!owner_.is_this()) {
     std::ignore = build(stop);
     return std::nullopt;
   }
   const auto lookup = std::make_shared<Lookup>(
-      parts_->servers, key, std::string(target), Hedge::Build::kAllowed);
+      parts_->servers, key, std::string(target), Hedge::Build::kAllowed, passed);
   std::optional<Step> step = lookup->wait(stop);
   Built built = Built::kStopped;
   if (step == Step::kStartBuild) {

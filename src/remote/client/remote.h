@@ -47,10 +47,10 @@ class Remote {
   /// none has the object, or RemoteOptions::wait is over; it is stopped when the object
   /// arrives. The object, if it is the answer; nullopt: what `build` made of it is, or,
   /// where it did not run, `stop` was requested. Takes no longer than a build and the
-  /// wait.
+  /// wait, of which `passed` is over.
   [[nodiscard]] std::optional<Found> get(const Digest& key, std::string_view target,
                                          const std::stop_token& stop,
-                                         const Build& build);
+                                         const Build& build, Duration passed = {});
   /// The same without a build, as long as transfers may take.
   [[nodiscard]] std::optional<Found> get(const Digest& key, std::string_view target,
                                          const std::stop_token& stop);

@@ -51,6 +51,7 @@ struct BuildPlan {
   std::optional<Error> error{};
   bool begins = true;  // a worker is asked
   bool is_as_keyed = true;
+  std::chrono::milliseconds passed{};  // of the get, before its fetch
 };
 
 /// Thread safety: one thread changes its options, before its first fetch.
@@ -114,7 +115,8 @@ class Machine {
                            .build =
                                [&](const std::stop_token& stopped, auto& on_phase) {
                                  return build(number, plan, stopped, on_phase);
-                               }},
+                               },
+                           .begun = std::chrono::steady_clock::now() - plan.passed},
                           stop);
   }
   /// True if it comes from a remote, however slow that is, and from no build.

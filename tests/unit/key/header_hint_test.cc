@@ -50,7 +50,7 @@ TEST(HeaderHint, SaysWhereTheToolkitsHeadersCanBeHad) {
                 AllOf(HasSubstr(header), HasSubstr("nvidia-cuda-runtime")));
   }
   EXPECT_THAT(hint(missing("cuda/std/inplace_vector")), HasSubstr("a newer one"));
-  EXPECT_EQ(hint(missing("cuda_mine.h")), "");
+  EXPECT_THAT(hint(missing("cuda_mine.h")), HasSubstr("by -I"));
 }
 
 TEST(HeaderHint, SaysWhereNothingStandsForIt) {
@@ -58,9 +58,16 @@ TEST(HeaderHint, SaysWhereNothingStandsForIt) {
   EXPECT_THAT(hint(missing("stdio.h")), HasSubstr("keep <stdio.h> from it"));
 }
 
-TEST(HeaderHint, IsNotGivenForOtherHeadersAndOtherErrors) {
+TEST(HeaderHint, AsksForTheFolderOfAnyOtherHeader) {
   for (const char* const header :
-       {"mine.h", "array.h", "sub/limits", "", "a b", "limit"})
+       {"mine.h", "mine/scale.h", "array.h", "sub/limits", "a b", "limit"})
+    EXPECT_EQ(hint(missing(header)), std::string("\nhint: no include directory has ") +
+                                         header +
+                                         ": name one that has it, by -I or include_dirs");
+}
+
+TEST(HeaderHint, IsNotGivenForOtherErrors) {
+  for (const char* const header : {"", "/folder/mine.h"})
     EXPECT_EQ(hint(missing(header)), "") << header;
   EXPECT_EQ(hint("k.cu(1): error: identifier \"limits\" is undefined"), "");
   EXPECT_EQ(hint("could not open source file \"limits"), "");
@@ -84,14 +91,14 @@ TEST(HeaderHint, NamesWhatIsThereInsteadOfAFile) {
   EXPECT_EQ(hint(missing(fifo), headers), hint(missing("a.h"), headers));
   EXPECT_EQ(hint(missing("b.h"), headers),
             "\nhint: " + folder + " is a folder: the compiler passes over it");
-  EXPECT_EQ(hint(missing(".h"), headers), "");
+  EXPECT_THAT(hint(missing(".h"), headers), HasSubstr("no include directory has .h"));
 }
 
 TEST(HeaderHint, NamesAnIncludeDirectoryThatIsNotThere) {
   const test::TempDir dir;
   HeaderSnapshot headers;
   headers.lookups.folders = {dir.path().native() + "/"};
-  EXPECT_EQ(hint(missing("mine.h"), headers), "");
+  EXPECT_THAT(hint(missing("mine.h"), headers), HasSubstr("by -I"));
   headers.lookups.folders.push_back(dir.path() / "none/");
   EXPECT_EQ(hint(missing("mine.h"), headers),
             "\nhint: there is no include directory " + (dir.path() / "none/").native());
