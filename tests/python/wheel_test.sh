@@ -112,6 +112,21 @@ scale(1, 1, None, 2.0)
 assert len(scale.key) == 64 and kiln.statistics()["compiled"] == 1
 print("a kernel was built, loaded and launched")
 CODE
+if ((${#remote[@]})); then
+  for cache in one two; do # what the first builds, the second fetches
+    run - "$cache" <<'CODE'
+import kiln, os, sys
+remote = f"file://{os.getcwd()}/remote;unsigned=1"
+builds = sys.argv[1] == "one"
+kiln.configure(cache_dir=os.path.abspath(sys.argv[1]), no_jit=not builds,
+               remote=remote + ";mode=rw" * builds)
+kiln.Kernel('extern "C" __global__ void shared(float* y) { *y = 1; }').prepare(0)
+counts = kiln.statistics()
+assert counts["compiled" if builds else "remote_hits"] == 1, counts
+print("a kernel was", "built and sent" if builds else "fetched")
+CODE
+  done
+fi
 [[ ! -e $theirs/torch ]] || torches=("$theirs" ${KILN_OLDEST_TORCH:+"$KILN_OLDEST_TORCH:$theirs"})
 for torch in "${torches[@]}"; do
   run -c 'import os, runpy, sys
