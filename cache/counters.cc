@@ -45,6 +45,7 @@ std::string_view to_string(Counter counter) {
       "pch_refused",
       "remote_hits",
       "uploads_dropped",
+      "memory_hits",
   };
   return kNames[static_cast<std::size_t>(counter)];
 }

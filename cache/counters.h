@@ -47,8 +47,9 @@ enum class Counter : std::uint8_t {
   kPrecompiledRefused,  // not made, or not used although it was there
   kRemoteHits,          // these are among kHits, and were misses here
   kUploadsDropped,      // no room, refused, or the process ended first
+  kMemoryHits,          // not among kHits: the cache was not asked
 };
-inline constexpr std::size_t kCounterCount = 30;
+inline constexpr std::size_t kCounterCount = 31;
 
 /// "hits", "lock_bypassed", ... as in `stats --json`.
 [[nodiscard]] std::string_view to_string(Counter counter);

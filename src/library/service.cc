@@ -138,7 +138,10 @@ class Service::Impl {
   Impl& operator=(const Impl&) = delete;
   Impl(Impl&&) = delete;
   Impl& operator=(Impl&&) = delete;
-  ~Impl() { stop_.request_stop(); }
+  ~Impl() {
+    stop_.request_stop();
+    count_memory_hits();
+  }
 
   [[nodiscard]] const std::vector<Device>& devices() const { return devices_->list(); }
   [[nodiscard]] Result<Device> device(int ordinal) const {
@@ -178,6 +181,7 @@ class Service::Impl {
 
   void report(Event::Kind kind, const Call& call,
               const std::optional<Error>& error = std::nullopt);
+  void count_memory_hits();
 
   StripedCounter memory_hits_;  // first, since it fills whole cache lines
 
@@ -193,6 +197,7 @@ class Service::Impl {
   KernelMemory memory_;
   SingleFlight<LoadPlace, Loaded> loads_;
   std::array<std::atomic<std::uint64_t>, kKinds> reported_{};
+  std::atomic<std::uint64_t> counted_memory_hits_ = 0;
   Prefetcher prefetcher_;  // last: its tasks use all of the above
 };
 
@@ -364,6 +369,7 @@ Result<void> Service::Impl::prefetch(const Request& request, const Device& devic
 void Service::Impl::report(Event::Kind kind, const Call& call,
                            const std::optional<Error>& error) {
   ++reported_[static_cast<std::size_t>(kind)];
+  count_memory_hits();
   if (!on_event_)
     return;
   try {
@@ -378,6 +384,16 @@ void Service::Impl::report(Event::Kind kind, const Call& call,
   } catch (...) {
     log(LogLevel::kWarning, {"Options::on_event threw"});
   }
+}
+
+/// For the counts of all processes. Not at each hit, which takes nanoseconds.
+void Service::Impl::count_memory_hits() {
+  const std::uint64_t total = memory_hits_.total();
+  std::uint64_t before = counted_memory_hits_;
+  while (before < total && !counted_memory_hits_.compare_exchange_weak(before, total)) {
+  }
+  if (before < total)
+    builds_->cache().counters().add(cache::Counter::kMemoryHits, total - before);
 }
 
 Statistics Service::Impl::statistics() const {

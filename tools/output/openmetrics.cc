@@ -22,6 +22,8 @@ void add_gauge(std::string& text, std::string_view name, std::string_view unit,
 
 /// Of the counters of the cache, which tier has answered a get.
 std::string_view tier_of(std::string_view counter) {
+  if (counter == "memory_hits")
+    return "memory";
   if (counter == "hits")
     return "disk";
   if (counter == "seed_hits")

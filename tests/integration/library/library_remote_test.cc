@@ -1,6 +1,7 @@
 // The library beside a remote cache and a seed: events and counts say where a kernel
 // came from, and the settings are those of Options.
 
+#include "cache/cache.h"
 #include "tests/integration/library/library_service.h"
 #include "tests/support/remote_server.h"
 
@@ -60,6 +61,23 @@ TEST_F(LibraryRemoteTest, AHitOfASeedIsAnEventAndACountOfItsOwn) {
   get(node);
   EXPECT_THAT(take_kinds(), ElementsAre(Kind::kSeed, Kind::kLoaded));
   EXPECT_EQ(statistics_, (Statistics{.loaded = 1, .seed_hits = 1}));
+}
+
+TEST_F(LibraryRemoteTest, EachGetIsInTheCountsOfTheCacheUnderItsTier) {
+  const Options once = options(driver_);
+  get(once);
+  auto service = open(once);
+  for (int i = 0; i < 4; ++i)
+    ASSERT_TRUE(service->get(small_source(), *service->device()));
+  service.reset();
+  cache::CacheOptions looking;
+  looking.root = *once.cache_dir;
+  looking.make_root = false;
+  const auto cache = cache::Cache::open(std::move(looking));
+  auto counts = cache->stats().value().counters;
+  EXPECT_EQ(counts["compiled"], 1U);
+  EXPECT_EQ(counts["hits"], 1U);
+  EXPECT_EQ(counts["memory_hits"], 3U);
 }
 
 TEST_F(LibraryRemoteTest, AWrongOptionIsNamedAtOpen) {
