@@ -13,6 +13,7 @@
 #include "library/kernel_memory.h"
 #include "library/loaded_kernel.h"
 #include "library/prefetcher.h"
+#include "library/profiler_range.h"
 #include "library/public_border.h"
 #include "library/request_record.h"
 #include "library/service_options.h"
@@ -252,6 +253,7 @@ Result<Kernel> Service::Impl::get(const Request& request, const Device& device,
   }
   Call call{
       .request = request, .device = device, .stop = stop, .kernel = request.name()};
+  const ProfilerRange range("get", call.kernel);
   auto kernel = provide(call);
   if (!kernel) {
     report(Event::Kind::kFailed, call, kernel.error());
@@ -342,6 +344,7 @@ Result<Loaded> Service::Impl::load(const KeyedRequest& request, const Call& call
   report(kind_of(fetched), call);
   if (fetched.not_stored && fetched.outcome == FetchOutcome::kCompiled)
     report(Event::Kind::kNotStored, call, fetched.not_stored);
+  const ProfilerRange range("load", call.kernel);
   const auto context = KILN_TRY(devices_->context(call.device));
   Loaded loaded{KILN_TRY(LoadedKernel::load(request, fetched.object, context))};
   report(Event::Kind::kLoaded, call);

@@ -4,7 +4,7 @@ import json
 import textwrap
 
 import pytest
-from conftest import ROOT, blocks, needs_torch
+from conftest import KIT, ROOT, blocks, needs_torch
 
 pytestmark = pytest.mark.usefixtures("nvrtc")
 
@@ -314,6 +314,26 @@ def test_object_code_is_that_of_cuda_core(python):
     """
     )
     assert said == "cubin"
+
+
+def test_a_profiler_sees_the_gets_and_loads_that_take_time(python, tmp_path):
+    tool = KIT / "libkiln-nvtx-tool.so"
+    if not tool.exists():
+        pytest.skip("the CUDA headers are without NVTX's")
+    log = tmp_path / "log"
+    python(
+        """
+        import kiln, simulated
+        simulated.use("9.0")
+        fill = kiln.Kernel('extern "C" __global__ void fill(float* y) { *y = 1; }', name="fill")
+        fill(1, 1, None)
+        fill(1, 1, None)  # from memory: no range
+        """,
+        NVTX_INJECTION64_PATH=str(tool),
+        KILN_NVTX_LOG=str(log),
+    )
+    ranges = ["domain kiln", "push get kernel.cu", "push load kernel.cu", "pop", "pop"]
+    assert log.read_text().splitlines() == ranges
 
 
 def test_the_kernel_of_the_readme_runs_as_it_stands_there(python):
