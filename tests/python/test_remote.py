@@ -17,7 +17,7 @@ import time
 
 import pytest
 import servers
-from conftest import KIT, environment
+from conftest import KIT, ROOT, blocks, environment
 
 KERNELS = ["--template", "scaled_softmax_fwd", "--arch", "9.0"]
 OTHERS = ["--template", "scaled_masked_softmax_fwd", "--arch", "9.0"]
@@ -183,12 +183,11 @@ def test_behind_a_caching_proxy_a_fleet_asks_the_server_once_for_each_kernel(bui
     with servers.nginx(tmp_path / "origin", DAV) as origin:
         built.run("push", "--remote", origin.url, **built.sign)
         before = len(origin.requests())
-        zone = f"proxy_cache_path {tmp_path}/proxied keys_zone=kiln:1m use_temp_path=off;"
-        proxy = (
-            f"location / {{ proxy_pass {origin.url}; proxy_cache kiln; proxy_cache_lock on;"
-            " proxy_cache_lock_timeout 30s; proxy_cache_valid 200 10m; }"
-        )
-        with servers.nginx(tmp_path / "proxy", proxy, zone) as rack:
+        _, ours = blocks((ROOT / "docs/admin.md").read_text(), "nginx")
+        for place, here in ("http://cache.example:8080", origin.url), ("/var/cache/kiln", f"{tmp_path}/proxied"):
+            assert place in ours
+            ours = ours.replace(place, here)
+        with servers.nginx(tmp_path / "proxy", *servers.directives(ours)) as rack:
             nodes = [node(f"n{i}", KILN_NO_JIT="1", KILN_REMOTE=rack.url, **built.trusted) for i in range(6)]
             started = [each.start(*WARM, "--json") for each in nodes]
             for process in started:
