@@ -439,3 +439,38 @@ def test_the_watch_is_quiet_about_a_sound_cache_and_not_about_a_damaged_one(mach
     damaged.write_bytes(damaged.read_bytes()[:-1])
     said = machine(watch)
     assert "kiln verify: 1" in said and "a job would miss a kernel" in said, said
+
+
+def test_each_count_that_the_page_names_is_exported_by_a_node_with_bad_servers(machine):
+    row = re.search(r"^\| `stats --format openmetrics` \|(.*)\|$", PAGE, re.M)[1]
+    named = re.findall(r"`(kiln_\w+)(?:\{([\w,]+)\})?`", row)
+    assert len(named) == 7, named
+    machine(recipe("build"))
+    machine(recipe("sign"))
+    keys = machine.folder / "srv/kiln/signing.key"
+    settings = {"KILN_REMOTE_SIGN": str(keys), "KILN_REMOTE_KEYS": f"{keys}.pub"}
+    full = []
+    with servers.Server(lambda request: 507 if full and request.method == "PUT" else None) as server:
+        machine("kiln push --cache-dir /srv/kiln/cache", KILN_REMOTE=server.url, **settings)
+        full.append(True)
+        damaged = next(iter(server.files))
+        server.files[damaged] = server.files[damaged][:-1] + b"?"
+        del server.files[[*server.files][1]]
+        remotes = {"KILN_REMOTE": f"http://127.0.0.1:1 {server.url}", "KILN_REMOTE_MODE": "rw", "KILN_REMOTE_WAIT": "20s"}
+        said = machine(f"KILN_CACHE_DIR=/srv/kiln/node kiln {PRESET}", **remotes, **settings)
+    assert " 2 compiled" in said, said
+    # A seed that is cut is refused, and said.
+    (machine.folder / "srv/kiln/job.kpack").write_bytes(b"cut")
+    machine(f"KILN_CACHE_DIR=/srv/kiln/node KILN_SEED=/srv/kiln/job.kpack kiln {PRESET} >/srv/kiln/said")
+    machine("export KILN_CACHE_DIR=/srv/kiln/node\n" + recipe("monitoring"))
+    metrics = (machine.folder / "srv/kiln/kiln.prom").read_text()
+    for name, labels in named:
+        pattern = ",".join(f'{label}="[^"]*"' for label in labels.split(",") if label)
+        assert re.search(rf"^{name}{rf'{{{pattern}}}' if labels else ''} [1-9]", metrics, re.M), f"{name} in {metrics}"
+    # The counters of `stats --json` are there, too, by the names that the page gives.
+    counters = json.loads((machine.folder / "srv/kiln/stats.json").read_text())["counters"]
+    for name in ("hits", "compiled", "seed_refused", "uploads_dropped"):
+        assert counters[name] > 0 and f"`{name}`" in PAGE, counters
+    assert any(name.startswith("remote_rejected.") for name in counters)
+    for counted in "kiln_seed_refused_total", 'kiln_gets_total{tier="disk"}', 'kiln_gets_total{tier="remote"}':
+        assert f"\n{counted} " in metrics, metrics
