@@ -100,7 +100,9 @@ Result<UniqueFd> decompressed(int file, const std::filesystem::path& path) {
         return fail(ErrorCode::kResourceLimit,
                     fmt::format("{} decompresses to more than {} bytes: no pack does",
                                 path.native(), most));
-      KILN_TRY(write_all(scratch.get(), ByteView(chunk).first(out.pos), path));
+      if (auto kept = write_all(scratch.get(), ByteView(chunk).first(out.pos), path);
+          !kept)
+        return kept;
       is_full = out.pos == out.size;
     }
     return {};

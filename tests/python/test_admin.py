@@ -456,7 +456,8 @@ def test_each_count_that_the_page_names_is_exported_by_a_node_with_bad_servers(m
         damaged = next(iter(server.files))
         server.files[damaged] = server.files[damaged][:-1] + b"?"
         del server.files[[*server.files][1]]
-        remotes = {"KILN_REMOTE": f"http://127.0.0.1:1 {server.url}", "KILN_REMOTE_MODE": "rw", "KILN_REMOTE_WAIT": "20s"}
+        remotes = {"KILN_REMOTE": f"http://127.0.0.1:1 {server.url}", "KILN_REMOTE_WAIT": "20s"}
+        remotes["KILN_REMOTE_MODE"] = "rw"
         said = machine(f"KILN_CACHE_DIR=/srv/kiln/node kiln {PRESET}", **remotes, **settings)
     assert " 2 compiled" in said, said
     # A seed that is cut is refused, and said.
