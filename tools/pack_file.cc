@@ -100,7 +100,9 @@ Result<UniqueFd> decompressed(int file, const std::filesystem::path& path) {
         return fail(ErrorCode::kResourceLimit,
                     fmt::format("{} decompresses to more than {} bytes: no pack does",
                                 path.native(), most));
-      KILN_TRY(write_all(scratch.get(), ByteView(chunk).first(out.pos), path));
+      if (auto kept = write_all(scratch.get(), ByteView(chunk).first(out.pos), path);
+          !kept)
+        return kept;
       is_full = out.pos == out.size;
     }
     return {};
@@ -110,36 +112,43 @@ Result<UniqueFd> decompressed(int file, const std::filesystem::path& path) {
   return scratch;
 }
 
-/// With `keys` one of them must have signed: by `minisig`, if there is one, or else in
-/// the pack.
 Result<std::unique_ptr<const cache::Pack>> open_pack(UniqueFd file,
                                                      const std::filesystem::path& path,
-                                                     const std::string& minisig,
                                                      const cache::TrustPolicy& trust,
-                                                     std::span<const PublicKey> keys) {
-  bool needs_signature = !keys.empty();
-  if (needs_signature && !minisig.empty()) {
-    Blake2bHasher hasher;
-    KILN_TRY(read_all(file.get(), path, [&](ByteView bytes) -> Result<void> {
-      hasher.update(bytes);
-      return {};
-    }));
-    const auto checked = check_minisig(minisig, KILN_TRY(hasher.finish()), keys);
-    if (!checked)
-      return fail(checked.error().code, fmt::format("{}: {}", minisig_of(path).native(),
-                                                    checked.error().message));
-    needs_signature = false;
-  }
-  if (KILN_TRY(is_compressed(file.get(), path)))
-    file = KILN_TRY(decompressed(file.get(), path));
-  auto pack =
-      cache::Pack::from(std::move(file), {.file_system = cache::real_file_system(),
-                                          .trust = trust,
-                                          .keys = keys,
-                                          .needs_signature = needs_signature});
-  if (!pack)
-    pack.error().message = fmt::format("{}: {}", path.native(), pack.error().message);
-  return pack;
+                                                     const PackSigning& signing) {
+  const auto open =
+      [&](std::span<const PublicKey> keys,
+          bool needs_signature) -> Result<std::unique_ptr<const cache::Pack>> {
+    UniqueFd contents(::fcntl(file.get(), F_DUPFD_CLOEXEC, 0));
+    if (!contents)
+      return posix_error("duplicate", path, errno);
+    if (KILN_TRY(is_compressed(file.get(), path)))
+      contents = KILN_TRY(decompressed(file.get(), path));
+    auto pack = cache::Pack::from(std::move(contents),
+                                  {.file_system = cache::real_file_system(),
+                                   .trust = trust,
+                                   .keys = keys,
+                                   .needs_signature = needs_signature});
+    if (!pack)
+      pack.error().message = fmt::format("{}: {}", path.native(), pack.error().message);
+    return pack;
+  };
+  auto pack = open(signing.keys, signing.is_needed);
+  if (pack || signing.keys.empty())
+    return pack;
+  const std::string minisig = KILN_TRY(signing.minisig());
+  if (minisig.empty())
+    return pack;
+  Blake2bHasher hasher;
+  KILN_TRY(read_all(file.get(), path, [&](ByteView bytes) -> Result<void> {
+    hasher.update(bytes);
+    return {};
+  }));
+  const auto checked = check_minisig(minisig, KILN_TRY(hasher.finish()), signing.keys);
+  if (!checked)
+    return fail(checked.error().code, fmt::format("{}: {}", minisig_of(path).native(),
+                                                  checked.error().message));
+  return open({}, false);
 }
 
 }  // namespace
@@ -221,15 +230,12 @@ Result<std::uint64_t> PackFile::commit(const Signer* signer) {
     return posix_error("sync", path_, errno);
   if (::close(file_.release()) != 0)
     return posix_error("close", path_, errno);
-  const std::filesystem::path minisig = minisig_of(path_);
-  if (signer != nullptr) {
-    const std::string text = KILN_TRY(
+  std::string minisig;
+  if (signer != nullptr)
+    minisig = KILN_TRY(
         make_minisig(KILN_TRY(hasher_.finish()), *signer,
                      fmt::format("file:{}\thashed", path_.filename().native())));
-    KILN_TRY(replace_file(minisig, as_bytes(text), kMode));
-  } else if (::unlink(minisig.c_str()) != 0 && errno != ENOENT) {
-    return posix_error("unlink", minisig, errno);  // it is of the pack before
-  }
+  KILN_TRY(replace_minisig(path_, minisig));
   if (::rename(temporary_.c_str(), path_.c_str()) != 0)
     return posix_error("rename", path_, errno);
   temporary_.clear();
@@ -244,22 +250,33 @@ Result<std::string> read_minisig(const std::filesystem::path& path) {
   return read_text_file(minisig_of(path), kLargestMinisig);
 }
 
+Result<void> replace_minisig(const std::filesystem::path& path, std::string_view text) {
+  const std::filesystem::path minisig = minisig_of(path);
+  if (!text.empty())
+    return replace_file(minisig, as_bytes(text), kMode);
+  if (::unlink(minisig.c_str()) != 0 && errno != ENOENT)
+    return posix_error("unlink", minisig, errno);
+  return {};
+}
+
 Result<std::unique_ptr<const cache::Pack>> open_pack_file(
     const std::filesystem::path& path, const cache::TrustPolicy& trust,
     std::span<const PublicKey> keys) {
   UniqueFd file =
       KILN_TRY(cache::open_trusted_file(cache::real_file_system(), trust, path));
-  const auto minisig =
-      keys.empty() ? fail(ErrorCode::kNotFound, "") : read_minisig(path);
-  return open_pack(std::move(file), path, minisig ? *minisig : "", trust, keys);
+  const auto minisig = [&path] {
+    return Result<std::string>(read_minisig(path).value_or(""));
+  };
+  return open_pack(std::move(file), path, trust,
+                   {.keys = keys, .is_needed = !keys.empty(), .minisig = minisig});
 }
 
 Result<std::unique_ptr<const cache::Pack>> open_pack_bytes(
-    ByteView bytes, const std::string& name, const std::string& minisig,
-    const cache::TrustPolicy& trust, std::span<const PublicKey> keys) {
+    ByteView bytes, const std::string& name, const cache::TrustPolicy& trust,
+    const PackSigning& signing) {
   UniqueFd file = KILN_TRY(open_scratch());
   KILN_TRY(write_all(file.get(), bytes, name));
-  return open_pack(std::move(file), name, minisig, trust, keys);
+  return open_pack(std::move(file), name, trust, signing);
 }
 
 }  // namespace kiln::tools

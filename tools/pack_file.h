@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -58,6 +59,11 @@ class PackFile {
 /// What that file says. Errors: kNotFound; kIo; kResourceLimit.
 [[nodiscard]] Result<std::string> read_minisig(const std::filesystem::path& path);
 
+/// Writes that file; without a `text` removes what is there, since it is of the pack
+/// before. Errors: kIo.
+[[nodiscard]] Result<void> replace_minisig(const std::filesystem::path& path,
+                                           std::string_view text);
+
 /// Opens a pack, compressed or not, that only trusted users can write. With `keys` one
 /// of them must have signed: the pack itself, or its .minisig the file. Errors: those
 /// of Pack::open; kResourceLimit, where it decompresses to too much.
@@ -65,9 +71,18 @@ class PackFile {
     const std::filesystem::path& path, const cache::TrustPolicy& trust,
     std::span<const PublicKey> keys);
 
-/// The same of bytes from elsewhere; `minisig` is their signature file, or empty.
+/// Whose signature a pack needs.
+struct PackSigning {
+  std::span<const PublicKey> keys;  // one of them, if it has any; empty: nobody's
+  bool is_needed = true;            // in any case
+  /// What its signature file says, "" if there is none. Called at most once, and only
+  /// if there are keys and what the pack itself has is not enough.
+  std::function<Result<std::string>()> minisig;
+};
+
+/// The same of bytes from elsewhere.
 [[nodiscard]] Result<std::unique_ptr<const cache::Pack>> open_pack_bytes(
-    ByteView bytes, const std::string& name, const std::string& minisig,
-    const cache::TrustPolicy& trust, std::span<const PublicKey> keys);
+    ByteView bytes, const std::string& name, const cache::TrustPolicy& trust,
+    const PackSigning& signing);
 
 }  // namespace kiln::tools

@@ -333,12 +333,51 @@ TEST_F(ProgramPushTest, APackIsOneFileForTheServerAndOneGetForANode) {
   const json pulled = pull({"--pack", "job.kpack.zst"});
   EXPECT_EQ(pulled["stored"], kObjects);
   EXPECT_TRUE(pulled["toolchain"].is_string());
-  EXPECT_EQ(server_.count("GET"), 2U) << "the pack, and its signature";
+  EXPECT_EQ(server_.count("GET"), 1U) << "its signature is in it";
+  kiln_.write("kept.kpack.zst.minisig", "of the pack before");
   const json kept = pull({"--pack", "job.kpack.zst", "-o", place("kept.kpack.zst")});
   EXPECT_EQ(kept["objects"], kObjects);
-  EXPECT_TRUE(fs::exists(place("kept.kpack.zst.minisig")));
+  EXPECT_FALSE(fs::exists(place("kept.kpack.zst.minisig")));
+  EXPECT_EQ(server_.count("GET"), 2U);
   use_cache("other");
   EXPECT_EQ(kiln_.json_of({"unpack", place("kept.kpack.zst")})["stored"], kObjects);
+}
+
+TEST_F(ProgramPushTest, APackSignedByAKeyThatIsTrustedNoLongerMayBeSignedBesideIt) {
+  warm();
+  ASSERT_EQ(kiln_.run({"key", "new", place("old")}).status, 0);
+  const Arguments by_old{"--sign", place("old"), "--keys", place("old.pub")};
+  for (const char* const name : {"job.kpack", "job.kpack.zst"}) {
+    const std::string file = pack(name, by_old);
+    EXPECT_EQ(kiln_.json_of({"push", "--pack", file})["sent"], 1);
+    use_cache(std::string("refuses-") + name);
+    EXPECT_EQ(kiln_.json_of({"pull", "--pack", name}, 1)["error"]["code"], "untrusted");
+    EXPECT_EQ(push({"--pack", file})["sent"], 1);
+    const std::size_t before = server_.count("GET");
+    const json kept = pull({"--pack", name, "-o", place("kept-") + name});
+    EXPECT_EQ(kept["objects"], kObjects);
+    EXPECT_EQ(server_.count("GET"), before + 2) << "the pack, and its signature";
+    use_cache(std::string("node-") + name);
+    EXPECT_EQ(kiln_.json_of({"unpack", place("kept-") + name})["stored"], kObjects);
+    kiln_.set("KILN_CACHE_DIR", kiln_.cache_dir());
+  }
+}
+
+TEST_F(ProgramPushTest, ASignedPackIsCheckedOfAServerThatNeedsNoSignatureToo) {
+  warm();
+  const std::string file = pack("job.kpack", {"--sign", place("ours")});
+  EXPECT_EQ(kiln_.json_of({"push", "--pack", file})["sent"], 1);
+  ASSERT_EQ(kiln_.run({"key", "new", place("theirs")}).status, 0);
+  kiln_.set("KILN_REMOTE", server_.url() + ";unsigned=1");
+  kiln_.set("KILN_REMOTE_KEYS", place("theirs.pub"));
+  use_cache("node");
+  EXPECT_EQ(kiln_.json_of({"pull", "--pack", "job"}, 1)["error"]["code"], "untrusted");
+  EXPECT_FALSE(fs::exists(place("node/objects")));
+  // Without keys nobody's signature is looked at.
+  kiln_.unset("KILN_REMOTE_KEYS");
+  const std::size_t before = server_.count("GET");
+  EXPECT_EQ(pull({"--pack", "job"})["stored"], kObjects);
+  EXPECT_EQ(server_.count("GET"), before + 1);
 }
 
 TEST_F(ProgramPushTest, APackNeedsATrustedSignatureUnlessItsServerIsTrusted) {

@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import http.server
 import os
+import re
 import shutil
 import signal
 import socket
@@ -108,6 +109,12 @@ http {{
             pytest.skip("no mount namespace can be made here")
     with daemon(command, port, folder / "out"):
         yield Nginx(folder, port)
+
+
+def directives(block):
+    """What a file for nginx on a page says in its server, but where it listens and what it serves; and before it."""
+    http, server = re.fullmatch(r"(.*)server \{\n(.*)\}\n", block, re.S).groups()
+    return re.sub(r"^ *(listen|root) .*\n", "", server, flags=re.M), http
 
 
 class S3:

@@ -4,6 +4,7 @@ The fake NVRTC builds, since the recipes are what is tried. What only a containe
 is left out by name: apt-get, pip, and the copy from one image to the next, which is done here.
 """
 
+import concurrent.futures
 import json
 import os
 import re
@@ -107,14 +108,15 @@ def everybody_reads(cache):
 
 def test_every_recipe_of_the_page_is_tried_here():
     shells = {
-        "install", "build", "node", "seed", "sign", "check", "server", "push", "pull", "service", "NVRTC", "kiln-warm", "prolog",
-        "kiln-share", "train", "monitoring",
+        "install", "build", "node", "seed", "sign", "check", "server", "push", "pull", "bucket", "service", "NVRTC",
+        "kiln-warm", "prolog", "kiln-share", "train", "monitoring",
     }
     assert len(blocks(PAGE, "sh")) == len(shells)
     for name in shells:
         recipe(name)
-    assert len(blocks(PAGE, "yaml")) == len(blocks(PAGE, "dockerfile")) == len(blocks(PAGE, "nginx")) == 1
-    assert PAGE.count("\n```") == 2 * (len(shells) + 3), "a block that nothing runs"
+    others = {"yaml": 3, "nginx": 2, "dockerfile": 1}  # of nginx, test_remote.py runs the second
+    assert {each: len(blocks(PAGE, each)) for each in others} == others
+    assert PAGE.count("\n```") == 2 * (len(shells) + sum(others.values())), "a block that nothing runs"
 
 
 def test_the_page_installs_as_the_readme_does():
@@ -190,8 +192,8 @@ def test_one_machine_pushes_and_another_pulls_what_it_signed(machine):
     machine(recipe("build"))
     machine(recipe("sign"))
     machine(recipe("server"))
-    ours = [line for line in blocks(PAGE, "nginx")[0].splitlines()[1:-1] if not re.match(r" *(listen|root) ", line)]
-    with servers.nginx(machine.folder / "nginx", here("\n".join(ours), machine.folder)) as nginx:
+    ours = servers.directives(here(blocks(PAGE, "nginx")[0], machine.folder))
+    with servers.nginx(machine.folder / "nginx", *ours) as nginx:
         (machine.folder / "srv/kiln/remote").rmdir()
         (machine.folder / "srv/kiln/remote").symlink_to(nginx.files)
 
@@ -306,29 +308,121 @@ def test_a_prolog_that_is_cut_off_leaves_the_cache_that_was_there(machine):
     )
 
 
+def test_a_bucket_takes_what_is_signed_as_aws_asks(machine):
+    machine(recipe("build"))
+    machine(recipe("sign"))
+    region = re.search(r";region=([\w-]+)", recipe("bucket"))[1]
+    keys = {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "a/secret+key"}
+
+    def answer(request):
+        return None if servers.check_aws_signature(request, "a/secret+key", region) else 403
+
+    with servers.Server(answer) as bucket:
+        code, times = re.subn(r"https://bucket\.s3\.[\w-]+\.amazonaws\.com", bucket.url, recipe("bucket"))
+        assert times == 1 and region in recipe("bucket").split(";region=")[0]
+        said = machine(code, **keys)
+        assert "mode rw" in said and re.search(r"^[1-9]\d* objects to 1 server: [1-9]\d* sent", said, re.M), said
+        assert all(each.path.startswith("/kiln/objects/v1/") for each in bucket.asked)
+        said = machine(code, status=1, **keys | {"AWS_SECRET_ACCESS_KEY": "another"})
+        assert "403" in said, said
+
+
+class Pods:
+    """Containers of the page, each with folders of the test where it mounts volumes, as kubelet makes these."""
+
+    def __init__(self, machine, url=""):
+        self.machine, self.url = machine, url
+
+    def folder(self, pod, name):
+        return self.machine.folder / "pods" / pod / name
+
+    def make(self, pod, spec):
+        shutil.rmtree(self.machine.folder / "pods" / pod, ignore_errors=True)
+        self.folder(pod, "tmp").mkdir(parents=True)
+        for volume in spec["volumes"]:
+            made = self.folder(pod, volume["name"])
+            made.mkdir()
+            if volume.get("emptyDir") == {}:
+                made.chmod(0o777)
+                continue
+            secret = volume["secret"]
+            assert secret["secretName"] == "kiln"
+            (made / "..1").mkdir()
+            (made / "..data").symlink_to("..1")
+            names = {each["key"]: each["path"] for each in secret.get("items", [])}
+            for name in ("push.auth", "signing.key", "signing.key.pub"):
+                path = names.get(name, name if not names else None)
+                if path:
+                    file = made / "..1" / path
+                    shutil.copy(self.machine.folder / "srv/kiln" / name, file)
+                    file.chmod(secret.get("defaultMode", 0o644))
+                    (made / path).symlink_to(f"..data/{path}")
+            made.chmod(0o1777 if os.geteuid() == 0 else 0o755)
+
+    def run(self, pod, container, code=None, status=0, **env):
+        """What the container says, or this code in it."""
+        given = {each["name"]: each["value"] for each in container["env"]} if "env" in container else {}
+        assert all(isinstance(value, str) for value in given.values()), "Kubernetes wants strings"
+        places = {"/tmp": self.folder(pod, "tmp"), "http://cache.example:8080": self.url}
+        places |= {each["mountPath"]: self.folder(pod, each["name"]) for each in container["volumeMounts"]}
+
+        def placed(text):
+            any_place = "|".join(rf"(?<![\w/.]){re.escape(place)}(?!\w)" for place in places)
+            return re.sub(any_place, lambda found: str(places[found[0]]), text)
+
+        if code is None:
+            shell, option, code = container["command"]
+            assert (shell, option) == ("sh", "-ec")
+        given = {name: placed(value) for name, value in given.items()}
+        return self.machine(placed(code), status=status, **given, **env)
+
+
 def test_the_pod_finds_its_kernels_and_would_not_without_the_chmod(machine):
     spec = parsed(blocks(PAGE, "yaml")[0])["spec"]
-    volumes = {each["name"] for each in spec["volumes"] if each["emptyDir"] == {}}
-    for container in spec["initContainers"] + spec["containers"]:
-        assert {each["name"] for each in container["volumeMounts"]} <= volumes
-    command = spec["initContainers"][0]["command"]
-    assert command[:2] == ["sh", "-ec"]
-    settings = {each["name"]: each["value"] for each in spec["containers"][0]["env"]}
-    assert all(isinstance(value, str) for value in settings.values()), "Kubernetes wants strings"
+    (kernels,), (train,) = spec["initContainers"], spec["containers"]
     machine(recipe("build"))
+    pods = Pods(machine)
+    pods.make("train", spec)
+    pods.run("train", kernels)
+    assert ", 0 compiled" in pods.run("train", train, f"kiln {PRESET}")
+    pods.make("train", spec)
+    pods.run("train", kernels, kernels["command"][2].replace("chmod 0755 /kiln && ", ""))
+    assert "the cache is off" in pods.run("train", train, f"kiln {PRESET} --dry-run", status=3)
 
-    def start(command):
-        volume = machine.folder / "kiln"
-        shutil.rmtree(volume, ignore_errors=True)
-        volume.mkdir()
-        volume.chmod(0o777)  # as kubelet makes an emptyDir
-        machine(re.sub(r"(?<= )/kiln", str(volume), command))
-        env = settings | {"KILN_CACHE_DIR": f"{machine.folder}{settings['KILN_CACHE_DIR']}"}
-        return env
 
-    assert ", 0 compiled" in machine(f"kiln {PRESET}", **start(command[2]))
-    refused = start(command[2].replace("chmod 0755 /kiln && ", ""))
-    assert "the cache is off" in machine(f"kiln {PRESET} --dry-run", status=3, **refused)
+def test_a_job_builds_in_parts_and_a_pod_fetches_the_pack_of_all(machine):
+    job = parsed(blocks(PAGE, "yaml")[1])["spec"]
+    train = parsed(blocks(PAGE, "yaml")[0])["spec"] | parsed(blocks(PAGE, "yaml")[2])
+    spec = job["template"]["spec"]
+    (warm,), (kernels,) = spec["containers"], train["initContainers"]
+    assert job["completionMode"] == "Indexed"
+    assert {"name": "KILN_SHARDS", "value": str(job["completions"])} in warm["env"]
+    machine("kiln key new /srv/kiln/signing.key && umask 077 && echo 'bearer word' > /srv/kiln/push.auth")
+
+    def answer(request):
+        return None if request.method != "PUT" or request.headers["Authorization"] == "Bearer word" else 401
+
+    with servers.Server(answer) as server:
+        pods = Pods(machine, server.url)
+
+        def run(index):
+            pods.make(f"warm-{index}", spec)
+            return pods.run(f"warm-{index}", warm, JOB_COMPLETION_INDEX=str(index))
+
+        with concurrent.futures.ThreadPoolExecutor(job["parallelism"]) as together:
+            said = list(together.map(run, range(job["completions"])))
+        counts = [re.search(r"^(\d+) requested: .*?(\d+) compiled", each, re.M) for each in said]
+        assert all(counts), said
+        requested, built = int(counts[0][1]), [int(each[2]) for each in counts]
+        assert all(built) and sum(built) == requested, built
+        unsafe = kernels["command"][2].replace("chmod 0755 /kiln && ", "")
+        pods.make("train", train)
+        assert "can be changed by another user" in pods.run("train", kernels, unsafe, status=3)
+        server.asked.clear()
+        assert f"{requested} stored" in pods.run("train", kernels)
+        assert [each.path for each in server.asked] == ["/packs/job.kpack.zst"]
+        everybody_reads(pods.folder("train", "kiln") / "cache")
+        assert ", 0 compiled" in pods.run("train", train["containers"][0], f"kiln {PRESET}")
 
 
 def test_the_watch_is_quiet_about_a_sound_cache_and_not_about_a_damaged_one(machine):
@@ -345,3 +439,39 @@ def test_the_watch_is_quiet_about_a_sound_cache_and_not_about_a_damaged_one(mach
     damaged.write_bytes(damaged.read_bytes()[:-1])
     said = machine(watch)
     assert "kiln verify: 1" in said and "a job would miss a kernel" in said, said
+
+
+def test_each_count_that_the_page_names_is_exported_by_a_node_with_bad_servers(machine):
+    row = re.search(r"^\| `stats --format openmetrics` \|(.*)\|$", PAGE, re.M)[1]
+    named = re.findall(r"`(kiln_\w+)(?:\{([\w,]+)\})?`", row)
+    assert len(named) == 7, named
+    machine(recipe("build"))
+    machine(recipe("sign"))
+    keys = machine.folder / "srv/kiln/signing.key"
+    settings = {"KILN_REMOTE_SIGN": str(keys), "KILN_REMOTE_KEYS": f"{keys}.pub"}
+    full = []
+    with servers.Server(lambda request: 507 if full and request.method == "PUT" else None) as server:
+        machine("kiln push --cache-dir /srv/kiln/cache", KILN_REMOTE=server.url, **settings)
+        full.append(True)
+        damaged = next(iter(server.files))
+        server.files[damaged] = server.files[damaged][:-1] + b"?"
+        del server.files[[*server.files][1]]
+        remotes = {"KILN_REMOTE": f"http://127.0.0.1:1 {server.url}", "KILN_REMOTE_WAIT": "20s"}
+        remotes["KILN_REMOTE_MODE"] = "rw"
+        said = machine(f"KILN_CACHE_DIR=/srv/kiln/node kiln {PRESET}", **remotes, **settings)
+    assert " 2 compiled" in said, said
+    # A seed that is cut is refused, and said.
+    (machine.folder / "srv/kiln/job.kpack").write_bytes(b"cut")
+    machine(f"KILN_CACHE_DIR=/srv/kiln/node KILN_SEED=/srv/kiln/job.kpack kiln {PRESET} >/srv/kiln/said")
+    machine("export KILN_CACHE_DIR=/srv/kiln/node\n" + recipe("monitoring"))
+    metrics = (machine.folder / "srv/kiln/kiln.prom").read_text()
+    for name, labels in named:
+        pattern = ",".join(f'{label}="[^"]*"' for label in labels.split(",") if label)
+        assert re.search(rf"^{name}{rf'{{{pattern}}}' if labels else ''} [1-9]", metrics, re.M), f"{name} in {metrics}"
+    # The counters of `stats --json` are there, too, by the names that the page gives.
+    counters = json.loads((machine.folder / "srv/kiln/stats.json").read_text())["counters"]
+    for name in ("hits", "compiled", "seed_refused", "uploads_dropped"):
+        assert counters[name] > 0 and f"`{name}`" in PAGE, counters
+    assert any(name.startswith("remote_rejected.") for name in counters)
+    for counted in "kiln_seed_refused_total", 'kiln_gets_total{tier="disk"}', 'kiln_gets_total{tier="remote"}':
+        assert f"\n{counted} " in metrics, metrics

@@ -17,7 +17,7 @@ import time
 
 import pytest
 import servers
-from conftest import KIT, environment
+from conftest import KIT, ROOT, blocks, environment
 
 KERNELS = ["--template", "scaled_softmax_fwd", "--arch", "9.0"]
 OTHERS = ["--template", "scaled_masked_softmax_fwd", "--arch", "9.0"]
@@ -144,14 +144,17 @@ def test_a_pack_is_pushed_and_fetched_in_one_request(built, node, tmp_path):
         remote = {"KILN_REMOTE": nginx.url}
         for pack in ("job.kpack", "small.kpack.zst"):
             file = tmp_path / pack
-            built.run("pack", "-o", file, "--sign", built.key)
-            built.run("push", "--pack", file, **remote)
-            before = len(nginx.requests())
-            puller = node(f"to-{pack}", **built.trusted)
-            assert puller.json("pull", "--pack", pack, **remote)["stored"] == built.number
-            assert puller.warm(KILN_NO_JIT="1") == (built.number, 0, {"disk"})
-            asked = [path for _, path, _ in nginx.requests()[before:]]
-            assert asked.count(f"/packs/{pack}") == 1 and len(asked) <= 2, asked
+            sent = f"/packs/{pack}"
+            for signed, asked in ("in it", [sent]), ("beside it alone", [sent, f"{sent}.minisig"]):
+                inside = ["--sign", built.key] if signed == "in it" else []
+                built.run("pack", "-o", file, *inside)
+                built.run("push", "--pack", file, *([] if inside else ["--sign", built.key]), **remote)
+                assert (nginx.files / f"packs/{pack}.minisig").exists()
+                before = len(nginx.requests())
+                puller = node(f"to-{pack}-signed-{signed}", **built.trusted)
+                assert puller.json("pull", "--pack", pack, **remote)["stored"] == built.number
+                assert puller.warm(KILN_NO_JIT="1") == (built.number, 0, {"disk"})
+                assert [path for _, path, _ in nginx.requests()[before:]] == asked
         # Whoever can write there cannot plant a pack.
         (nginx.files / "packs/job.kpack").write_bytes((tmp_path / "job.kpack").read_bytes()[:-1])
         careful = node("careful", **built.trusted)
@@ -180,12 +183,11 @@ def test_behind_a_caching_proxy_a_fleet_asks_the_server_once_for_each_kernel(bui
     with servers.nginx(tmp_path / "origin", DAV) as origin:
         built.run("push", "--remote", origin.url, **built.sign)
         before = len(origin.requests())
-        zone = f"proxy_cache_path {tmp_path}/proxied keys_zone=kiln:1m use_temp_path=off;"
-        proxy = (
-            f"location / {{ proxy_pass {origin.url}; proxy_cache kiln; proxy_cache_lock on;"
-            " proxy_cache_lock_timeout 30s; proxy_cache_valid 200 10m; }"
-        )
-        with servers.nginx(tmp_path / "proxy", proxy, zone) as rack:
+        _, ours = blocks((ROOT / "docs/admin.md").read_text(), "nginx")
+        for place, here in ("http://cache.example:8080", origin.url), ("/var/cache/kiln", f"{tmp_path}/proxied"):
+            assert place in ours
+            ours = ours.replace(place, here)
+        with servers.nginx(tmp_path / "proxy", *servers.directives(ours)) as rack:
             nodes = [node(f"n{i}", KILN_NO_JIT="1", KILN_REMOTE=rack.url, **built.trusted) for i in range(6)]
             started = [each.start(*WARM, "--json") for each in nodes]
             for process in started:

@@ -64,4 +64,7 @@ struct Outcome {
 /// server dies; 0 if there is no formula.
 [[nodiscard]] double foreseen_s(const Parameters& parameters);
 
+/// The same for `first_kernel_s`; there is a formula where a pack brings the kernels.
+[[nodiscard]] double foreseen_first_kernel_s(const Parameters& parameters);
+
 }  // namespace kiln::simulation

@@ -20,15 +20,17 @@ using namespace std::chrono_literals;
 
 void print(const std::string& name, const Parameters& parameters) {
   const Outcome outcome = run(parameters);
-  const nlohmann::ordered_json line = {{"name", name},
-                                       {"foreseen_s", foreseen_s(parameters)},
-                                       {"last_rank_s", outcome.last_rank_s},
-                                       {"worst_rank_s", outcome.worst_rank_s},
-                                       {"first_kernel_s", outcome.first_kernel_s},
-                                       {"builds", outcome.builds},
-                                       {"wasted", outcome.wasted},
-                                       {"requests", outcome.requests},
-                                       {"connections", outcome.connections}};
+  const nlohmann::ordered_json line = {
+      {"name", name},
+      {"foreseen_s", foreseen_s(parameters)},
+      {"last_rank_s", outcome.last_rank_s},
+      {"worst_rank_s", outcome.worst_rank_s},
+      {"first_kernel_s", outcome.first_kernel_s},
+      {"foreseen_first_kernel_s", foreseen_first_kernel_s(parameters)},
+      {"builds", outcome.builds},
+      {"wasted", outcome.wasted},
+      {"requests", outcome.requests},
+      {"connections", outcome.connections}};
   std::puts(line.dump().c_str());
   std::fflush(stdout);
 }

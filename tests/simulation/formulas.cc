@@ -83,4 +83,13 @@ double foreseen_s(const Parameters& is) {
   return 0;
 }
 
+double foreseen_first_kernel_s(const Parameters& is) {
+  const double all = foreseen_s(is);
+  if (is.way < Way::kPack || all == 0)
+    return 0;
+  // One connects and one asks; on the way of a pack alone they may be most of it.
+  const double round_trips = 2 * in_seconds(is.server.round_trip);
+  return all - (is.kernels - 1) * in_seconds(is.hit) + round_trips;
+}
+
 }  // namespace kiln::simulation

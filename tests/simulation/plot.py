@@ -25,7 +25,7 @@ def table(rows):
     for row in rows:
         foreseen = f"{row['foreseen_s']:.2f}" if row["foreseen_s"] else "–"
         lines.append(
-            f"| {row['name']} | {foreseen} | {row['last_rank_s']:.2f} | {row['first_kernel_s']:.2f} | "
+            f"| {row['name']} | {foreseen} | {row['last_rank_s']:.2f} | {row['first_kernel_s']:.3f} | "
             f"{number(row['builds'])} | {number(row['wasted'])} | {number(row['requests'])} |"
         )
     return "\n".join(lines) + "\n"

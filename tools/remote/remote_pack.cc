@@ -18,6 +18,11 @@ using remote::Verdict;
 /// A pack is larger than an object. One that stalls is given up as ever.
 constexpr remote::TransferLimits kLimits{.whole = std::chrono::minutes(10)};
 
+std::string minisig_url(const RemoteRun& run, std::size_t server,
+                        const std::string& name) {
+  return run.address(server).pack_url(name) + ".minisig";
+}
+
 Answer get(RemoteRun& run, std::size_t server, const std::string& url) {
   return run.ask(server, Method::kGet, [&](Server& asked, Server::Done done) {
     return asked.get_file(url, std::move(done), kLimits);
@@ -34,13 +39,8 @@ Result<std::optional<FetchedPack>> fetch_once(RemoteRun& run, const std::string&
       failure = error_of(pack);
       continue;
     }
-    if (!pack.file)
-      continue;
-    Answer minisig = get(run, server, url + ".minisig");
-    if (minisig.verdict != Verdict::kGood)
-      return tl::unexpected(error_of(minisig));
-    return FetchedPack{{*std::move(pack.file), std::move(minisig.file).value_or("")},
-                       server};
+    if (pack.file)
+      return FetchedPack{*std::move(pack.file), server};
   }
   if (failure)
     return tl::unexpected(*std::move(failure));
@@ -60,7 +60,6 @@ Result<void> check_pack_name(const std::string& name) {
 
 Result<void> send_pack(RemoteRun& run, std::size_t server, const std::string& name,
                        const RemotePack& pack) {
-  const std::string url = run.address(server).pack_url(name);
   const auto put = [&](const std::string& to,
                        const std::string& bytes) -> Result<void> {
     const Answer answer =
@@ -71,8 +70,8 @@ Result<void> send_pack(RemoteRun& run, std::size_t server, const std::string& na
   };
   // First, so that whoever sees the pack sees its signature.
   if (!pack.minisig.empty())
-    KILN_TRY(put(url + ".minisig", pack.minisig));
-  return put(url, pack.bytes);
+    KILN_TRY(put(minisig_url(run, server, name), pack.minisig));
+  return put(run.address(server).pack_url(name), pack.bytes);
 }
 
 Result<FetchedPack> fetch_pack(RemoteRun& run, const std::string& name,
@@ -89,6 +88,14 @@ Result<FetchedPack> fetch_pack(RemoteRun& run, const std::string& name,
     if (!run.wait_until(*next))
       return fail(ErrorCode::kCancelled, "stopped");
   }
+}
+
+Result<std::string> fetch_minisig(RemoteRun& run, std::size_t server,
+                                  const std::string& name) {
+  Answer minisig = get(run, server, minisig_url(run, server, name));
+  if (minisig.verdict != Verdict::kGood)
+    return tl::unexpected(error_of(minisig));
+  return std::move(minisig.file).value_or("");
 }
 
 }  // namespace kiln::tools

@@ -25,13 +25,18 @@ struct RemotePack {
 [[nodiscard]] Result<void> send_pack(RemoteRun& run, std::size_t server,
                                      const std::string& name, const RemotePack& pack);
 
-/// What the first server that has it sends. It is asked for again until `wait` is over.
-/// Checks nothing. Errors: kNotFound; those of the server.
+/// What the first server that has it sends, in one request. It is asked for again until
+/// `wait` is over. Checks nothing. Errors: kNotFound; those of the server.
 struct FetchedPack {
-  RemotePack pack;
+  std::string bytes;
   std::size_t server = 0;
 };
 [[nodiscard]] Result<FetchedPack> fetch_pack(RemoteRun& run, const std::string& name,
                                              std::chrono::milliseconds wait);
+
+/// The signature file beside that pack; "" if server number `server` has none. Errors:
+/// those of the server.
+[[nodiscard]] Result<std::string> fetch_minisig(RemoteRun& run, std::size_t server,
+                                                const std::string& name);
 
 }  // namespace kiln::tools

@@ -19,7 +19,6 @@
 #include "tools/wanted.h"
 #include "util/try.h"
 #include "util/units.h"
-#include "util/write_file.h"
 
 namespace kiln::tools {
 namespace {
@@ -112,19 +111,23 @@ Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& r
   if (!options.output.empty())
     KILN_TRY(check_output_path("-o", options.output));
   const FetchedPack fetched = KILN_TRY(fetch_pack(run, options.pack, wait));
-  const auto& [bytes, minisig] = fetched.pack;
+  const ByteView bytes = as_bytes(fetched.bytes);
   const remote::ServerAddress& server = run.address(fetched.server);
-  const auto keys = server.takes_unsigned ? std::vector<PublicKey>() : run.trusted();
   const std::string url = server.pack_url(options.pack);
+  std::string minisig;
   const auto pack = KILN_TRY(open_pack_bytes(
-      as_bytes(bytes), url, minisig,
-      cache::TrustPolicy::of_this_process(context.config.trusted_uids), keys));
+      bytes, url, cache::TrustPolicy::of_this_process(context.config.trusted_uids),
+      {.keys = run.trusted(),
+       .is_needed = !server.takes_unsigned,
+       .minisig = [&]() -> Result<std::string> {
+         minisig = KILN_TRY(fetch_minisig(run, fetched.server, options.pack));
+         return minisig;
+       }}));
   if (options.output.empty())
     return unpack_into_cache(context, *pack, url);
-  constexpr mode_t kMode = 0644;
-  if (!minisig.empty())
-    KILN_TRY(replace_file(minisig_of(options.output), as_bytes(minisig), kMode));
-  KILN_TRY(write_output_file(options.output, as_bytes(bytes)));
+  if (options.output != "-")
+    KILN_TRY(replace_minisig(options.output, minisig));
+  KILN_TRY(write_output_file(options.output, bytes));
   if (context.json)
     print_json({{"file", options.output},
                 {"url", url},
