@@ -23,6 +23,7 @@ namespace kiln {
 namespace {
 
 using testing::AnyOf;
+using testing::HasSubstr;
 
 std::vector<std::string> lines_of(const std::string& file) {
   std::istringstream text(
@@ -182,8 +183,7 @@ std::map<std::string, int> languages_of(const std::string& page) {
 TEST(ReadmeTest, NoBlockIsOneThatNothingRuns) {
   using Blocks = std::map<std::string, int>;
   // Besides those without a language and the sessions. tests/python has README's Python
-  // and all of docs/admin.md; its test_remote*.py have servers for the guide's remote
-  // caches, and test_testing.py has the kit of docs/testing.md.
+  // and all of docs/admin.md, and its test_testing.py the kit of docs/testing.md.
   const std::map<std::string, Blocks> known{
       {"README.md", {{"cpp", 1}, {"python", 1}}},
       {"docs/attention.md", {{"cpp", 1}}},
@@ -211,6 +211,37 @@ TEST(ReadmeTest, NoBlockIsOneThatNothingRuns) {
       EXPECT_TRUE(line.empty() || is_run(without_indentation(line)))
           << page << ": " << line;
   }
+}
+
+// As pasted into a shell in which nothing is set, with a folder as the server. A pull
+// has an empty cache before it, and the job builds nothing.
+TEST(ReadmeTest, WhatTheGuideSharesIsSharedAsPasted) {
+  if (!std::filesystem::exists(test::paths::built("bin/kiln-remote")))
+    GTEST_SKIP() << "this build has no kiln-remote";
+  test::KilnProgram kiln;
+  kiln.use_fake_nvrtc();
+  kiln.set("KILN_REMOTE_WAIT", "60s");  // the fake compiler is quicker than a server
+  const std::string job =
+      kiln.write("bin/python",
+                 "#!/bin/sh\nexport KILN_CACHE_DIR=node KILN_NO_JIT=1\n"
+                 "echo \"$1\"; kiln warm --preset llama-3-8b --arch 9.0\n");
+  std::filesystem::permissions(job, std::filesystem::perms::owner_all);
+  std::string script = "set -eu\nPATH=$PWD/bin:$PATH\n";
+  for (std::string line : code_lines(lines_of("docs/guide.md"), "sh")) {
+    if (line.starts_with("export "))
+      script += "kiln pack -o job.kpack\n";
+    if (line.starts_with("kiln pull "))
+      script += "rm -r \"$KILN_CACHE_DIR\"\n";
+    const std::string server = "https://cache.example/kiln";
+    if (const auto at = line.find(server); at != std::string::npos)
+      line.replace(at, server.size(), "file://" + kiln.folder().native() + "/shared");
+    script += line + "\n";
+  }
+  const auto finished = kiln.run_in_shell(script);
+  EXPECT_EQ(finished.status, 0) << script << finished.text();
+  EXPECT_THAT(finished.out, HasSubstr("train.py\n"));
+  EXPECT_EQ(kiln.json_of({"verify", "--cache-dir", kiln.folder() / "node"})["checked"],
+            kiln.object_files().size());
 }
 
 // As pasted into a shell: the sources of the commands are no stand-ins.
