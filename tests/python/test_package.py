@@ -128,6 +128,25 @@ def test_warm_counts_what_a_build_would_make_and_why_finds_no_difference(nvrtc, 
     assert said.splitlines()[1].startswith("1 kernels: 1 hits, 0 compiled, in ")
 
 
+def test_warm_takes_what_its_last_line_names_and_leaves_attention_out(nvrtc, python):
+    python(
+        """
+        import kiln
+        wanted = {"preset": "llama-3-8b", "arch": "9.0", "dry_run": True, "progress": False}
+        all = kiln.warm(**wanted).requested
+        named = [each["template"] for each in kiln.warm(**wanted, attention=False).entries]
+        assert 0 < len(named) < all and not any("attention" in each for each in named), named
+        for driver, kind in ("11.8", kiln.Unavailable), ("old", kiln.InvalidArgument), (12.4, kiln.InvalidArgument):
+            try:
+                kiln.warm(**wanted, driver=driver)
+            except kind as error:
+                assert "driver" in str(error) and str(driver) in str(error), error
+            else:
+                raise AssertionError(driver)
+        """
+    )
+
+
 def make_package_with_seed(folder, value):
     """An installed package, which offers what `value` names in its module."""
     (folder / "kernels.py").write_text(
