@@ -100,6 +100,11 @@ def test_python_m_kiln_is_the_program(tmp_path):
     assert run("no-such-verb").returncode == 2, "its status is the program's"
 
 
+def test_the_readme_of_the_package_links_to_nothing_that_an_index_of_packages_lacks():
+    links = re.findall(r"\]\(([^)]+)\)", (ROOT / "python/README.md").read_text())
+    assert links and all(re.match("#|https://", each) for each in links), links
+
+
 def test_warm_counts_what_a_build_would_make_and_why_finds_no_difference(nvrtc, python):
     said = python(
         """
