@@ -1,5 +1,6 @@
 """What kiln.ops does with tensors that are not plain: strides, no elements, mistakes."""
 
+import collections
 import re
 import warnings
 
@@ -52,6 +53,23 @@ def test_a_copy_is_counted_and_warned_of_once():
         ops.squared_relu(x.contiguous())
     assert ops.copies()["activation.x"] == 2
     ops._launch._copies["activation.x"] += before
+
+
+def test_the_warning_of_a_copy_points_at_the_line_that_called(monkeypatch):
+    apart = torch.randn(24, 5).t()
+    y = ops.squared_relu(torch.randn(5, 24, requires_grad=True))
+    for call in (
+        lambda: ops.squared_relu(apart),
+        lambda: ops.squared_relu(apart.detach().requires_grad_()),
+        lambda: torch.ops.kiln.activation_fwd(apart, None, "squared_relu"),
+        lambda: ops.rope(Q, None, torch.ones(16, 5).t(), torch.ones(5, 16)),
+        lambda: y.backward(apart),
+    ):
+        monkeypatch.setattr(ops._launch, "_copies", collections.Counter())
+        with pytest.warns(CopyWarning) as warned:
+            call()
+        line = call.__code__.co_firstlineno
+        assert [(each.filename, each.lineno) for each in warned] == [(__file__, line)]
 
 
 def test_an_output_that_is_not_contiguous_is_refused_by_its_name():
