@@ -260,6 +260,7 @@ void BuildReport::add(BuildReport&& later) {
     entries.push_back(std::move(later.entries[i]));
   }
   gave_up = gave_up || later.gave_up;
+  cannot_store = cannot_store || later.cannot_store;
   skipped += later.skipped;
   elapsed += later.elapsed;
 }
@@ -363,7 +364,8 @@ int exit_code_of(const BuildReport& report) {
   }
   const bool has_bad_lines = report.bad_lines.value_or(0) > 0;
   // The environment caused every failure: KILN_NO_JIT, no worker, no NVRTC, no room.
-  if (!has_bad_lines && failed == unavailable && (failed > 0 || report.gave_up))
+  if (!has_bad_lines && failed == unavailable &&
+      (failed > 0 || report.gave_up || report.cannot_store))
     return kUnavailable;
   return has_bad_lines || failed > 0 || count_not_stored(report) > 0 ? kSomeFailed
                                                                      : kAllDone;

@@ -101,6 +101,7 @@ struct BuildReport {
   std::vector<BuildEntry> entries;  // one per item, in the same order
   bool dry_run = false;             // nothing was built; kMissing: it would be built
   bool gave_up = false;             // ended because nothing can be stored any more
+  bool cannot_store = false;        // of a dry run: a run would build nothing
   std::optional<std::chrono::milliseconds> expected{};  // what a dry run would take
   std::uint64_t skipped = 0;  // left out by a template's target limits
   std::map<std::string, AskedArchitecture> asked;  // of add_items()

@@ -10,6 +10,7 @@
 #include "tools/build_run.h"
 #include "tools/build_times.h"
 #include "tools/in_threads.h"
+#include "tools/open_cache.h"
 #include "tools/output/progress.h"
 #include "util/mutex.h"
 #include "util/try.h"
@@ -225,17 +226,26 @@ class Runner {
     const cache::Cache& cache = service_.cache();
     if (!options_.must_store || cache.mode() == cache::Mode::kReadWrite)
       return {};
-    // A dry run still tells what a read-only cache lacks, or one that is not there yet.
-    if (options_.dry_run &&
-        (cache.mode() == cache::Mode::kReadOnly || cache.is_absent()))
-      return {};
-    return fail(
-        ErrorCode::kUnavailable,
-        fmt::format("nothing is built, since nothing can be stored ({} of the {} that "
-                    "are wanted are there): the cache is {}: {}",
-                    report_.items.size() - rest.size(), report_.items.size(),
-                    cache.mode() == cache::Mode::kOff ? "off" : "read-only",
-                    cache.mode_reason()));
+    const bool is_off = cache.mode() == cache::Mode::kOff;
+    std::string why = cache.mode_reason();
+    if (options_.dry_run && cache.is_absent()) {  // a run would make it
+      const auto possible = check_can_be_made(cache);
+      if (possible)
+        return {};
+      why = possible.error().message;
+    }
+    const auto text = fmt::format(
+        "nothing is built, since nothing can be stored ({} of the {} that are wanted "
+        "are there): the cache is {}: {}",
+        report_.items.size() - rest.size(), report_.items.size(),
+        is_off ? "off" : "read-only", why);
+    if (!options_.dry_run || is_off)
+      return fail(ErrorCode::kUnavailable, text);
+    // A dry run still tells what a read-only cache lacks.
+    print_error(fmt::format("{} {}\n", context_.err.styled("kiln:", Style::kYellow),
+                            printable_lines(text)));
+    report_.cannot_store = true;
+    return {};
   }
 
   /// True once a few results in a row could not be written. One that is not stored for

@@ -207,6 +207,13 @@ Error unknown_verb(const Program& program, const std::string& word) {
           fmt::format("unknown verb '{}'{}", word, did_you_mean(word, names))};
 }
 
+void print_help(const Context& context, const std::string& text) {
+  const auto width = static_cast<std::size_t>(context.out.width());
+  print(wrapped(text,
+                context.out.is_terminal() ? std::min(kHelpWidth, width) : kHelpWidth,
+                kHelpColumn));
+}
+
 int run_program(Program& program, std::vector<std::string> arguments,
                 Context& context) {
   context.json = asks_for_json(arguments);
@@ -223,7 +230,7 @@ int run_program(Program& program, std::vector<std::string> arguments,
       arguments = {"--help"};
   }
   if (arguments[0] == "--help" || arguments[0] == "-h") {
-    print(program.app.help());
+    print_help(context, program.app.help());
     return kAllDone;
   }
   if (arguments[0] == "--version") {
@@ -248,7 +255,7 @@ int run_program(Program& program, std::vector<std::string> arguments,
       for (const std::string& name : parsed->verb->foreign_options(arguments))
         parsed->app->get_option(name)->group("");  // which help leaves out
     }
-    print(wrapped(parsed->app->help("kiln"), kHelpWidth, kHelpColumn));
+    print_help(context, parsed->app->help("kiln"));
     return kAllDone;
   } catch (const CLI::ParseError& error) {
     return fail_usage(context, parse_failure(*parsed->app, error), hint);

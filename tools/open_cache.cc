@@ -1,11 +1,15 @@
 #include "tools/open_cache.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 
 #include "build/build_options.h"
 #include "tools/output/terminal.h"
+#include "util/posix_error.h"
 #include "util/try.h"
 #include "util/units.h"
 
@@ -52,6 +56,18 @@ Result<std::unique_ptr<BuildService>> open_to_look(const Context& context,
                                                       .warns_when_off = false}));
   KILN_TRY(check_usable(service->cache()));
   return service;
+}
+
+Result<void> check_can_be_made(const cache::Cache& cache) {
+  std::error_code error;
+  std::filesystem::path place = cache.layout().objects();
+  while (!std::filesystem::exists(place, error) && place.has_relative_path())
+    place = place.parent_path();
+  std::string probe = place / ".kiln-XXXXXX";
+  if (::mkdtemp(probe.data()) == nullptr)
+    return posix_error("mkdir in", place, errno);
+  ::rmdir(probe.c_str());
+  return {};
 }
 
 Error with_why_off(Error error, const cache::Cache& cache) {

@@ -27,6 +27,11 @@ namespace kiln::tools {
 [[nodiscard]] Result<std::unique_ptr<BuildService>> open_to_look(const Context& context,
                                                                  const Config& config);
 
+/// Of a cache that is absent: whether a run could make its root. Tries it with an empty
+/// folder of another name where the first missing one belongs, and removes that.
+/// Errors: kIo.
+[[nodiscard]] Result<void> check_can_be_made(const cache::Cache& cache);
+
 /// `error`, and why the cache is off, if it is: what fails may be the consequence.
 [[nodiscard]] Error with_why_off(Error error, const cache::Cache& cache);
 

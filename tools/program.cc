@@ -79,7 +79,7 @@ void add_beyond(OptionSet& cli, Beyond beyond, CommonOptions& common) {
     return;
   cli.option("--remote", common.remote, "URLS",
              "Remote caches, with spaces, in the order in which they are asked; each "
-             "may have options: https://c/kiln;layout=bazel;unsigned=1;mode=rw;"
+             "may have options: https://c/kiln;mode=rw;unsigned=1, layout=bazel, "
              "region=us-east-1 (default: $KILN_REMOTE)");
   cli.option("--remote-mode", common.remote_mode, "off|r|rw",
              "Whether they are read, and get what is built here (default: "

@@ -62,7 +62,7 @@ struct Program {
 };
 
 inline constexpr std::size_t kHelpColumn = 26;  // the column of the meanings in help
-inline constexpr std::size_t kHelpWidth = 90;
+inline constexpr std::size_t kHelpWidth = 90;   // at most, in a wider terminal as well
 
 [[nodiscard]] std::unique_ptr<Program> make_program();
 

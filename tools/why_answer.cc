@@ -159,7 +159,7 @@ void print_answers(std::string_view text, std::span<const WhyAnswer> answers,
       answers[shown].toolchain_note, text, answers.size(), answers.size() - rows.size(),
       counted(rows.size(), "miss", "misses"))));
   if (!rows.empty())
-    print(format_table({{.title = "MISS", .may_be_cut = true},
+    print(format_table({{.title = "MISS", .cut = Cut::kEnd},
                         {.title = "NEAREST", .leave_out = 1},
                         {.title = "DIFFERS", .may_wrap = true}},
                        rows, out));

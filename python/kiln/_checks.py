@@ -14,9 +14,12 @@ def refuse(message: str):
 
 def choice(name: str, value, possible):
     """possible[value]; refuses others."""
-    if value not in possible:
-        refuse(f"{name} is {value!r}; possible: {', '.join(map(repr, possible))}")
-    return possible[value]
+    try:
+        if value in possible:
+            return possible[value]
+    except TypeError:  # a list, say, which is no key
+        pass
+    refuse(f"{name} is {value!r}; possible: {', '.join(map(repr, possible))}")
 
 
 def missing_dimensions(name: str, shape, to) -> int:

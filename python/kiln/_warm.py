@@ -106,6 +106,8 @@ def warm(
     profile: _Texts | None = None,
     quick: bool = False,
     all: bool = False,
+    attention: bool = True,
+    driver: str | None = None,
     jobs: int | None = None,
     dry_run: bool = False,
     progress: bool = True,
@@ -115,14 +117,18 @@ def warm(
     ``preset`` is a model, ``"llama-3-8b"``, or a file of the same form; ``manifest`` a file that
     KILN_RECORD has written; ``template`` a template with parameters; ``quick`` and ``all`` are the
     sets of that name. ``arch`` is ``"9.0"``, ``"8.0,9.0"`` or a list; without it and without
-    ``profile``, a published device, builds are for the devices of this machine. On a terminal the
-    program draws a progress bar. Raises the error that stopped it before the first build; what
+    ``profile``, a published device, builds are for the devices of this machine. ``attention=False``
+    leaves a preset's attention out. ``driver`` is the CUDA version of an older driver there,
+    ``"12.4"``. On a terminal the program draws a progress bar. Raises the error that stopped it before the first build; what
     failed later is counted in the result, and its entry has the error.
     """
     options = ["warm", "--json", *_selection(preset, manifest, arch, template, profile)]
     if jobs is not None:
         options += ["--jobs", str(whole("jobs", jobs))]
+    if driver is not None:
+        options += ["--driver", text("driver", driver)]
     options += ["--quick"] * quick + ["--all"] * all + ["--dry-run"] * dry_run
+    options += ["--no-attention"] * (not attention)
     report = _run(options, progress)
     counts = {name: report.get(name, 0) for name in Warmed.__dataclass_fields__}
     return Warmed(**counts)

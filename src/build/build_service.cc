@@ -115,7 +115,7 @@ Result<std::unique_ptr<BuildService>> BuildService::open(
       render::TemplateCatalog::open(templates::embedded(), config.template_dirs));
   std::optional<remote::RemoteOptions> remotes;
   if (options.asks_remotes)
-    remotes = KILN_TRY(remote_options(config));
+    remotes = KILN_TRY(remote_options(config, options.signers));
   return std::unique_ptr<BuildService>(
       new BuildService(config, options, std::move(catalog), std::move(remotes)));
 }

@@ -36,6 +36,8 @@ struct BuildServiceOptions {
   bool make_root = true;
   /// False where nothing is fetched: KILN_REMOTE and what belongs to it are not read.
   bool asks_remotes = true;
+  /// Who signs uploads; nullopt: KILN_REMOTE_SIGN says.
+  std::optional<std::vector<Signer>> signers{};
   /// False if the caller tells why the cache is off.
   bool warns_when_off = true;
 };

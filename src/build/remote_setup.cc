@@ -32,7 +32,8 @@ tl::unexpected<Error> named(std::string_view name, const Error& error) {
 
 }  // namespace
 
-Result<RemoteSetup> remote_setup(const Config& config, RemoteUse use) {
+Result<std::vector<remote::ServerAddress>> remote_servers(const Config& config,
+                                                          RemoteUse use) {
   const bool sends = use == RemoteUse::kSend;
   const RemoteSettings& from = config.remote;
   auto mode = remote::parse_mode(from.mode);
@@ -43,15 +44,21 @@ Result<RemoteSetup> remote_setup(const Config& config, RemoteUse use) {
   auto servers = remote::parse_servers(from.servers);
   if (!servers)
     return named(from.servers_by.name, servers.error());
-  RemoteSetup setup{
-      .servers = *std::move(servers),
-      .files = {full_path(from.auth), full_path(from.ca), full_path(from.certificate)}};
-  for (remote::ServerAddress& server : setup.servers)
+  for (remote::ServerAddress& server : *servers)
     server.mode = server.mode.value_or(*mode);
-  std::erase_if(setup.servers, [&](const remote::ServerAddress& server) {
+  std::erase_if(*servers, [&](const remote::ServerAddress& server) {
     return server.mode == remote::Mode::kOff ||
            (sends && server.mode != remote::Mode::kReadWrite);
   });
+  return servers;
+}
+
+Result<RemoteSetup> remote_setup(const Config& config, RemoteUse use) {
+  const bool sends = use == RemoteUse::kSend;
+  const RemoteSettings& from = config.remote;
+  RemoteSetup setup{
+      .servers = KILN_TRY(remote_servers(config, use)),
+      .files = {full_path(from.auth), full_path(from.ca), full_path(from.certificate)}};
   if (!setup.servers.empty() && !config.keys.empty())
     setup.trusted = KILN_TRY(cache::read_trusted_keys(
         cache::real_file_system(),
@@ -75,10 +82,16 @@ Result<RemoteSetup> remote_setup(const Config& config, RemoteUse use) {
   return setup;
 }
 
-Result<std::optional<remote::RemoteOptions>> remote_options(const Config& config) {
-  RemoteSetup setup = KILN_TRY(remote_setup(config));
+Result<std::optional<remote::RemoteOptions>> remote_options(
+    const Config& config, const std::optional<std::vector<Signer>>& signers) {
+  Config read = config;
+  if (signers)
+    read.sign.clear();
+  RemoteSetup setup = KILN_TRY(remote_setup(read));
   if (setup.servers.empty())
     return std::nullopt;
+  if (signers)
+    setup.signers = *signers;
   return remote::RemoteOptions{.servers = std::move(setup.servers),
                                .files = std::move(setup.files),
                                .trusted = std::move(setup.trusted),

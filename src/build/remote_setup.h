@@ -37,10 +37,14 @@ enum class RemoteUse : std::uint8_t {
 [[nodiscard]] Result<RemoteSetup> remote_setup(const Config& config,
                                                RemoteUse use = RemoteUse::kService);
 
-/// What a service asks its remotes with; nullopt: there is none. Errors: as
-/// remote_setup().
+/// Its servers alone; reads no file. Errors: those of parse_servers() and parse_mode().
+[[nodiscard]] Result<std::vector<remote::ServerAddress>> remote_servers(
+    const Config& config, RemoteUse use = RemoteUse::kService);
+
+/// What a service asks its remotes with; nullopt: there is none. `signers` take the
+/// place of KILN_REMOTE_SIGN, which is not read then. Errors: as remote_setup().
 [[nodiscard]] Result<std::optional<remote::RemoteOptions>> remote_options(
-    const Config& config);
+    const Config& config, const std::optional<std::vector<Signer>>& signers = {});
 
 /// kiln-remote: beside KILN_WORKER, or where kiln-worker is. Errors: kUnavailable.
 [[nodiscard]] Result<ChildCommand> remote_helper(const Config& config);

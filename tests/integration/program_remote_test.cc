@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "remote/client/servers.h"
@@ -46,10 +48,10 @@ class ProgramRemoteTest : public testing::Test {
   }
   [[nodiscard]] std::string url() const { return server_.address().base; }
   /// One machine builds, and the server has it all.
-  void build_elsewhere() {
+  void build_elsewhere(const std::string& options = "") {
     use_machine("builder");
-    const json report =
-        kiln_.json_of(kWarm + Arguments{"--remote", url(), "--remote-mode", "rw"});
+    const json report = kiln_.json_of(
+        kWarm + Arguments{"--remote", url() + options, "--remote-mode", "rw"});
     EXPECT_EQ(report["compiled"], kObjects);
     EXPECT_EQ(server_.requests("PUT"), kObjects);
     use_machine("node");
@@ -87,6 +89,48 @@ TEST_F(ProgramRemoteTest, WhatOneMachineBuildsIsAHitOnTheNext) {
                                   "\"hit\",server=\"{}\"}} 6\n",
                                   label)),
             HasSubstr("kiln_remote_seconds_count 6\n")));
+}
+
+TEST_F(ProgramRemoteTest, TheKeyThatWarmIsGivenSignsItsUploads) {
+  kiln_.unset("KILN_REMOTE_SIGN");
+  for (const auto& [name, options, more] :
+       {std::tuple{"mode", "", Arguments{"--remote-mode", "rw"}},
+        std::tuple{"url", ";mode=rw", Arguments{}},
+        std::tuple{"push", ";mode=rw", Arguments{"--push"}}}) {
+    const test::RemoteServer server;
+    const std::string base = server.address().base;
+    use_machine(std::string("builder-") + name);
+    const json built = kiln_.json_of(
+        kWarm + Arguments{"--remote", base + options, "--sign", place("key")} + more);
+    EXPECT_EQ(built["compiled"], kObjects) << name;
+    EXPECT_GE(server.requests("PUT"), kObjects) << name;
+    use_machine(std::string("node-") + name);
+    const json report = kiln_.json_of(kWarm + Arguments{"--remote", base});
+    EXPECT_EQ(hits_of_tier(report, "remote"), kObjects) << name;
+  }
+}
+
+TEST_F(ProgramRemoteTest, NothingIsBuiltForAServerThatWouldGetItUnsigned) {
+  kiln_.unset("KILN_REMOTE_SIGN");
+  const auto finished = [&](const std::string& remote, const Arguments& more = {}) {
+    return kiln_.run(kWarm + Arguments{"--remote", remote} + more);
+  };
+  for (const Arguments& more : {Arguments{}, Arguments{"--dry-run"}}) {
+    for (const auto& refused :
+         {finished(url(), Arguments{"--remote-mode", "rw"} + more),
+          finished(url() + ";mode=rw", more)}) {
+      EXPECT_EQ(refused.status, 2) << refused.text();
+      EXPECT_THAT(refused.err,
+                  AllOf(HasSubstr("what is not signed"), HasSubstr("--sign"),
+                        HasSubstr(url() + ";unsigned=1")));
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(kiln_.cache_dir()));
+  EXPECT_EQ(server_.requests("PUT"), 0);
+  EXPECT_EQ(finished(url()).status, 0) << "it sends nothing";
+  use_machine("trusting");
+  EXPECT_EQ(finished(url() + ";mode=rw;unsigned=1").status, 0);
+  EXPECT_EQ(server_.requests("PUT"), kObjects);
 }
 
 TEST_F(ProgramRemoteTest, EventsSayTierServerRankAndTrace) {
@@ -173,7 +217,7 @@ TEST_F(ProgramRemoteTest, ARemoteWithoutTrustedKeysIsRefusedAndSaysWhatToDo) {
 
 TEST_F(ProgramRemoteTest, AnUnsignedObjectIsNoHit) {
   kiln_.unset("KILN_REMOTE_SIGN");
-  build_elsewhere();
+  build_elsewhere(";unsigned=1");
   kiln_.set("KILN_REMOTE", url());
   const json report = kiln_.json_of(kWarm);
   EXPECT_EQ(report["compiled"], kObjects);

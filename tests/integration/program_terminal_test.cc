@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <iterator>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -14,6 +16,7 @@
 namespace kiln {
 namespace {
 
+using test::operator+;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -117,6 +120,24 @@ TEST_F(ProgramTerminalTest, TablesFitItsWidth) {
   }
 }
 
+TEST_F(ProgramTerminalTest, ANarrowListTellsVariantsApart) {
+  kiln_.set("NO_COLOR", "1");
+  kiln_.unset("KILN_TEMPLATE_DIR");
+  test::KilnProgram::Arguments warm{"warm", "--arch", "9.0"};
+  for (const char* name :
+       {"scaled_softmax_fwd", "scaled_softmax_bwd", "scaled_masked_softmax_bwd",
+        "scaled_upper_triang_masked_softmax_fwd"})
+    warm.insert(warm.end(), {"--template", name});
+  const std::size_t wanted = kiln_.json_of(warm)["compiled"];
+  EXPECT_GE(wanted, 50U);
+  const std::string said = kiln_.run_on_terminal({"ls"}, "", 80).out;
+  std::set<std::string> kernels;
+  const std::regex row("9\\.0 +(scaled_[^ ]+)");
+  for (std::sregex_iterator at(said.begin(), said.end(), row), end; at != end; ++at)
+    kernels.insert((*at)[1]);
+  EXPECT_EQ(kernels.size(), wanted) << said;
+}
+
 TEST_F(ProgramTerminalTest, ANarrowListHasTheColumnThatItIsSortedBy) {
   EXPECT_EQ(kiln_.run(warm_).status, 0);
   kiln_.unset("KILN_TEMPLATE_DIR");
@@ -145,20 +166,40 @@ TEST_F(ProgramTerminalTest, NoValueOfAParameterIsCutOff) {
 }
 
 TEST_F(ProgramTerminalTest, MessagesBreakBetweenWords) {
+  using Arguments = test::KilnProgram::Arguments;
   kiln_.set("NO_COLOR", "1");
-  const test::KilnProgram::Arguments command{"warm",   "--preset", "llama-3-8b",
-                                             "--arch", "9.0",      "--dry-run"};
+  const Arguments explain{"attention", "explain", "--pass", "bwd",     "--dtype",
+                          "bf16",      "--batch", "2",      "--heads", "16",
+                          "--sq",      "1024",    "--skv",  "1024",    "--dqk",
+                          "192",       "--dv",    "128",    "--mask",  "causal"};
+  std::vector<Arguments> commands{
+      {"warm", "--preset", "llama-3-8b", "--arch", "9.0", "--dry-run"},
+      explain + Arguments{"--arch", "9.0", "--cudnn", "9.1.0"},
+      explain + Arguments{"--arch", "9.0", "--matrix", "--cudnn", "9.1.0"},
+      {"--help"},
+      {"attention", "warm", "--help"}};
+  const std::string verbs = kiln_.run({"--help"}).out;
+  const std::regex verb("\n  ([a-z]+)  ");
+  for (std::sregex_iterator at(verbs.begin(), verbs.end(), verb), end; at != end; ++at)
+    commands.push_back({(*at)[1], "--help"});
+  EXPECT_GE(commands.size(), 20U);
   const auto words_of = [](const std::string& text) {
     std::istringstream in(text);
     return std::vector<std::string>(std::istream_iterator<std::string>(in), {});
   };
-  const std::string said = kiln_.run_on_terminal(command, "", 80).out;
-  std::istringstream out(said);
-  for (std::string line; std::getline(out, line);) EXPECT_LE(line.size(), 81U) << line;
-  const auto elsewhere = kiln_.run(command).err;
-  EXPECT_THAT(elsewhere, HasSubstr("--profile names\n"));
-  for (const std::string& word : words_of(elsewhere))
-    EXPECT_THAT(words_of(said), testing::Contains(word));
+  for (const Arguments& command : commands) {
+    const std::string said = kiln_.run_on_terminal(command, "", 80).out;
+    std::istringstream out(said);
+    for (std::string line; std::getline(out, line);)
+      EXPECT_LE(line.size(), 81U) << line;
+    const auto elsewhere = kiln_.run(command);
+    for (const std::string& word : words_of(elsewhere.out + elsewhere.err)) {
+      if (std::isdigit(static_cast<unsigned char>(word.front())) != 0)
+        continue;  // the time that it took
+      EXPECT_THAT(words_of(said), testing::Contains(word)) << command.front();
+    }
+  }
+  EXPECT_THAT(kiln_.run(commands.front()).err, HasSubstr("--profile names\n"));
 }
 
 TEST_F(ProgramTerminalTest, NoColorTakesTheColoursAwayAndADumbTerminalEverything) {

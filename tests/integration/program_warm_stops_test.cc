@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <filesystem>
 
 #include "tests/integration/program_warm.h"
 #include "tests/support/processes.h"
@@ -15,6 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using nlohmann::json;
+using test::operator+;
 using testing::HasSubstr;
 
 TEST_F(ProgramWarmTest, AWaiterSaysWhomItWaitsForAndThatItWaitsNoLonger) {
@@ -103,6 +105,27 @@ TEST_F(ProgramWarmTest, NothingIsBuiltWhereNothingCanBeStored) {
   EXPECT_EQ(report["entries"][0]["outcome"], "compiled");
   EXPECT_EQ(report["entries"][0]["stored"], false);
   EXPECT_TRUE(report["entries"][0]["error"].is_object());
+}
+
+TEST_F(ProgramWarmTest, ADryRunExitsWithThreeWhereARunCouldMakeNoCache) {
+  kiln_.use_fake_nvrtc();
+  const std::string manifest = write_sources(1);
+  const test::KilnProgram::Arguments run{"warm", "--manifest", manifest};
+  kiln_.unset("KILN_CACHE_DIR");
+  kiln_.set("HOME", "/proc");
+  for (const auto& arguments : {run, run + test::KilnProgram::Arguments{"--dry-run"}}) {
+    const auto refused = kiln_.run(arguments);
+    EXPECT_EQ(refused.status, 3) << refused.text();
+    EXPECT_THAT(refused.err,
+                testing::AllOf(HasSubstr("0 of the 1"), HasSubstr("/proc")));
+  }
+  // Where a cache can be made, nothing is.
+  const std::string home = kiln_.folder() / "home";
+  std::filesystem::create_directory(home);
+  kiln_.set("HOME", home);
+  const json dry = kiln_.json_of(run + test::KilnProgram::Arguments{"--dry-run"});
+  EXPECT_EQ(dry["missing"], 1);
+  EXPECT_TRUE(std::filesystem::is_empty(home));
 }
 
 TEST_F(ProgramWarmTest, AnEndlessBuildTimesOutAndIsCountedAsFailed) {

@@ -10,6 +10,8 @@
 #include <cctype>
 #include <filesystem>
 #include <map>
+#include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -23,6 +25,7 @@ namespace kiln {
 namespace {
 
 using testing::AnyOf;
+using testing::HasSubstr;
 
 std::vector<std::string> lines_of(const std::string& file) {
   std::istringstream text(
@@ -182,8 +185,7 @@ std::map<std::string, int> languages_of(const std::string& page) {
 TEST(ReadmeTest, NoBlockIsOneThatNothingRuns) {
   using Blocks = std::map<std::string, int>;
   // Besides those without a language and the sessions. tests/python has README's Python
-  // and all of docs/admin.md; its test_remote*.py have servers for the guide's remote
-  // caches, and test_testing.py has the kit of docs/testing.md.
+  // and all of docs/admin.md, and its test_testing.py the kit of docs/testing.md.
   const std::map<std::string, Blocks> known{
       {"README.md", {{"cpp", 1}, {"python", 1}}},
       {"docs/attention.md", {{"cpp", 1}}},
@@ -211,6 +213,37 @@ TEST(ReadmeTest, NoBlockIsOneThatNothingRuns) {
       EXPECT_TRUE(line.empty() || is_run(without_indentation(line)))
           << page << ": " << line;
   }
+}
+
+// As pasted into a shell in which nothing is set, with a folder as the server. A pull
+// has an empty cache before it, and the job builds nothing.
+TEST(ReadmeTest, WhatTheGuideSharesIsSharedAsPasted) {
+  if (!std::filesystem::exists(test::paths::built("bin/kiln-remote")))
+    GTEST_SKIP() << "this build has no kiln-remote";
+  test::KilnProgram kiln;
+  kiln.use_fake_nvrtc();
+  kiln.set("KILN_REMOTE_WAIT", "60s");  // the fake compiler is quicker than a server
+  const std::string job =
+      kiln.write("bin/python",
+                 "#!/bin/sh\nexport KILN_CACHE_DIR=node KILN_NO_JIT=1\n"
+                 "echo \"$1\"; kiln warm --preset llama-3-8b --arch 9.0\n");
+  std::filesystem::permissions(job, std::filesystem::perms::owner_all);
+  std::string script = "set -eu\nPATH=$PWD/bin:$PATH\n";
+  for (std::string line : code_lines(lines_of("docs/guide.md"), "sh")) {
+    if (line.starts_with("export "))
+      script += "kiln pack -o job.kpack\n";
+    if (line.starts_with("kiln pull "))
+      script += "rm -r \"$KILN_CACHE_DIR\"\n";
+    const std::string server = "https://cache.example/kiln";
+    if (const auto at = line.find(server); at != std::string::npos)
+      line.replace(at, server.size(), "file://" + kiln.folder().native() + "/shared");
+    script += line + "\n";
+  }
+  const auto finished = kiln.run_in_shell(script);
+  EXPECT_EQ(finished.status, 0) << script << finished.text();
+  EXPECT_THAT(finished.out, HasSubstr("train.py\n"));
+  EXPECT_EQ(kiln.json_of({"verify", "--cache-dir", kiln.folder() / "node"})["checked"],
+            kiln.object_files().size());
 }
 
 // As pasted into a shell: the sources of the commands are no stand-ins.
@@ -263,21 +296,93 @@ TEST(ReadmeTest, EachSessionIsAsItIsShown) {
   }
 }
 
-TEST(ReadmeTest, TheGuideHasEverySettingOfTheManPage) {
-  const std::vector<std::string> guide = lines_of("docs/guide.md");
-  std::istringstream page(
-      read_text_file(test::paths::built("share/man/man1/kiln.1"), 1U << 20U).value());
-  int settings = 0;
-  for (std::string line; std::getline(page, line);) {
-    if (!line.starts_with(".B KILN_"))
-      continue;
-    ++settings;
-    const std::string name = "`" + line.substr(3) + "`";
-    EXPECT_TRUE(std::ranges::any_of(guide, [&](const std::string& row) {
-      return row.starts_with("| `KILN_") && row.find(name) != std::string::npos;
-    })) << name;
+/// The variables that a file of src, tools or python has as a string, or that the man
+/// page lists.
+std::set<std::string> settings_that_are_read() {
+  std::set<std::string> names;
+  const auto collect = [&](const std::string& text, const std::regex& pattern) {
+    for (std::sregex_iterator at(text.begin(), text.end(), pattern), end; at != end;
+         ++at)
+      names.insert((*at)[1]);
+  };
+  constexpr std::size_t kMost = 1U << 20U;
+  for (const char* folder : {"src", "tools", "python"}) {
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(test::paths::source(folder))) {
+      const auto kind = entry.path().extension();
+      if (kind == ".cc" || kind == ".h" || kind == ".py")
+        collect(read_text_file(entry.path(), kMost).value(),
+                std::regex("[\"'](KILN_[A-Z_]+)[\"']"));
+    }
   }
-  EXPECT_GE(settings, 15);
+  collect(read_text_file(test::paths::built("share/man/man1/kiln.1"), kMost).value(),
+          std::regex("\n\\.B (KILN_[A-Z_]+)\n"));
+  return names;
+}
+
+TEST(ReadmeTest, TheGuideHasEverySettingThatIsRead) {
+  // Between Kiln's own processes, and of a compiler of the tests.
+  const std::set<std::string> no_settings{"KILN_FAKE_NVRTC", "KILN_WORKER_SCRATCH"};
+  const std::vector<std::string> guide = lines_of("docs/guide.md");
+  const auto settings = settings_that_are_read();
+  EXPECT_GE(settings.size(), 30U);
+  for (const std::string& name : settings) {
+    const bool is_in = std::ranges::any_of(guide, [&](const std::string& row) {
+      return row.starts_with("| `KILN_") && row.find("`" + name + "`") != row.npos;
+    });
+    EXPECT_EQ(is_in, !no_settings.contains(name)) << name;
+  }
+}
+
+/// The names that a row of kernels has in its first cell; "name_…" and "_suffix" are
+/// parts of names.
+std::vector<std::string> names_of_row(const std::string& row) {
+  const std::string cell = row.substr(0, row.find(" | ", 1));
+  std::vector<std::string> names;
+  const std::regex quoted("`([^`]+)`");
+  for (std::sregex_iterator at(cell.begin(), cell.end(), quoted), end; at != end; ++at)
+    names.push_back((*at)[1]);
+  return names;
+}
+
+TEST(ReadmeTest, TheTableOfKernelsHasEveryTemplateAndNoOther) {
+  constexpr std::string_view kMore = "…";
+  std::set<std::string> listed;
+  std::set<std::string> beginnings;
+  bool is_in = false;
+  for (const std::string& line : lines_of("docs/operations.md")) {
+    if (line.starts_with("#"))
+      is_in = line == "## Kernels";
+    if (!is_in || !line.starts_with("| `"))
+      continue;
+    std::string last;
+    for (const std::string& name : names_of_row(line)) {
+      if (name.ends_with(kMore)) {
+        last = name.substr(0, name.size() - kMore.size());
+        beginnings.insert(last);
+      } else if (name.starts_with("_")) {
+        listed.insert(last.substr(0, last.rfind('_')) + name);
+      } else {
+        last = name;
+        listed.insert(name);
+      }
+    }
+  }
+  test::KilnProgram kiln;
+  std::set<std::string> unknown = listed;
+  std::set<std::string> unused = beginnings;
+  const auto all = kiln.json_of({"templates"});
+  for (const auto& each : all["templates"]) {
+    const std::string name = each["name"];
+    const bool is_listed = unknown.erase(name) == 1;
+    const auto with = std::ranges::find_if(
+        beginnings, [&](const auto& begin) { return name.starts_with(begin); });
+    EXPECT_TRUE(is_listed || with != beginnings.end()) << name;
+    if (!is_listed && with != beginnings.end())
+      unused.erase(*with);
+  }
+  EXPECT_THAT(unknown, testing::IsEmpty());
+  EXPECT_THAT(unused, testing::IsEmpty());
 }
 
 TEST(ReadmeTest, ItsFirstUseIsThatOfTheExample) {

@@ -153,6 +153,12 @@ def test_an_ordinary_user_of_the_node_is_served_and_told_of_what_is_closed_to_ot
         job = (f"cd / && KILN_NO_JIT=1 KILN_CACHE_DIR={cache} "
                f"setpriv --reuid=12345 --regid=12345 --clear-groups kiln {PRESET}")
         assert ", 0 compiled" in machine(job)
+        # A dry run exits as a run does; it tells what is missing, and a run does not begin.
+        builds = job.replace("KILN_NO_JIT=1 ", "")
+        assert "missing" not in machine(builds + " --dry-run")
+        assert "the cache is read-only" in machine(builds + ",12.0", status=3)
+        said = machine(builds + ",12.0 --dry-run", status=3)
+        assert "the cache is read-only" in said and re.search(r"[1-9]\d* missing", said), said
         (cache / "toolchains/recorded.json").chmod(0o600)
         said = machine(job + " || true")
         assert "recorded.json: Permission denied" in said and "chmod -R a+rX" in said, said

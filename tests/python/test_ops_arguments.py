@@ -1,8 +1,10 @@
 """What kiln.ops does with tensors that are not plain: strides, no elements, mistakes."""
 
+import collections
 import re
 import warnings
 
+import numpy as np
 import pytest
 from ops_cases import BF16, F32, ONE_EACH, gradients_of, id_of, ops, outputs_of, torch
 from ops_device import device, launched  # noqa: F401
@@ -51,6 +53,23 @@ def test_a_copy_is_counted_and_warned_of_once():
         ops.squared_relu(x.contiguous())
     assert ops.copies()["activation.x"] == 2
     ops._launch._copies["activation.x"] += before
+
+
+def test_the_warning_of_a_copy_points_at_the_line_that_called(monkeypatch):
+    apart = torch.randn(24, 5).t()
+    y = ops.squared_relu(torch.randn(5, 24, requires_grad=True))
+    for call in (
+        lambda: ops.squared_relu(apart),
+        lambda: ops.squared_relu(apart.detach().requires_grad_()),
+        lambda: torch.ops.kiln.activation_fwd(apart, None, "squared_relu"),
+        lambda: ops.rope(Q, None, torch.ones(16, 5).t(), torch.ones(5, 16)),
+        lambda: y.backward(apart),
+    ):
+        monkeypatch.setattr(ops._launch, "_copies", collections.Counter())
+        with pytest.warns(CopyWarning) as warned:
+            call()
+        line = call.__code__.co_firstlineno
+        assert [(each.filename, each.lineno) for each in warned] == [(__file__, line)]
 
 
 def test_an_output_that_is_not_contiguous_is_refused_by_its_name():
@@ -174,6 +193,47 @@ WRONG = {
                       "it is a probability"),
     "sequences": (lambda: ops.varlen_attention(Q[0], Q[0], Q[0], SEQUENCES.long(), SEQUENCES),
                   "cu_seqlens_q is int64, not int32"),
+    # Another kind of value.
+    "causal as a tensor": (lambda: ops.softmax(X, causal=torch.tensor(True)), "causal is a tensor"),
+    "causal as a word": (lambda: ops.softmax(X, causal="yes"), "causal is 'yes': it is True or False"),
+    "a scale as a word": (lambda: ops.softmax(X, "1/8"), "scale is '1/8', and not a number"),
+    "a list of masked": (lambda: ops.softmax(X, mask=[True]), "mask is [True], and not a tensor"),
+    "an array of masked": (lambda: ops.softmax(X, mask=np.zeros((5, 24), bool)), "mask is array("),
+    "a list with a mask": (lambda: ops.softmax([1.0], mask=X > 0), "x is [1.0], and not a tensor"),
+    "a list, uniform and causal": (
+        lambda: ops.softmax([1.0], causal=True, masked_row="uniform"), "x is [1.0], and not a tensor"),
+    "a choice": (lambda: ops.softmax(X, masked_row=["zero"]), "masked_row is ['zero']; possible"),
+    "ignore_index": (lambda: ops.cross_entropy(X[0], torch.zeros(5).long(), ignore_index="a"),
+                     "ignore_index is 'a', and not an integer"),
+    "half an ignore_index": (
+        lambda: ops.cross_entropy(X[0], torch.zeros(5).long(), ignore_index=1.5),
+        "ignore_index is 1.5, and not an integer"),
+    "label_smoothing": (
+        lambda: ops.cross_entropy(X[0], torch.zeros(5).long(), label_smoothing=None),
+        "label_smoothing is None, and not a number"),
+    "a target as a list": (lambda: ops.cross_entropy(X[0], [0] * 5), "target is [0, 0, 0, 0, 0], and"),
+    "logits as an array": (lambda: ops.cross_entropy(X[0].numpy(), torch.zeros(5).long()),
+                           "logits is array("),
+    "rotary_dim": (lambda: ops.rope(Q, Q, COS, COS, rotary_dim="16"), "rotary_dim is '16', and not an"),
+    "no q of rope": (lambda: ops.rope(None, Q, COS, COS), "q is None, and not a tensor"),
+    "sin as an array": (lambda: ops.rope(Q, None, COS, COS.numpy()), "sin is array("),
+    "no q": (lambda: ops.scaled_dot_product_attention(None, Q, Q), "q is None, and not a tensor"),
+    "k as a list": (lambda: ops.scaled_dot_product_attention(Q, [Q], Q), "k is [tensor("),
+    "v as an array": (lambda: ops.scaled_dot_product_attention(Q, Q, Q.numpy()), "v is array("),
+    "attn_mask": (lambda: ops.scaled_dot_product_attention(Q, Q, Q, COS.numpy()), "attn_mask is array("),
+    "dropout_p": (lambda: ops.scaled_dot_product_attention(Q, Q, Q, dropout_p="no"), "dropout_p is 'no'"),
+    "v of sequences": (lambda: ops.varlen_attention(Q[0], Q[0], 0, SEQUENCES, SEQUENCES), "v is 0, and"),
+    "a list of sequences": (lambda: ops.varlen_attention(Q[0], Q[0], Q[0], [0, 5], SEQUENCES),
+                            "cu_seqlens_q is [0, 5], and not a tensor"),
+    "a window": (lambda: ops.varlen_attention(Q[0], Q[0], Q[0], SEQUENCES, SEQUENCES, window_size=4),
+                 "window_size is 4: it is two integers"),
+    "a longest sequence": (lambda: ops.varlen_attention(Q[0], Q[0], Q[0], SEQUENCES, SEQUENCES, "3"),
+                           "max_seqlen_q is '3', and not an integer"),
+    "a norm of a list": (lambda: ops.rms_norm([1.0]), "x is [1.0], and not a tensor"),
+    "a weight as a list": (lambda: ops.layer_norm(X, [1.0]), "weight is [1.0], and not a tensor"),
+    "eps": (lambda: ops.rms_norm(X, eps="small"), "eps is 'small', and not a number"),
+    "a gate": (lambda: ops.swiglu(None), "x is None, and not a tensor"),
+    "an activation": (lambda: ops.squared_relu(ONES.numpy()), "x is array("),
 }
 
 
@@ -184,6 +244,33 @@ def test_a_wrong_argument_is_refused_with_its_name_and_the_reason(name):
     with pytest.raises(kiln.InvalidArgument, match=re.escape(says)):
         call()
     assert len(launched()) == before
+
+
+KINDS = [name for name, (_, says) in WRONG.items() if " is " in says and "tensor" in says]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_under_autocast_what_is_no_tensor_is_refused_by_its_name_too(name):
+    call, says = WRONG[name]
+    with torch.autocast("cpu"), pytest.raises(kiln.InvalidArgument, match=re.escape(says)):
+        call()
+
+
+def test_numbers_of_numpy_count_as_those_of_python():
+    square = X[:, :, :5]
+    assert torch.equal(ops.softmax(square, np.float32(2), causal=np.bool_(True)),
+                       ops.softmax(square, 2, causal=True))
+    assert torch.equal(ops.softmax(X, causal=np.bool_(False)), ops.softmax(X))
+    target = torch.tensor([0, 1, 2, 3, 3])
+    assert torch.equal(ops.cross_entropy(X[0], target, np.int64(3)), ops.cross_entropy(X[0], target, 3))
+    rotated = ops.rope(Q, None, COS, COS, rotary_dim=np.int32(16))[0]
+    assert torch.equal(rotated, ops.rope(Q, None, COS, COS)[0])
+    tokens = Q[0].transpose(0, 1)
+    sequences = tokens, tokens, tokens, SEQUENCES, SEQUENCES
+    assert torch.equal(
+        ops.varlen_attention(*sequences, np.int64(5), window_size=np.array([1, 1])),
+        ops.varlen_attention(*sequences, 5, window_size=(1, 1)),
+    )
 
 
 def of_the_library(name, *args):

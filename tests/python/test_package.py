@@ -100,6 +100,11 @@ def test_python_m_kiln_is_the_program(tmp_path):
     assert run("no-such-verb").returncode == 2, "its status is the program's"
 
 
+def test_the_readme_of_the_package_links_to_nothing_that_an_index_of_packages_lacks():
+    links = re.findall(r"\]\(([^)]+)\)", (ROOT / "python/README.md").read_text())
+    assert links and all(re.match("#|https://", each) for each in links), links
+
+
 def test_warm_counts_what_a_build_would_make_and_why_finds_no_difference(nvrtc, python):
     said = python(
         """
@@ -126,6 +131,25 @@ def test_warm_counts_what_a_build_would_make_and_why_finds_no_difference(nvrtc, 
     )
     assert said.splitlines()[0] == "True"
     assert said.splitlines()[1].startswith("1 kernels: 1 hits, 0 compiled, in ")
+
+
+def test_warm_takes_what_its_last_line_names_and_leaves_attention_out(nvrtc, python):
+    python(
+        """
+        import kiln
+        wanted = {"preset": "llama-3-8b", "arch": "9.0", "dry_run": True, "progress": False}
+        all = kiln.warm(**wanted).requested
+        named = [each["template"] for each in kiln.warm(**wanted, attention=False).entries]
+        assert 0 < len(named) < all and not any("attention" in each for each in named), named
+        for driver, kind in ("11.8", kiln.Unavailable), ("old", kiln.InvalidArgument), (12.4, kiln.InvalidArgument):
+            try:
+                kiln.warm(**wanted, driver=driver)
+            except kind as error:
+                assert "driver" in str(error) and str(driver) in str(error), error
+            else:
+                raise AssertionError(driver)
+        """
+    )
 
 
 def make_package_with_seed(folder, value):

@@ -60,7 +60,8 @@ def test_a_launch_that_cannot_be_computed_says_why(python):
     x = np.arange(4, dtype=np.float32)
     said = refused(kiln.DeviceError, own, 1, 32, x, 2.0, 4)
     assert "CUDA_ERROR_NOT_SUPPORTED" in said, said
-    assert "scale on the CPU: kernel.cu is not among" in said, said
+    assert "scale on the CPU: kernel.cu has no function here" in said, said
+    assert "by kiln.testing.define_kernel()" in said, said
 
     import ctypes
     calls = []

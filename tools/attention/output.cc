@@ -13,12 +13,17 @@ using attention::Explanation;
 using attention::Finding;
 using nlohmann::ordered_json;
 
+constexpr std::size_t kIndent = 9;  // of what is said of a finding
+
 std::string finding_text(const Finding& finding, std::string_view word, Style style,
                          const Terminal& terminal) {
-  return fmt::format("{}  {}\n         {}\n         {}\n",
+  const auto paragraph = [&](const std::string& text) {
+    return terminal.fitted(std::string(kIndent, ' ') + text, kIndent);
+  };
+  return fmt::format("{}  {}\n{}\n{}\n",
                      terminal.styled(fmt::format("{:<7}", word), style), finding.id,
-                     finding.reason,
-                     terminal.styled("-> " + finding.remedy, Style::kDim));
+                     paragraph(finding.reason),
+                     terminal.styled(paragraph("-> " + finding.remedy), Style::kDim));
 }
 
 std::string verdict_text(const attention::Verdict& verdict, const Terminal& terminal) {
@@ -28,7 +33,7 @@ std::string verdict_text(const attention::Verdict& verdict, const Terminal& term
     text += finding_text(each, is_bug ? "bug" : "refused", Style::kRed, terminal);
   }
   if (verdict.first_supported)
-    text += fmt::format("         all of it runs from cuDNN {} on\n",
+    text += fmt::format("{:{}}all of it runs from cuDNN {} on\n", "", kIndent,
                         to_string(*verdict.first_supported));
   for (const Finding& each : verdict.policies)
     text += finding_text(each, "note", Style::kYellow, terminal);
@@ -104,16 +109,18 @@ std::string explanation_text(const attention::RuleQuestion& question,
                              const attention::ExplainOptions& options,
                              const Explanation& explanation, const Terminal& terminal) {
   const bool runs = explanation.cudnn.supported;
-  std::string text = fmt::format(
-      "{}: cuDNN {} on {} {} {}{}\n",
-      terminal.styled(runs ? "yes" : "no", runs ? Style::kGreen : Style::kRed),
-      to_string(question.cudnn), to_string(question.arch),
-      runs ? "runs" : "does not run", to_string(question.problem),
-      options.parallelism ? ", split by " + to_string(*options.parallelism) : "");
+  const std::string verdict = runs ? "yes" : "no";
+  std::string text = terminal.fitted(fmt::format(
+      "{}: cuDNN {} on {} {} {}{}\n", verdict, to_string(question.cudnn),
+      to_string(question.arch), runs ? "runs" : "does not run",
+      to_string(question.problem),
+      options.parallelism ? ", split by " + to_string(*options.parallelism) : ""));
+  text.replace(0, verdict.size(),
+               terminal.styled(verdict, runs ? Style::kGreen : Style::kRed));
   text += verdict_text(explanation.cudnn, terminal);
-  text +=
+  text += terminal.fitted(
       fmt::format("chosen: {}\nprobe: {}\nkiln: {}\n", to_string(explanation.chosen),
-                  probe_text(explanation.probe), kernel_text(explanation));
+                  probe_text(explanation.probe), kernel_text(explanation)));
   if (options.parallelism && !explanation.steps.empty())
     text += "\n" + steps_text(explanation, terminal);
   return text;
@@ -149,12 +156,14 @@ std::string matrix_text(const attention::Problem& problem,
       rows.push_back({to_string(cell.arch)});
     rows.back().push_back(cell_text(cell, rules));
   }
-  std::string text = fmt::format("{} on cuDNN:\n{}", to_string(problem),
-                                 format_table(columns, rows, terminal));
+  std::string text =
+      terminal.fitted(fmt::format("{} on cuDNN:\n", to_string(problem))) +
+      format_table(columns, rows, terminal);
   if (!rules.empty())
     text += "\n";
   for (std::size_t i = 0; i < rules.size(); ++i)
-    text += fmt::format("{:>3}  {}: {}\n", i + 1, rules[i].id, rules[i].reason);
+    text += terminal.fitted(
+        fmt::format("{:>3}  {}: {}\n", i + 1, rules[i].id, rules[i].reason), 5);
   return text;
 }
 

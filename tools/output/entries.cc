@@ -84,13 +84,13 @@ std::vector<Column> entry_columns(std::string_view sort) {
   std::vector<Column> columns{
       {.title = "KEY"},
       {.title = "ARCH"},
-      {.title = "KERNEL", .may_be_cut = true},
+      {.title = "KERNEL", .cut = Cut::kMiddle},  // variants differ at the end
       {.title = "KIND", .leave_out = 5},
       {.title = "SIZE", .align = Align::kRight, .leave_out = 1},
       {.title = "REGS", .align = Align::kRight, .leave_out = 6},
       {.title = "BUILT IN", .align = Align::kRight, .leave_out = 4},
-      {.title = "CREATED", .align = Align::kRight, .leave_out = 3},
-      {.title = "USED", .align = Align::kRight, .leave_out = 2},
+      {.title = "CREATED", .align = Align::kRight, .leave_out = 2},
+      {.title = "USED", .align = Align::kRight, .leave_out = 3},
       {.title = "TOOLCHAIN", .leave_out = 7}};
   for (Column& column : columns) {
     if (std::ranges::equal(column.title, sort, {}, {},

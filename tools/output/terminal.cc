@@ -56,20 +56,29 @@ std::string pad(std::string_view text, std::size_t width, Align align) {
                                 : std::string(text) + spaces;
 }
 
+/// The byte at which column number `column` of `text` begins.
+std::size_t byte_of(const std::string& text, std::size_t column) {
+  std::size_t at = 0;
+  for (std::size_t seen = 0; at < text.size(); ++at) {
+    const bool begins = (static_cast<unsigned char>(text[at]) & 0xC0U) != 0x80U;
+    if (begins && seen++ == column)
+      break;
+  }
+  return at;
+}
+
 /// `text` in at most `width` columns.
-std::string cut(const std::string& text, std::size_t width) {
-  if (display_width(text) <= width)
+std::string shortened(const std::string& text, std::size_t width, Cut cut) {
+  const std::size_t all = display_width(text);
+  if (all <= width)
     return text;
   constexpr std::string_view kDots = "...";
   if (width <= kDots.size())
     return std::string(kDots.substr(0, width));
-  std::size_t end = 0;
-  for (std::size_t seen = 0; end < text.size(); ++end) {
-    const bool begins = (static_cast<unsigned char>(text[end]) & 0xC0U) != 0x80U;
-    if (begins && seen++ == width - kDots.size())
-      break;
-  }
-  return text.substr(0, end) + std::string(kDots);
+  const std::size_t left = width - kDots.size();
+  const std::size_t tail = cut == Cut::kMiddle ? 3 * left / 4 : 0;
+  return text.substr(0, byte_of(text, left - tail)) + std::string(kDots) +
+         text.substr(byte_of(text, all - tail));
 }
 
 /// The columns that are shown in `width`; makes one that may be cut narrower.
@@ -83,11 +92,11 @@ std::vector<std::size_t> fit(const std::vector<Column>& columns,
     return sum;
   };
   // Before a column goes, a long one loses letters.
-  constexpr std::size_t kBegunCut = 36;
+  constexpr std::size_t kBegunCut = 40;
   const auto total_if_cut = [&] {
     std::size_t sum = total();
     for (const std::size_t i : shown) {
-      if (columns[i].may_be_cut)
+      if (columns[i].cut != Cut::kNever)
         sum -= widths[i] - std::min(widths[i], kBegunCut);
     }
     return sum;
@@ -104,7 +113,7 @@ std::vector<std::size_t> fit(const std::vector<Column>& columns,
   for (auto i = shown.rbegin(); i != shown.rend(); ++i) {
     const Column& column = columns[*i];
     const std::size_t now = total();
-    if ((!column.may_be_cut && !column.may_wrap) || now <= width)
+    if ((column.cut == Cut::kNever && !column.may_wrap) || now <= width)
       continue;
     const std::size_t least = column.may_wrap ? kLeastWrapped : kLeastCut;
     widths[*i] = std::max(std::min(widths[*i], least),
@@ -117,7 +126,7 @@ std::vector<std::size_t> fit(const std::vector<Column>& columns,
 std::vector<std::string> lines_of(const Column& column, const std::string& cell,
                                   std::size_t width) {
   if (!column.may_wrap)
-    return {cut(cell, width)};
+    return {shortened(cell, width, column.cut)};
   std::vector<std::string> lines;
   const std::string text = wrapped(cell, width);
   for (std::size_t begin = 0; begin <= text.size();) {
@@ -129,7 +138,7 @@ std::vector<std::string> lines_of(const Column& column, const std::string& cell,
         break;
       lines.push_back(line.substr(0, bar + 1));
     }
-    lines.push_back(cut(line, width));
+    lines.push_back(shortened(line, width, column.cut));
     begin = end + 1;
   }
   return lines;

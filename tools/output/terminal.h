@@ -35,14 +35,18 @@ class Terminal {
 
 enum class Align { kLeft, kRight };
 
+/// What "..." takes the place of in a cell that is too long: kMiddle leaves of the end
+/// three times as much as of the beginning.
+enum class Cut { kNever, kEnd, kMiddle };
+
 struct Column {
   std::string title;
   Align align = Align::kLeft;
   /// Where the table is too wide, the column with the highest number is left out first,
-  /// if cutting others to 36 columns is not enough. 0: it stays.
+  /// if cutting others to 40 columns is not enough. 0: it stays.
   int leave_out = 0;
   /// Those that stay are made narrower, the last one first: cut short, or
-  bool may_be_cut = false;
+  Cut cut = Cut::kNever;
   /// continued on further lines.
   bool may_wrap = false;
 };

@@ -14,16 +14,20 @@ using remote::Method;
 using remote::Server;
 using remote::Verdict;
 
+Result<void> check_signers(const remote::ServerAddress& server,
+                           const std::vector<Signer>& signers) {
+  if (server.takes_unsigned || !signers.empty())
+    return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("nobody would take from {} what is not signed: name a "
+                          "private key by --sign, or say {};unsigned=1 if all who "
+                          "can write there are trusted",
+                          server.base, server.base));
+}
+
 Result<void> check_signers(const RemoteRun& run, const std::vector<Signer>& signers) {
-  for (std::size_t i = 0; i < run.server_count() && signers.empty(); ++i) {
-    const remote::ServerAddress& address = run.address(i);
-    if (!address.takes_unsigned)
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("nobody would take from {} what is not signed: name a "
-                              "private key by --sign, or say {};unsigned=1 if all who "
-                              "can write there are trusted",
-                              address.base, address.base));
-  }
+  for (std::size_t i = 0; i < run.server_count(); ++i)
+    KILN_TRY(check_signers(run.address(i), signers));
   return {};
 }
 

@@ -23,8 +23,11 @@ struct SendOptions {
   remote::Existing existing = remote::Existing::kStays;
 };
 
-/// Succeeds if each server of `run` takes what `signers` sign. Errors:
-/// kInvalidArgument: it takes signed objects alone, and nobody signs.
+/// Succeeds if the server takes what `signers` sign. Errors: kInvalidArgument: it takes
+/// signed objects alone, and nobody signs.
+[[nodiscard]] Result<void> check_signers(const remote::ServerAddress& server,
+                                         const std::vector<Signer>& signers);
+/// Of each server of `run`.
 [[nodiscard]] Result<void> check_signers(const RemoteRun& run,
                                          const std::vector<Signer>& signers);
 

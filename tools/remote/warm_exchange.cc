@@ -31,7 +31,8 @@ void add_exchange_options(OptionSet& cli, WarmExchangeOptions& options) {
 }
 
 Result<std::unique_ptr<WarmExchange>> WarmExchange::open(
-    const Context& context, const WarmExchangeOptions& options, bool has_shard) {
+    const Context& context, const WarmExchangeOptions& options, const Config& service,
+    bool has_shard) {
   std::unique_ptr<WarmExchange> made(new WarmExchange);
   if (!options.wait.empty() && !options.pull)
     return fail(ErrorCode::kInvalidArgument, "warm: --wait is for --pull");
@@ -39,14 +40,22 @@ Result<std::unique_ptr<WarmExchange>> WarmExchange::open(
     made->wait_ = KILN_TRY(parse_duration(options.wait));
   else if (has_shard)
     made->wait_ = kWait;
-  if (options.push) {
+  if (options.push)
     made->to_ = KILN_TRY(RemoteRun::open(context, RemoteUse::kSend));
-    made->signers_ = KILN_TRY(signers(context.config, options.signing,
-                                      KILN_TRY(trusted_keys(context.config, {}))));
-    KILN_TRY(check_signers(*made->to_, made->signers_));
-  }
   if (options.pull)
     made->from_ = KILN_TRY(RemoteRun::open(context, RemoteUse::kService));
+  auto uploads = KILN_TRY(remote_servers(service));
+  std::erase_if(uploads, [](const remote::ServerAddress& server) {
+    return server.mode != remote::Mode::kReadWrite;
+  });
+  if (!options.push && uploads.empty())
+    return made;
+  made->signers_ = KILN_TRY(tools::signers(context.config, options.signing,
+                                           KILN_TRY(trusted_keys(context.config, {}))));
+  if (options.push)
+    KILN_TRY(check_signers(*made->to_, made->signers_));
+  for (const remote::ServerAddress& server : uploads)
+    KILN_TRY(check_signers(server, made->signers_));
   return made;
 }
 

@@ -32,10 +32,15 @@ void add_exchange_options(OptionSet& cli, WarmExchangeOptions& options);
 class WarmExchange {
  public:
   /// What others build is waited for 60 s where `has_shard`, else not at all, unless
-  /// --wait says how long. Errors: kInvalidArgument; kUnavailable, see
-  /// RemoteRun::open().
+  /// --wait says how long. `service` has the settings of the service of this warm,
+  /// which may upload as well. Errors: kInvalidArgument, also for a server that would
+  /// be sent what nobody signs; kUnavailable, see RemoteRun::open().
   [[nodiscard]] static Result<std::unique_ptr<WarmExchange>> open(
-      const Context& context, const WarmExchangeOptions& options, bool has_shard);
+      const Context& context, const WarmExchangeOptions& options, const Config& service,
+      bool has_shard);
+
+  /// Of all that this warm sends.
+  [[nodiscard]] const std::vector<Signer>& signers() const { return signers_; }
 
   /// Sends what is in `cache` and has these keys, in the background, once start() was
   /// called. `cache` must outlive this.

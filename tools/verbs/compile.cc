@@ -129,7 +129,7 @@ void print_entries(const Context& context, const BuildReport& report) {
   print(format_table({{"ARCH"},
                       {"OUTCOME"},
                       {"TIME", Align::kRight},
-                      {.title = "KEY", .may_be_cut = true}},
+                      {.title = "KEY", .cut = Cut::kEnd}},
                      rows, context.out));
 }
 

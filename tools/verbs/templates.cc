@@ -73,7 +73,7 @@ void print_overview(const Kernels& kernels, const Terminal& terminal) {
   print(format_table({{"NAME"},
                       {.title = "FAMILY", .leave_out = 1},
                       {.title = "VARIANTS", .align = Align::kRight, .leave_out = 2},
-                      {.title = "SUMMARY", .may_be_cut = true}},
+                      {.title = "SUMMARY", .cut = Cut::kEnd}},
                      rows, terminal));
 }
 

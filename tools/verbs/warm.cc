@@ -86,10 +86,10 @@ Result<int> run(Context& context, const WarmOptions& options) {
   std::optional<ShardChoice> choice;
   if (!options.shard.empty())
     choice = KILN_TRY(parse_shard(options.shard, process_environment()));
-  auto opened =
-      KILN_TRY(WarmExchange::open(context, options.exchange, choice.has_value()));
   if (options.exchange.push && config.remote.mode == "rw")
-    config.remote.mode = "r";  // it sends all that the service would
+    config.remote.mode = "r";  // the exchange sends all that the service would
+  auto opened = KILN_TRY(
+      WarmExchange::open(context, options.exchange, config, choice.has_value()));
   std::unique_ptr<EventLog> events;
   if (!options.events.empty()) {
     KILN_TRY(check_output_path("--events", options.events));
@@ -98,6 +98,7 @@ Result<int> run(Context& context, const WarmOptions& options) {
   const auto service =
       KILN_TRY(BuildService::open(config, {.stop = context.stop->token(),
                                            .make_root = !options.dry_run,
+                                           .signers = opened->signers(),
                                            .warns_when_off = false}));
   PlanService plans(*service);
   const auto exchange = std::move(opened);  // destroyed before the cache that it reads

@@ -62,7 +62,12 @@ def _glu(x, bias, linear, kind):
 
 
 def _check(x):
-    if x.dim() == 0:
+    try:
+        dims = x.dim()
+    except AttributeError:
+        _inputs.only_tensors(x=x)
+        raise
+    if dims == 0:
         _inputs.refuse("x has no dimension")
 
 

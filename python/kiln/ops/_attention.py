@@ -42,12 +42,13 @@ def scaled_dot_product_attention(
     """
     if _inputs.may_autocast():
         q, k, v = _inputs.as_autocast(q, k, v)
-    if not 2 <= q.dim() <= 4 or not q.dim() == k.dim() == v.dim():
+    dims, of_k, of_v = _dimensions(q, k, v)
+    if not 2 <= dims <= 4 or not dims == of_k == of_v:
         _inputs.refuse(
-            f"q, k and v have {q.dim()}, {k.dim()} and {v.dim()} dimensions: equally "
-            "many, at most 4"
+            f"q, k and v have {dims}, {of_k} and {of_v} dimensions: equally many, at "
+            "most 4"
         )
-    missing = 4 - q.dim()
+    missing = 4 - dims
     if missing > 0:
         q, k, v = (t[(None,) * missing] for t in (q, k, v))
     if q.shape[1] != k.shape[1] and not enable_gqa:
@@ -93,12 +94,14 @@ def varlen_attention(
     """
     if _inputs.may_autocast():
         q, k, v = _inputs.as_autocast(q, k, v)
-    if q.dim() not in (3, 4) or not k.dim() == v.dim() == 3:
+    dims, of_k, of_v = _dimensions(q, k, v)
+    if dims not in (3, 4) or not of_k == of_v == 3:
         _inputs.refuse(
-            f"q, k and v have {q.dim()}, {k.dim()} and {v.dim()} dimensions, and not 3, "
-            "or q 4"
+            f"q, k and v have {dims}, {of_k} and {of_v} dimensions, and not 3, or q 4"
         )
-    left, right = window_size
+    max_seqlen_q, max_seqlen_k, left, right = _integers(
+        max_seqlen_q, max_seqlen_k, window_size
+    )
     problem = (
         "thd",
         q.shape[0] if max_seqlen_q is None else max_seqlen_q,
@@ -108,13 +111,38 @@ def varlen_attention(
         right,
     )
     o = _attention(q, k, v, None, cu_seqlens_q, cu_seqlens_k, problem, dropout_p, scale)
-    return o if q.dim() == 3 else o.unflatten(1, q.shape[1:3])
+    return o if dims == 3 else o.unflatten(1, q.shape[1:3])
+
+
+def _dimensions(q, k, v):
+    try:
+        return q.dim(), k.dim(), v.dim()
+    except AttributeError:
+        _inputs.only_tensors(q=q, k=k, v=v)
+        raise
+
+
+def _integers(max_seqlen_q, max_seqlen_k, window_size):
+    try:
+        left, right = window_size
+    except (TypeError, ValueError):
+        _inputs.refuse(f"window_size is {window_size!r:.80}: it is two integers")
+    if max_seqlen_q is not None and type(max_seqlen_q) is not int:
+        max_seqlen_q = _inputs.integer("max_seqlen_q", max_seqlen_q)
+    if max_seqlen_k is not None and type(max_seqlen_k) is not int:
+        max_seqlen_k = _inputs.integer("max_seqlen_k", max_seqlen_k)
+    if type(left) is not int or type(right) is not int:
+        left = _inputs.integer("window_size", left)
+        right = _inputs.integer("window_size", right)
+    return max_seqlen_q, max_seqlen_k, left, right
 
 
 def _attention(q, k, v, bias, cu_q, cu_k, problem, dropout, scale, lengths_k=None):
     """Of q with one dimension of heads, or with one of groups and one of the heads that
     share a head of k and v. o has one. lengths_k: of the keys between two of cu_k, how
     many count. No gradient then."""
+    if type(dropout) is not float:
+        dropout = _inputs.number("dropout_p", dropout)
     if not 0 <= dropout <= 1:
         _inputs.refuse(f"dropout_p is {dropout}: it is a probability")
     rng = None
@@ -122,14 +150,16 @@ def _attention(q, k, v, bias, cu_q, cu_k, problem, dropout, scale, lengths_k=Non
         rng = torch.randint(0, 2**31, (2,), dtype=torch.int64, device=q.device)
     inputs = [t for t in (q, k, v, bias) if t is not None]
     stats = lengths_k is None and may_need_gradient(inputs)
-    scale = None if scale is None else float(scale)
+    if scale is not None and type(scale) is not float:
+        scale = _inputs.number("scale", scale)
     tensors = (q, k, v, bias, cu_q, cu_k, lengths_k, rng)
-    o, _ = attention_fwd(*tensors, *problem, float(dropout), scale, stats)
+    o, _ = attention_fwd(*tensors, *problem, dropout, scale, stats)
     return o
 
 
 def _bias(mask, q, k):
     """The mask as what is added to the scores, [1 or batch, heads, queries, keys]."""
+    _inputs.only_tensors(attn_mask=mask)
     if mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(
             mask.logical_not(), float("-inf")

@@ -23,22 +23,31 @@ def cross_entropy(
     The loss has the type of the logits. Under autocast: float32.
     """
     reduction = _inputs.choice("reduction", reduction, _REDUCTIONS)
-    if target.is_floating_point():
+    try:
+        has_probabilities, dims = target.is_floating_point(), logits.dim()
+    except AttributeError:
+        _inputs.only_tensors(logits=logits, target=target)
+        raise
+    if type(ignore_index) is not int:
+        ignore_index = _inputs.integer("ignore_index", ignore_index)
+    if type(label_smoothing) is not float:
+        label_smoothing = _inputs.number("label_smoothing", label_smoothing)
+    if has_probabilities:
         _inputs.refuse(
             "target has probabilities of classes, and kiln's cross_entropy takes indices: "
             "use torch.nn.functional.cross_entropy"
         )
-    if logits.dim() == 0 or logits.shape[min(1, logits.dim() - 1)] == 0:
+    if dims == 0 or logits.shape[min(1, dims - 1)] == 0:
         _inputs.refuse(f"logits have the shape {list(logits.shape)}: there is no class")
     if _inputs.may_autocast():
         (logits,) = _inputs.as_float32(logits)
-    last = logits.movedim(1, -1) if logits.dim() > 2 else logits
+    last = logits.movedim(1, -1) if dims > 2 else logits
     if target.shape != last.shape[:-1]:
         _inputs.refuse(
             f"target has the shape {list(target.shape)}, and logits, of "
             f"{list(logits.shape)}, need one of {list(last.shape[:-1])}"
         )
-    loss, _ = cross_entropy_fwd(last, target, ignore_index, float(label_smoothing))
+    loss, _ = cross_entropy_fwd(last, target, ignore_index, label_smoothing)
     if reduction == "none":
         return loss.to(logits.dtype)
     total = loss.sum()

@@ -17,6 +17,7 @@ import warnings
 import torch
 
 from .. import errors
+from ._inputs import refuse_no_tensor
 
 LIBRARY = torch.library.Library("kiln", "FRAGMENT")  # ends with the process
 OPERATIONS: list[Operation] = []
@@ -167,9 +168,7 @@ class Operation:
         return self.write(self._outputs(*args), args)
 
     def _refuse(self, at, value):
-        raise errors.InvalidArgument(
-            f"{self._names[at]} is {value!r:.80}, and not a tensor of torch"
-        )
+        refuse_no_tensor(self._names[at], value)
 
     def run(self, *args):
         """The kernel, without autograd."""

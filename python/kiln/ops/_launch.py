@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import os
+import sys
 import threading
 import warnings
 
@@ -11,6 +13,10 @@ import torch
 
 from .._library import library
 
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_INSIDE = tuple(
+    folder + os.sep for folder in (os.path.dirname(_HERE), os.path.dirname(torch.__file__))
+)
 LAUNCH, PREPARE = 0, 1
 _LAUNCH_DENSE = LAUNCH + 16  # tells by a number below 0 that an argument is not contiguous
 _FROM_TENSORS = -1  # the device of the call
@@ -153,8 +159,19 @@ def count_copy(name: str, tensor: torch.Tensor) -> None:
             f"its strides {list(tensor.stride())} cannot be used; kiln.ops.copies() "
             "counts the copies",
             CopyWarning,
-            stacklevel=3,
+            stacklevel=_level_of_caller(),
         )
+
+
+def _level_of_caller() -> int:
+    """The stacklevel, for the function that asks, of the first line outside of kiln and
+    torch. A thread of torch's, in which it computes gradients, has none."""
+    frame, level = sys._getframe(1), 1
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_INSIDE):
+            return level
+        frame, level = frame.f_back, level + 1
+    return 2
 
 
 def copies() -> dict[str, int]:

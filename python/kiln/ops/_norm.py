@@ -37,7 +37,7 @@ def layer_norm(
     dims = _normalized(x, weight)
     if weight is None and bias is not None:
         _inputs.refuse("bias is given, and weight is None: a bias needs a weight")
-    eps, from_y = float(eps), bool(memory_efficient)
+    eps, from_y = eps if type(eps) is float else _inputs.number("eps", eps), bool(memory_efficient)
     if residual is None:
         return layer_norm_fwd(x, weight, bias, dims, eps, from_y)[0]
     return add_layer_norm_fwd(x, residual, weight, bias, dims, eps, from_y)[:2]
@@ -56,14 +56,18 @@ def rms_norm(
     if _inputs.may_autocast():
         x, weight, residual = _inputs.as_float32(x, weight, residual)
     casting = _inputs.choice("casting", casting, CASTINGS)
-    dims, eps, from_y = _normalized(x, weight), float(eps), bool(memory_efficient)
+    dims, eps, from_y = _normalized(x, weight), eps if type(eps) is float else _inputs.number("eps", eps), bool(memory_efficient)
     if residual is None:
         return rms_norm_fwd(x, weight, dims, eps, casting, from_y)[0]
     return add_rms_norm_fwd(x, residual, weight, dims, eps, casting, from_y)[:2]
 
 
 def _normalized(x, weight):
-    return normalized_dimensions(x.shape, None if weight is None else weight.shape)
+    try:
+        return normalized_dimensions(x.shape, None if weight is None else weight.shape)
+    except AttributeError:
+        _inputs.only_tensors(("weight",), x=x, weight=weight)
+        raise
 
 
 # Outputs. One that is left out has no elements.

@@ -44,11 +44,18 @@ def rope(
     _inputs.choice("layout", layout, _LAYOUTS)
     if cu_seqlens is not None:
         layout = "thd"
-    _check(q, k, cos, sin, layout)
-    if cos.requires_grad or (sin is not None and sin.requires_grad):
+    try:
+        _check(q, k, cos, sin, layout)
+        has_gradient = cos.requires_grad or (sin is not None and sin.requires_grad)
+    except AttributeError:
+        _inputs.only_tensors(("k", "sin"), q=q, k=k, cos=cos, sin=sin)
+        raise
+    if has_gradient:
         _inputs.refuse("cos or sin requires a gradient, and kiln's rope has none of them")
     if rotary_dim is None:
         rotary_dim = rotary_dim_of(q.shape[-1], cos.shape[-1])
+    elif type(rotary_dim) is not int:
+        rotary_dim = _inputs.integer("rotary_dim", rotary_dim)
     if _inputs.may_autocast():
         q, k = _inputs.as_first(q, k)
     if cos.dim() == 3 and cos.shape[0] == 1:

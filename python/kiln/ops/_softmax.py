@@ -28,17 +28,22 @@ def softmax(x, scale=1.0, mask=None, causal=False, masked_row="zero"):
     """
     if _inputs.may_autocast():
         (x,) = _inputs.as_float32(x)
+    if type(scale) is not float:
+        scale = _inputs.number("scale", scale)
+    if causal is not False and causal is not True:
+        causal = _inputs.flag("causal", causal)
     uniform = _inputs.choice("masked_row", masked_row, _MASKED_ROWS)
     if mask is not None:
         mask = _checked_mask(mask, x)
     # The kernel of the triangle takes no mask, and knows no masked_row.
     if causal and (mask is not None or uniform):
+        _inputs.only_tensors(x=x)
         queries, keys = _sizes(x)
         later = torch.ones(queries, keys, dtype=torch.bool, device=x.device)
         later = later.triu(keys - queries + 1)
         mask = later if mask is None else mask.bool() | later
         causal = False
-    return softmax_fwd(x, float(scale), mask, causal, uniform and mask is not None)
+    return softmax_fwd(x, scale, mask, causal, uniform and mask is not None)
 
 
 def _sizes(x):
@@ -46,6 +51,7 @@ def _sizes(x):
 
 
 def _checked_mask(mask, x):
+    _inputs.only_tensors(x=x, mask=mask)
     if mask.dtype not in (torch.bool, torch.uint8):
         _inputs.refuse(
             f"mask is {mask.dtype}: it is bool or uint8, and leaves out where it is True; "

@@ -224,7 +224,8 @@ TEST_F(SimulatedDevice, SaysWhyItDoesNotCompute) {
       outcome(kiln_kernel_launch(kernel, &geometry, nullptr, nullptr, nullptr, 0)),
       HasSubstr("CUDA_ERROR_NOT_SUPPORTED"));
   kiln_kernel_free(kernel);
-  EXPECT_THAT(take_error(), HasSubstr("kernel.cu is not among the kernels"));
+  EXPECT_THAT(take_error(),
+              HasSubstr("kernel.cu has no function here; give it one by"));
 
   check_softmax<F32>(service_, 1, KILN_F32);
 }

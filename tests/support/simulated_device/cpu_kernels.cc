@@ -123,10 +123,18 @@ Result<const Variant*> kiln_cpu_kernels::find(const kiln_simulated_launch& launc
     if (found != compiled_kernels().end())
       return found->second;
   }
-  return kiln::fail(ErrorCode::kNotFound,
-                    fmt::format("{} is not among the kernels that "
-                                "tests/support/simulated_device/CMakeLists.txt lists",
-                                *named->second.begin()));
+  const std::string& name = *named->second.begin();
+  const bool is_of_template = name.find(':') != std::string::npos;
+  return kiln::fail(
+      ErrorCode::kNotFound,
+      is_of_template
+          ? fmt::format("{} is not among the kernels that "
+                        "tests/support/simulated_device/CMakeLists.txt lists",
+                        name)
+          : fmt::format("{} has no function here; give it one by "
+                        "kiln.testing.define_kernel(), in C by "
+                        "kiln_simulated_register_kernel()",
+                        name));
 }
 
 Result<void> kiln_cpu_kernels::run(const kiln_simulated_launch& launch,

@@ -37,7 +37,7 @@ TEST_F(TerminalTest, ColumnsAreAsWideAsTheirWidestCellAndLinesEndWithoutBlanks) 
 
 TEST_F(TerminalTest, ATableThatIsTooWideLosesColumnsAndThenLetters) {
   const std::vector<Column> columns{{.title = "KEY"},
-                                    {.title = "NAME", .may_be_cut = true},
+                                    {.title = "NAME", .cut = Cut::kEnd},
                                     {.title = "SIZE", .leave_out = 1},
                                     {.title = "AGE", .leave_out = 2}};
   const std::vector<std::vector<std::string>> rows{
@@ -53,9 +53,20 @@ TEST_F(TerminalTest, ATableThatIsTooWideLosesColumnsAndThenLetters) {
   EXPECT_EQ(in(1), "ab12  a_ker...\n") << "no further";
   // A long name is cut before a column goes.
   const std::string table = format_table(
-      columns, {{"ab12", std::string(90, 'n'), "1 KiB", "3 d ago"}}, terminal_, 62);
+      columns, {{"ab12", std::string(90, 'n'), "1 KiB", "3 d ago"}}, terminal_, 66);
   EXPECT_THAT(table, testing::AllOf(testing::HasSubstr("...  1 KiB  3 d ago"),
-                                    testing::HasSubstr(std::string(37, 'n') + "...")));
+                                    testing::HasSubstr(std::string(41, 'n') + "...")));
+}
+
+TEST_F(TerminalTest, ACellThatIsCutInTheMiddleKeepsMoreOfItsEnd) {
+  const std::vector<Column> columns{{.title = "NAME", .cut = Cut::kMiddle}};
+  const auto in = [&](const std::string& cell, std::size_t width) {
+    return format_table(columns, {{cell}}, terminal_, width).substr(5);
+  };
+  EXPECT_EQ(in("kernel:a=1,b=22222", 18), "kernel:a=1,b=22222\n");
+  EXPECT_EQ(in("kernel:a=1,b=22222", 15), "ker...1,b=22222\n");
+  EXPECT_EQ(in("über:größe=groß", 12), "übe...e=groß\n");
+  EXPECT_EQ(in("0123456789", 8), "01...789\n") << "no further than that";
 }
 
 TEST_F(TerminalTest, OneIsNotSeveral) {
