@@ -119,7 +119,8 @@ def warm(
     sets of that name. ``arch`` is ``"9.0"``, ``"8.0,9.0"`` or a list; without it and without
     ``profile``, a published device, builds are for the devices of this machine. ``attention=False``
     leaves a preset's attention out. ``driver`` is the CUDA version of an older driver there,
-    ``"12.4"``. On a terminal the program draws a progress bar. Raises the error that stopped it before the first build; what
+    ``"12.4"``. On a terminal the program draws a progress bar. Raises the error that stopped it
+    before the first build; what
     failed later is counted in the result, and its entry has the error.
     """
     options = ["warm", "--json", *_selection(preset, manifest, arch, template, profile)]

@@ -37,7 +37,9 @@ def layer_norm(
     dims = _normalized(x, weight)
     if weight is None and bias is not None:
         _inputs.refuse("bias is given, and weight is None: a bias needs a weight")
-    eps, from_y = eps if type(eps) is float else _inputs.number("eps", eps), bool(memory_efficient)
+    if type(eps) is not float:
+        eps = _inputs.number("eps", eps)
+    from_y = bool(memory_efficient)
     if residual is None:
         return layer_norm_fwd(x, weight, bias, dims, eps, from_y)[0]
     return add_layer_norm_fwd(x, residual, weight, bias, dims, eps, from_y)[:2]
@@ -56,7 +58,9 @@ def rms_norm(
     if _inputs.may_autocast():
         x, weight, residual = _inputs.as_float32(x, weight, residual)
     casting = _inputs.choice("casting", casting, CASTINGS)
-    dims, eps, from_y = _normalized(x, weight), eps if type(eps) is float else _inputs.number("eps", eps), bool(memory_efficient)
+    if type(eps) is not float:
+        eps = _inputs.number("eps", eps)
+    dims, from_y = _normalized(x, weight), bool(memory_efficient)
     if residual is None:
         return rms_norm_fwd(x, weight, dims, eps, casting, from_y)[0]
     return add_rms_norm_fwd(x, residual, weight, dims, eps, casting, from_y)[:2]
