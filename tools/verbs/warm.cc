@@ -73,7 +73,8 @@ void record_toolchain(BuildService& service, const BuildReport& report) {
         {"the toolchain is not recorded: ", recorded.error().message});
 }
 
-Result<int> run(Context& context, const WarmOptions& options) {
+/// The settings of the service that builds.
+Result<Config> service_config(const Context& context, const WarmOptions& options) {
   Config config = context.config;
   config.template_dirs = template_folders(config, options.selection.catalog);
   config.for_driver = KILN_TRY(parse_driver_option(options.selection.driver));
@@ -83,18 +84,47 @@ Result<int> run(Context& context, const WarmOptions& options) {
   }
   if (!options.time_limit.empty())
     config.compile_timeout = KILN_TRY(parse_time_limit(options.time_limit));
+  if (options.exchange.push && config.remote.mode == "rw")
+    config.remote.mode = "r";  // the exchange sends all that the service would
+  return config;
+}
+
+/// Null without --events.
+Result<std::unique_ptr<EventLog>> open_events(const std::string& path) {
+  if (path.empty())
+    return nullptr;
+  KILN_TRY(check_output_path("--events", path));
+  return EventLog::open(path);
+}
+
+void print_shard(const ShardChoice& choice, std::size_t elsewhere, bool pulls) {
+  print_error(fmt::format("shard {}/{} ({}): {} of other shards {}\n",
+                          choice.shard.index, choice.shard.count, choice.from,
+                          elsewhere, pulls ? "are pulled" : "are left out"));
+}
+
+void print_outcome(const Context& context, const BuildReport& report,
+                   const std::optional<ShardChoice>& choice, std::size_t elsewhere,
+                   const WarmExchange& exchange) {
+  if (!context.json)
+    return print_report(context, report);
+  auto document = report_json(report);
+  if (choice)
+    document["shard"] = {{"index", choice->shard.index},
+                         {"count", choice->shard.count},
+                         {"elsewhere", elsewhere}};
+  exchange.add_to(document);
+  print_json(document);
+}
+
+Result<int> run(Context& context, const WarmOptions& options) {
+  const Config config = KILN_TRY(service_config(context, options));
   std::optional<ShardChoice> choice;
   if (!options.shard.empty())
     choice = KILN_TRY(parse_shard(options.shard, process_environment()));
-  if (options.exchange.push && config.remote.mode == "rw")
-    config.remote.mode = "r";  // the exchange sends all that the service would
   auto opened = KILN_TRY(
       WarmExchange::open(context, options.exchange, config, choice.has_value()));
-  std::unique_ptr<EventLog> events;
-  if (!options.events.empty()) {
-    KILN_TRY(check_output_path("--events", options.events));
-    events = KILN_TRY(EventLog::open(options.events));
-  }
+  const auto events = KILN_TRY(open_events(options.events));
   const auto service =
       KILN_TRY(BuildService::open(config, {.stop = context.stop->token(),
                                            .make_root = !options.dry_run,
@@ -118,9 +148,7 @@ Result<int> run(Context& context, const WarmOptions& options) {
     others.items = take_others(std::nullopt, report);
   const std::size_t elsewhere = choice ? others.items.size() : 0;
   if (choice)
-    print_error(fmt::format("shard {}/{} ({}): {} of other shards {}\n",
-                            choice->shard.index, choice->shard.count, choice->from,
-                            elsewhere, pulls ? "are pulled" : "are left out"));
+    print_shard(*choice, elsewhere, pulls);
   exchange->start(service->cache());
   BuildRunOptions builds{.jobs = service->jobs().get(),
                          .dry_run = options.dry_run,
@@ -146,17 +174,7 @@ Result<int> run(Context& context, const WarmOptions& options) {
   if (!options.dry_run)
     record_toolchain(*service, report);
   const bool are_sent = exchange->finish();
-  if (context.json) {
-    auto document = report_json(report);
-    if (choice)
-      document["shard"] = {{"index", choice->shard.index},
-                           {"count", choice->shard.count},
-                           {"elsewhere", elsewhere}};
-    exchange->add_to(document);
-    print_json(document);
-  } else {
-    print_report(context, report);
-  }
+  print_outcome(context, report, choice, elsewhere, *exchange);
   const int status = exit_code_of(report);
   return status == kAllDone && !are_sent ? kSomeFailed : status;
 }
