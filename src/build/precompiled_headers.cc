@@ -82,6 +82,29 @@ void append(std::vector<std::filesystem::path>& all,
 
 }  // namespace
 
+class PrecompiledHeaders::Compiling {
+ public:
+  Compiling(const PrecompiledHeaders& all, const Digest& key) : all_(all), key_(key) {
+    const MutexLock lock(all_.mutex_);
+    is_second_ = all_.compiling_.contains(key);
+    all_.compiling_.insert(key);
+  }
+  Compiling(const Compiling&) = delete;
+  Compiling& operator=(const Compiling&) = delete;
+  Compiling(Compiling&&) = delete;
+  Compiling& operator=(Compiling&&) = delete;
+  ~Compiling() {
+    const MutexLock lock(all_.mutex_);
+    all_.compiling_.erase(all_.compiling_.find(key_));
+  }
+  [[nodiscard]] bool is_second() const { return is_second_; }
+
+ private:
+  const PrecompiledHeaders& all_;
+  const Digest& key_;
+  bool is_second_ = false;
+};
+
 PrecompiledHeaders::PrecompiledHeaders(cache::Cache& cache, OwnFolder folder,
                                        std::uint64_t limit_bytes)
     : cache_(cache), is_on_(!folder.empty()), store_(std::move(folder), limit_bytes) {}
@@ -98,7 +121,8 @@ Result<compile::CompileOutput> PrecompiledHeaders::compile(
     return compile(job);
 
   const Digest key = precompiled_key(prefix, request, job);
-  const auto found = find_or_make(key, prefix, request, job, compile);
+  const Compiling now(*this, key);
+  const auto found = find_or_make(key, prefix, request, job, compile, now);
   if (!found) {
     auto output = compile(job);
     if (output && output->files.opened.size() + job.headers.size() >= kLeastHeaders)
@@ -130,14 +154,17 @@ Result<compile::CompileOutput> PrecompiledHeaders::compile(
 
 std::optional<PrecompiledStore::Stored> PrecompiledHeaders::find_or_make(
     const Digest& key, std::string_view prefix, const KeyedRequest& request,
-    const compile::CompileJob& job, const Compile& compile) const {
+    const compile::CompileJob& job, const Compile& compile,
+    const Compiling& now) const {
   if (auto found = store_.find(key))
     return found;
-  if (is_asked_for(request))
+  if (is_asked_for(request) || now.is_second())
     store_.want(key);
   if (!store_.take_wanted(key))
     return std::nullopt;
   const auto made = make(key, prefix, request, job, compile);
+  if (made == Made::kTooFew)
+    return std::nullopt;
   cache_.counters().add(made ? cache::Counter::kPrecompiledMade
                              : cache::Counter::kPrecompiledRefused);
   if (!made)
@@ -146,16 +173,15 @@ std::optional<PrecompiledStore::Stored> PrecompiledHeaders::find_or_make(
 }
 
 /// From the prefix alone, so that it is the same whichever source comes first.
-Result<void> PrecompiledHeaders::make(const Digest& key, std::string_view prefix,
-                                      const KeyedRequest& request,
-                                      compile::CompileJob job,
-                                      const Compile& compile) const {
+Result<PrecompiledHeaders::Made> PrecompiledHeaders::make(
+    const Digest& key, std::string_view prefix, const KeyedRequest& request,
+    compile::CompileJob job, const Compile& compile) const {
   const auto began = std::chrono::system_clock::now();
   job.make_precompiled = KILN_TRY(store_.new_file());
   job.label += " (precompiled header)";
   job.source = prefix;
   job.name_expressions.clear();
-  auto stored = [&]() -> Result<void> {
+  auto stored = [&]() -> Result<Made> {
     auto output = KILN_TRY(compile(job));
     if (auto other = other_toolchain(request, output))
       return tl::unexpected(*std::move(other));
@@ -166,11 +192,19 @@ Result<void> PrecompiledHeaders::make(const Digest& key, std::string_view prefix
     if (names_base_file(job, files.opened))
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{} is another text in each source", kBaseFile));
-    return store_.publish(key, {std::move(output.made), std::move(output.files)});
+    if (files.opened.size() + job.headers.size() < kLeastHeaders &&
+        !is_asked_for(request))
+      return Made::kTooFew;
+    KILN_TRY(store_.publish(key, {std::move(output.made), std::move(output.files)}));
+    return Made::kPublished;
   }();
-  if (stored)
-    return {};
+  if (stored == Made::kPublished)
+    return stored;
   store_.discard(job.make_precompiled);
+  if (stored) {
+    store_.refuse(key);
+    return stored;
+  }
   const ErrorCode code = stored.error().code;
   // A stop, and what is missing in this process or on this disk, is no fault of the
   // headers: the next may try, or in ten minutes.
