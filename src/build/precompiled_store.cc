@@ -113,7 +113,7 @@ std::vector<Entry> entries_in(const fs::path& folder) {
     if (!Digest::from_hex(path.filename().native()))
       continue;
     std::error_code error;
-    Entry entry{.used = fs::last_write_time(path / kHeadersName, error), .path = path};
+    Entry entry{.used = fs::last_write_time(path / kRecordName, error), .path = path};
     const auto bytes = fs::file_size(path / kHeadersName, error);
     entry.bytes = error ? 0 : bytes;
     entries.push_back(std::move(entry));
@@ -145,7 +145,8 @@ std::optional<PrecompiledStore::Stored> PrecompiledStore::find(
   if (!stored)
     return std::nullopt;
   stored->file.path = entry.path() / kHeadersName;
-  touch(stored->file.path);
+  // Not `headers` itself: a worker sees that nobody has written to it.
+  touch(entry.path() / kRecordName);
   return *std::move(stored);
 }
 

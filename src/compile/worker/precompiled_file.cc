@@ -3,11 +3,13 @@
 #define XXH_INLINE_ALL
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include <cerrno>
 #include <memory>
+#include <optional>
 
 #include "util/bytes.h"
 #include "util/posix_error.h"
@@ -17,6 +19,27 @@ namespace kiln::compile {
 namespace {
 
 constexpr std::size_t kStepBytes = std::size_t{256} << 10U;  // stays in a core's cache
+
+/// The last file that was found whole, and what no later write leaves as it is.
+struct Checked {
+  PrecompiledFile file;
+  dev_t device = 0;
+  ino_t inode = 0;
+  std::int64_t written_ns = 0;
+  std::int64_t changed_ns = 0;
+  friend bool operator==(const Checked&, const Checked&) = default;
+};
+
+std::optional<Checked> stamp_of(const PrecompiledFile& file) {
+  const auto nanoseconds = [](const timespec& time) {
+    return time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec;
+  };
+  struct stat info {};
+  if (::lstat(file.path.c_str(), &info) != 0)
+    return std::nullopt;
+  return Checked{file, info.st_dev, info.st_ino, nanoseconds(info.st_mtim),
+                 nanoseconds(info.st_ctim)};
+}
 
 std::string hex(XXH128_hash_t hash) {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
@@ -57,7 +80,13 @@ PrecompiledUse check_precompiled(const PrecompiledFile& file,
                                  std::uint64_t nvrtc_address) {
   if (file.nvrtc_address != nvrtc_address)
     return PrecompiledUse::kElsewhere;
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+  static std::optional<Checked> checked;  // a worker calls this on one thread
+  const auto stamp = stamp_of(file);      // of before the file is read
+  if (stamp && stamp == checked)
+    return PrecompiledUse::kUsed;
   const bool is_whole = describe_precompiled(file.path, nvrtc_address) == file;
+  checked = is_whole ? stamp : std::nullopt;
   return is_whole ? PrecompiledUse::kUsed : PrecompiledUse::kDamaged;
 }
 

@@ -60,7 +60,7 @@ TEST_F(PrecompiledStoreTest, WhatWasPublishedIsFoundWithItsReport) {
 
 TEST_F(PrecompiledStoreTest, OfTwoThatWereMadeTheFirstStays) {
   ASSERT_TRUE(publish(1));
-  age(folder_ / key(1).hex() / "headers", std::chrono::hours(1));
+  age(folder_ / key(1).hex() / "record", std::chrono::hours(1));
   EXPECT_FALSE(publish(1));
   EXPECT_EQ(store().totals().entries, 1U);
 }
@@ -68,7 +68,7 @@ TEST_F(PrecompiledStoreTest, OfTwoThatWereMadeTheFirstStays) {
 TEST_F(PrecompiledStoreTest, AboveTheLimitTheLeastRecentlyUsedIsRemoved) {
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(publish(i, 300));
-    age(folder_ / key(i).hex() / "headers", std::chrono::hours(10 - i));
+    age(folder_ / key(i).hex() / "record", std::chrono::hours(10 - i));
   }
   ASSERT_TRUE(store().find(key(0)));  // a use
   ASSERT_TRUE(publish(3, 300));
