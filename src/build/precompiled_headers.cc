@@ -97,6 +97,7 @@ class PrecompiledHeaders::Compiling {
     const MutexLock lock(all_.mutex_);
     all_.compiling_.erase(all_.compiling_.find(key_));
   }
+  [[nodiscard]] const Digest& key() const { return key_; }
   [[nodiscard]] bool is_second() const { return is_second_; }
 
  private:
@@ -122,7 +123,7 @@ Result<compile::CompileOutput> PrecompiledHeaders::compile(
 
   const Digest key = precompiled_key(prefix, request, job);
   const Compiling now(*this, key);
-  const auto found = find_or_make(key, prefix, request, job, compile, now);
+  const auto found = find_or_make(now, prefix, request, job, compile);
   if (!found) {
     auto output = compile(job);
     if (output && output->files.opened.size() + job.headers.size() >= kLeastHeaders)
@@ -153,9 +154,9 @@ Result<compile::CompileOutput> PrecompiledHeaders::compile(
 }
 
 std::optional<PrecompiledStore::Stored> PrecompiledHeaders::find_or_make(
-    const Digest& key, std::string_view prefix, const KeyedRequest& request,
-    const compile::CompileJob& job, const Compile& compile,
-    const Compiling& now) const {
+    const Compiling& now, std::string_view prefix, const KeyedRequest& request,
+    const compile::CompileJob& job, const Compile& compile) const {
+  const Digest& key = now.key();
   if (auto found = store_.find(key))
     return found;
   if (is_asked_for(request) || now.is_second())

@@ -40,12 +40,11 @@ class PrecompiledHeaders {
   enum class Made : std::uint8_t { kPublished, kTooFew };
   class Compiling;
 
-  [[nodiscard]] std::optional<Stored> find_or_make(const Digest& key,
+  [[nodiscard]] std::optional<Stored> find_or_make(const Compiling& now,
                                                    std::string_view prefix,
                                                    const KeyedRequest& request,
                                                    const compile::CompileJob& job,
-                                                   const Compile& compile,
-                                                   const Compiling& now) const;
+                                                   const Compile& compile) const;
   [[nodiscard]] Result<Made> make(const Digest& key, std::string_view prefix,
                                   const KeyedRequest& request, compile::CompileJob job,
                                   const Compile& compile) const;

@@ -12,7 +12,6 @@
 
 #include "codec/digest.h"
 #include "remote/helper/libcurl.h"
-#include "util/try.h"
 #include "util/write_file.h"
 
 namespace kiln::remote {
@@ -25,10 +24,14 @@ constexpr mode_t kFileMode = 0644;
 
 using Clock = std::chrono::steady_clock;
 
-/// Opened by CurlTransfers::make().
-Libcurl& curl() {
-  static Libcurl functions;
-  return functions;
+const Result<Libcurl>& opened_libcurl() {
+  static const Result<Libcurl> opened = open_libcurl();
+  return opened;
+}
+
+/// CurlTransfers::make() fails without it.
+const Libcurl& curl() {
+  return *opened_libcurl();
 }
 
 struct EasyDeleter {
@@ -324,7 +327,8 @@ struct CurlTransfers::State {
 };
 
 Result<CurlTransfers> CurlTransfers::make(Done done) {
-  curl() = KILN_TRY(open_libcurl());
+  if (!opened_libcurl())
+    return tl::unexpected(opened_libcurl().error());
   auto state = std::make_unique<State>(std::move(done));
   if (curl().global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK ||
       (state->multi = curl().multi_init()) == nullptr)

@@ -14,17 +14,18 @@ namespace kiln::remote {
 
 // NOLINTNEXTLINE(cppcoreguidelines-macro-usage): one list for the members and their
 // names
-#define KILN_LIBCURL_FUNCTIONS(X)                                                     \
-  X(easy_cleanup)                                                                     \
-  X(easy_getinfo) X(easy_header) X(easy_init) X(easy_setopt) X(easy_strerror) X(free) \
-      X(getdate) X(global_init) X(multi_add_handle) X(multi_cleanup)                  \
-          X(multi_info_read) X(multi_init) X(multi_perform) X(multi_poll)             \
-              X(multi_remove_handle) X(slist_append) X(slist_free_all) X(url)         \
-                  X(url_cleanup) X(url_get) X(url_set) X(version_info)
+#define KILN_LIBCURL_FUNCTIONS(X)                                                \
+  X(easy_cleanup)                                                                \
+  X(easy_getinfo)                                                                \
+  X(easy_header) X(easy_init) X(easy_setopt) X(easy_strerror) X(free) X(getdate) \
+      X(global_init) X(multi_add_handle) X(multi_cleanup) X(multi_info_read)     \
+          X(multi_init) X(multi_perform) X(multi_poll) X(multi_remove_handle)    \
+              X(slist_append) X(slist_free_all) X(url) X(url_cleanup) X(url_get) \
+                  X(url_set) X(version_info)
 
 /// Each member is the function of its name with `curl_` before it.
 struct Libcurl {
-  // NOLINTNEXTLINE(cppcoreguidelines-macro-usage)
+  // NOLINTNEXTLINE(cppcoreguidelines-macro-usage, bugprone-macro-parentheses)
 #define KILN_MEMBER(name) decltype(&::curl_##name) name = nullptr;
   KILN_LIBCURL_FUNCTIONS(KILN_MEMBER)
 #undef KILN_MEMBER

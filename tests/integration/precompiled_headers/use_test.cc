@@ -27,6 +27,35 @@ TEST_F(PrecompiledHeadersTest, TheSecondSourceMakesOneAndEveryLaterProcessUsesIt
   EXPECT_TRUE(fs::is_empty(root_ / "pch" / "new"));
 }
 
+/// Whether the second comes while the first is compiled or after it.
+TEST_F(PrecompiledHeadersTest, OfTwoSourcesAtOnceOneMakesItForTheOther) {
+  std::thread first([this] { fetch(0); });
+  fetch(1);
+  first.join();
+  EXPECT_EQ(count(Counter::kPrecompiledMade), 1U);
+  EXPECT_EQ(count(Counter::kPrecompiledUsed), 1U);
+  expect_equal(fetch(0), source(0));
+  expect_equal(fetch(1), source(1));
+}
+
+TEST_F(PrecompiledHeadersTest, ForFewHeadersNoneIsKeptAndNothingIsCounted) {
+  const auto few = [this](int number) {
+    SourceOptions of_two = source(number);
+    of_two.source = fmt::format(
+        "#include \"h1.h\"\n#include \"h2.h\"\nextern \"C\" "
+        "__global__ void k(int* x) {{ *x = add1({}); }}\n",
+        number);
+    return of_two;
+  };
+  std::thread first([&] { fetch(few(1)); });
+  fetch(few(2));
+  first.join();
+  for (int i = 3; i < 6; ++i) expect_equal(fetch(few(i)), few(i));
+  EXPECT_THAT(headers_in(root_), SizeIs(0));
+  EXPECT_EQ(count(Counter::kPrecompiledMade), 0U);
+  EXPECT_EQ(count(Counter::kPrecompiledRefused), 0U);
+}
+
 TEST_F(PrecompiledHeadersTest, AWishForOneMakesItAtOnceAndIsInNoKey) {
   SourceOptions wish = source(7);
   wish.options = {"--pch", "--pch-dir=/nowhere"};
