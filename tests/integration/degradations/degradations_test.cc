@@ -43,6 +43,7 @@ void PrintTo(const Row& row, std::ostream* out) {
   *out << row.name;
 }
 
+// NOLINTNEXTLINE(readability-function-size): it is a table
 const std::vector<Row>& rows() {
   static const std::vector<Row> all{
       {"HolderWithoutAHeartbeat", {{"lock_bypassed", 1}}, test::hold_lock},
