@@ -31,6 +31,7 @@ int pop(nvtxDomainHandle_t /*domain*/) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-identifier-naming): NVTX looks it up by this name
 extern "C" __attribute__((visibility("default"))) int InitializeInjectionNvtx2(
     NvtxGetExportTableFunc_t get_table) {
   const auto* const tables =
