@@ -97,7 +97,7 @@ std::string remedy_of(const Answer& answer, const ServerAddress& address) {
                    "speaks TLS"
                  : "look whether a firewall drops its packets, or the server is stuck";
     case TransferEnd::kHelper:
-      return "reinstall Kiln";
+      return "install libcurl 7.85 or later, or reinstall Kiln";
     default:
       break;
   }
