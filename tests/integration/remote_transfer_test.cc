@@ -102,6 +102,39 @@ TEST_F(RemoteTransferTest, BytesArriveAsTheyAreOverOneConnection) {
   EXPECT_THAT(server.heads(), Each(HasSubstr("GET /object HTTP/1.1\r\n")));
 }
 
+/// libcurl itself repeats what it sent whole, and gives up what it was sending.
+TEST_F(RemoteTransferTest, APutIsRepeatedWhereAKeptConnectionIsResetInItsMiddle) {
+  const FaultServer server([](const Exchange& exchange) {
+    exchange.answer("201 Created", "");
+    exchange.wait_for_its_end();  // or for the next request
+    exchange.reset();
+    return false;
+  });
+  TransferRequest put = get(server.url());
+  put.method = Method::kPut;
+  put.body = std::string(30'000'000, 'x');  // more than sockets hold
+  for (int i = 0; i < 10; ++i) {
+    const TransferReply reply = run(put);
+    EXPECT_EQ(reply.end, TransferEnd::kAnswered) << i << ": " << reply.error;
+    EXPECT_EQ(reply.status, 201U);
+  }
+}
+
+/// Not where that was the first request of its connection: then it is the server.
+TEST_F(RemoteTransferTest, APutThatIsResetOnANewConnectionIsNotRepeated) {
+  std::atomic<int> requests = 0;
+  const FaultServer server([&requests](const Exchange& exchange) {
+    ++requests;
+    exchange.reset();
+    return false;
+  });
+  TransferRequest put = get(server.url());
+  put.method = Method::kPut;
+  put.body = "x";
+  EXPECT_EQ(run(put).end, TransferEnd::kBroken);
+  EXPECT_EQ(requests, 1);
+}
+
 TEST_F(RemoteTransferTest, EachStatusIsPassedOn) {
   for (const char* status :
        {"204 No Content", "401 Unauthorized", "403 Forbidden", "404 Not Found",

@@ -48,6 +48,7 @@ struct Running {
   std::size_t sent = 0;
   bool is_too_large = false;
   bool is_too_slow = false;
+  bool is_repeated = false;
   // Since then it has moved fewer bytes than it must in `slow_for`.
   Clock::time_point slow_since = Clock::now();
   curl_off_t moved_then = 0;
@@ -263,7 +264,7 @@ struct CurlTransfers::State {
 
   void end(std::uint64_t id, CURLcode code) {
     const auto found = running.find(id);
-    if (found == running.end())
+    if (found == running.end() || repeats(*found->second, code))
       return;
     const std::unique_ptr<Running> one = std::move(found->second);
     running.erase(found);
@@ -288,6 +289,33 @@ struct CurlTransfers::State {
       reply.body.clear();
     curl().multi_remove_handle(multi, easy);
     done(std::move(reply));
+  }
+
+  /// True if it begins again, over a new connection: the server closed a kept one just
+  /// then. libcurl itself repeats what it had sent whole, and gives up what it was
+  /// sending.
+  [[nodiscard]] bool repeats(Running& one, CURLcode code) const {
+    CURL* const easy = one.easy.get();
+    long connected = 0;
+    long received = 0;
+    curl_off_t took = 0;
+    std::ignore = curl().easy_getinfo(easy, CURLINFO_NUM_CONNECTS, &connected);
+    std::ignore = curl().easy_getinfo(easy, CURLINFO_HEADER_SIZE, &received);
+    std::ignore = curl().easy_getinfo(easy, CURLINFO_TOTAL_TIME_T, &took);
+    const auto left =
+        one.request.limits.whole -
+        std::chrono::ceil<std::chrono::milliseconds>(std::chrono::microseconds(took));
+    if (code != CURLE_SEND_ERROR || std::exchange(one.is_repeated, true) ||
+        connected != 0 || received != 0 || left.count() <= 0)
+      return false;
+    curl().multi_remove_handle(multi, easy);
+    one.sent = 0;
+    one.moved_then = 0;
+    one.slow_since = Clock::now();
+    one.error.front() = '\0';
+    set(easy, CURLOPT_FRESH_CONNECT, 1L);
+    set(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(left.count()));
+    return curl().multi_add_handle(multi, easy) == CURLM_OK;
   }
 
   static void note_times(Running& one) {
