@@ -112,7 +112,7 @@ TEST_F(RemoteTransferTest, APutIsRepeatedWhereAKeptConnectionIsResetInItsMiddle)
   });
   TransferRequest put = get(server.url());
   put.method = Method::kPut;
-  put.body = std::string(30'000'000, 'x');  // more than sockets hold
+  put.body.assign(30'000'000, 'x');  // more than sockets hold
   for (int i = 0; i < 10; ++i) {
     const TransferReply reply = run(put);
     EXPECT_EQ(reply.end, TransferEnd::kAnswered) << i << ": " << reply.error;
@@ -498,7 +498,8 @@ TEST_F(RemoteTransferTest, AHelperThatIsStoppedIsGivenUpAfterTheLimit) {
 }
 
 TEST_F(RemoteTransferTest, AHelperWithoutMemoryFailsAndTheNextIsStarted) {
-  const std::string large(64'000'000, 'x');
+  std::string large;
+  large.assign(64'000'000, 'x');
   const FaultServer server([&](const Exchange& exchange) {
     if (exchange.head.starts_with("GET /large ")) {
       // What it has, and hardly more.
