@@ -159,9 +159,10 @@ std::string missing_folder_hint(const HeaderLookups& lookups) {
 std::string other_folder_hint(std::string_view header) {
   if (header.empty() || header.starts_with('/'))
     return {};
-  return fmt::format("no include directory has {}: name one that has it, by -I or "
-                     "include_dirs",
-                     header);
+  return fmt::format(
+      "no include directory has {}: name one that has it, by -I or "
+      "include_dirs",
+      header);
 }
 
 }  // namespace

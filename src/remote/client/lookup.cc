@@ -16,7 +16,8 @@ Lookup::Lookup(std::shared_ptr<Servers> servers, const Digest& key, std::string 
       ask_at_(servers_->first_request_at()),
       has_waited_(passed >= servers_->options().wait / 2),
       hedge_(servers_->now(),
-             std::max(Duration{}, Duration(servers_->options().wait) - passed), build) {}
+             std::max(Duration{}, Duration(servers_->options().wait) - passed), build) {
+}
 
 std::optional<Step> Lookup::wait(const std::stop_token& stop) {
   const std::stop_callback<std::function<void()>> wake(stop, [this] {
