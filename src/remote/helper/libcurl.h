@@ -12,7 +12,7 @@
 
 namespace kiln::remote {
 
-// clang-format off: it never comes to an end with this list
+// clang-format off
 // NOLINTNEXTLINE(cppcoreguidelines-macro-usage): one list for the members and their names
 #define KILN_LIBCURL_FUNCTIONS(X)                                             \
   X(easy_cleanup) X(easy_getinfo) X(easy_header) X(easy_init) X(easy_setopt)  \
