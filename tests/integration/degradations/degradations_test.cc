@@ -23,9 +23,8 @@ constexpr std::uint64_t kAnyNumber = 0;
 
 /// What is no degradation: a cache at its best counts these as well.
 const std::set<std::string> kOrdinary{
-    "hits",        "misses",   "published", "already_there", "compiled",
-    "lock_waited", "pch_made", "pch_used",  "seed_hits",     "remote_hits",
-    "memory_hits"};
+    "hits",     "misses",   "published", "already_there", "compiled",   "lock_waited",
+    "pch_made", "pch_used", "seed_hits", "remote_hits",   "memory_hits"};
 
 /// What remotes were asked is counted under names that are made at run time.
 bool is_degradation(const std::string& name) {
