@@ -61,9 +61,9 @@ TEST(HeaderHint, SaysWhereNothingStandsForIt) {
 TEST(HeaderHint, AsksForTheFolderOfAnyOtherHeader) {
   for (const char* const header :
        {"mine.h", "mine/scale.h", "array.h", "sub/limits", "a b", "limit"})
-    EXPECT_EQ(hint(missing(header)), std::string("\nhint: no include directory has ") +
-                                         header +
-                                         ": name one that has it, by -I or include_dirs");
+    EXPECT_EQ(hint(missing(header)),
+              std::string("\nhint: no include directory has ") + header +
+                  ": name one that has it, by -I or include_dirs");
 }
 
 TEST(HeaderHint, IsNotGivenForOtherErrors) {
