@@ -236,9 +236,13 @@ TEST_F(ProgramPushTest, NewCredentialsAreReadInTheMiddle) {
   server_.set_fault(
       [&](const Exchange& exchange, const std::string& method, const std::string&) {
         const bool is_old = exchange.head.find("Bearer old") != std::string::npos;
-        if (method != "PUT" || !is_old || ++puts <= 2)
+        const int number = method == "PUT" && is_old ? ++puts : 0;
+        if (number <= 2)
           return false;
-        kiln_.write("auth", "bearer new");
+        // In one step, as who renews them would: the program may read them just now.
+        const auto renewed = kiln_.write(fmt::format("auth{}", number), "bearer new");
+        ::chmod(renewed.c_str(), 0600);
+        std::filesystem::rename(renewed, auth);
         exchange.answer("401 Unauthorized", "");
         return true;
       });

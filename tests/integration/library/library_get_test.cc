@@ -242,7 +242,10 @@ TEST_F(LibraryGetTest, AFailureThatMayBeOfAnotherHeaderAnswersItsOwnRequestOnly)
     EXPECT_EQ(crashed.error().code, ErrorCode::kWorkerCrashed);
     is_over = true;
   });
-  std::this_thread::sleep_for(300ms);
+  // Its worker says first what the compiler is.
+  ASSERT_TRUE(test::eventually(kPatience,
+                               [] { return !test::children_of(::getpid()).empty(); }));
+  std::this_thread::sleep_for(1s);
   std::stop_source stop;
   std::jthread waits([&] {  // it has the same key
     const auto cancelled = service->get(with_folder("other"), device, stop.get_token());
