@@ -12,10 +12,13 @@
 
 #include "codec/digest.h"
 #include "codec/fields.h"
-#include "key/file_stamp.h"
 #include "key/include_tree.h"
+#include "util/file_stamp.h"
 
 namespace kiln::key {
+
+/// The largest header that a key can hold.
+inline constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{64} << 20U;
 
 /// A header outside the toolkit's include tree.
 struct HeaderFile {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "codec/digest.h"
-#include "key/file_stamp.h"
 #include "key/memo_file.h"
 #include "kiln/result.h"
+#include "util/file_stamp.h"
 #include "util/include_directives.h"
 #include "util/mutex.h"
 

@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "key/file_stamp.h"
 #include "key/header_snapshot.h"
 #include "key/key.h"
 #include "key/toolkit_folders.h"
+#include "util/file_stamp.h"
 #include "util/include_directives.h"
 
 namespace kiln::key {

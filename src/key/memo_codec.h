@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "codec/digest.h"
-#include "key/file_stamp.h"
 #include "util/bytes.h"
+#include "util/file_stamp.h"
 #include "util/little_endian.h"
 
 namespace kiln::key {

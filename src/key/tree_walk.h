@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "key/file_stamp.h"
 #include "kiln/result.h"
+#include "util/file_stamp.h"
 
 namespace kiln::key {
 

@@ -8,10 +8,12 @@
 #include <xxhash.h>
 
 #include <cerrno>
+#include <chrono>
 #include <memory>
 #include <optional>
 
 #include "util/bytes.h"
+#include "util/file_stamp.h"
 #include "util/posix_error.h"
 #include "util/unique_fd.h"
 
@@ -20,25 +22,18 @@ namespace {
 
 constexpr std::size_t kStepBytes = std::size_t{256} << 10U;  // stays in a core's cache
 
-/// The last file that was found whole, and what no later write leaves as it is.
+/// A file that was found whole, and its stamp.
 struct Checked {
   PrecompiledFile file;
-  dev_t device = 0;
-  ino_t inode = 0;
-  std::int64_t written_ns = 0;
-  std::int64_t changed_ns = 0;
+  FileStamp stamp;
   friend bool operator==(const Checked&, const Checked&) = default;
 };
 
-std::optional<Checked> stamp_of(const PrecompiledFile& file) {
-  const auto nanoseconds = [](const timespec& time) {
-    return time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec;
-  };
+std::optional<Checked> as_it_is(const PrecompiledFile& file) {
   struct stat info {};
   if (::lstat(file.path.c_str(), &info) != 0)
     return std::nullopt;
-  return Checked{file, info.st_dev, info.st_ino, nanoseconds(info.st_mtim),
-                 nanoseconds(info.st_ctim)};
+  return Checked{file, stamp_of(info)};
 }
 
 std::string hex(XXH128_hash_t hash) {
@@ -82,11 +77,12 @@ PrecompiledUse check_precompiled(const PrecompiledFile& file,
     return PrecompiledUse::kElsewhere;
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
   static std::optional<Checked> checked;  // a worker calls this on one thread
-  const auto stamp = stamp_of(file);      // of before the file is read
-  if (stamp && stamp == checked)
+  const auto now = as_it_is(file);        // before it is read
+  if (now && now == checked)
     return PrecompiledUse::kUsed;
+  const auto read_at = std::chrono::system_clock::now();
   const bool is_whole = describe_precompiled(file.path, nvrtc_address) == file;
-  checked = is_whole ? stamp : std::nullopt;
+  checked = is_whole && now && is_settled(now->stamp, read_at) ? now : std::nullopt;
   return is_whole ? PrecompiledUse::kUsed : PrecompiledUse::kDamaged;
 }
 

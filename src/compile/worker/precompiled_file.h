@@ -20,7 +20,8 @@ namespace kiln::compile {
     const std::filesystem::path& path, std::uint64_t nvrtc_address);
 
 /// kUsed if the file is what was made, and libnvrtc where it was then; else why not.
-/// The file that this process checked last is read again only if it was written since.
+/// The file that this process checked last is read again only if it was written since,
+/// or shortly before; see is_settled().
 /// Thread safety: one thread.
 [[nodiscard]] PrecompiledUse check_precompiled(const PrecompiledFile& file,
                                                std::uint64_t nvrtc_address);

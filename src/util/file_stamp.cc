@@ -1,6 +1,6 @@
-#include "key/file_stamp.h"
+#include "util/file_stamp.h"
 
-namespace kiln::key {
+namespace kiln {
 namespace {
 
 // Longer than a tick of any file system in use (FAT's two seconds are the coarsest).
@@ -27,4 +27,4 @@ bool is_settled(const FileStamp& stamp, std::chrono::system_clock::time_point re
   return stamp.mtime_ns <= limit && stamp.ctime_ns <= limit;
 }
 
-}  // namespace kiln::key
+}  // namespace kiln

@@ -1,10 +1,10 @@
 // When a stamp is enough to know a file again.
 
-#include "key/file_stamp.h"
+#include "util/file_stamp.h"
 
 #include <gtest/gtest.h>
 
-namespace kiln::key {
+namespace kiln {
 namespace {
 
 using std::chrono::nanoseconds;
@@ -49,4 +49,4 @@ TEST(FileStamp, HasEachTimeToTheNanosecondAlsoBefore1970) {
 }
 
 }  // namespace
-}  // namespace kiln::key
+}  // namespace kiln

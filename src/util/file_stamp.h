@@ -7,10 +7,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace kiln::key {
-
-/// The largest header that a key can hold.
-inline constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{64} << 20U;
+namespace kiln {
 
 /// Identity, size and both times. A change of content that keeps size and mtime still
 /// moves ctime, which no program can set.
@@ -31,4 +28,4 @@ struct FileStamp {
 [[nodiscard]] bool is_settled(const FileStamp& stamp,
                               std::chrono::system_clock::time_point read_at);
 
-}  // namespace kiln::key
+}  // namespace kiln
