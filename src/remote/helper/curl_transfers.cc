@@ -295,6 +295,8 @@ struct CurlTransfers::State {
   /// then. libcurl itself repeats what it had sent whole, and gives up what it was
   /// sending.
   [[nodiscard]] bool repeats(Running& one, CURLcode code) const {
+    if (code != CURLE_SEND_ERROR || std::exchange(one.is_repeated, true))
+      return false;
     CURL* const easy = one.easy.get();
     long connected = 0;
     long received = 0;
@@ -305,8 +307,7 @@ struct CurlTransfers::State {
     const auto left =
         one.request.limits.whole -
         std::chrono::ceil<std::chrono::milliseconds>(std::chrono::microseconds(took));
-    if (code != CURLE_SEND_ERROR || std::exchange(one.is_repeated, true) ||
-        connected != 0 || received != 0 || left.count() <= 0)
+    if (connected != 0 || received != 0 || left.count() <= 0)
       return false;
     curl().multi_remove_handle(multi, easy);
     one.sent = 0;
