@@ -102,6 +102,25 @@ class CallArguments {
         value("delta", given_.workspace), value("grad_o", given_.grad_o),
         value("lse", given_.stats)};
   }
+  /// What the launch behind cuDNN's plan takes. All of it is checked with the others.
+  [[nodiscard]] auto of_empty_sequences() const {
+    return std::array{value("o", given_.o),
+                      value("lse", problem_.stats ? given_.stats : nullptr)};
+  }
+  [[nodiscard]] auto gradients_of_empty_sequences() const {
+    return std::array{value("grad_q", given_.grad_q), value("grad_k", given_.grad_k),
+                      value("grad_v", given_.grad_v)};
+  }
+  [[nodiscard]] auto sequences() const {
+    const bool is_padded = attention::is_padded(problem_.mask);
+    const auto if_there = [](bool is_there, const std::int32_t* at) {
+      return is_there ? at : nullptr;
+    };
+    return std::array{value("q_begins", if_there(is_packed_, given_.cu_seqlens_q)),
+                      value("kv_begins", if_there(is_packed_, given_.cu_seqlens_kv)),
+                      value("q_lengths", if_there(is_padded, given_.lengths_q)),
+                      value("kv_lengths", if_there(is_padded, given_.lengths_kv))};
+  }
   [[nodiscard]] auto inputs() const {
     constexpr std::string_view kNotPacked = "problem.layout is not kThd";
     constexpr std::string_view kNotPadded = "problem.mask has no padding";
@@ -331,6 +350,22 @@ Result<Launches> launches(const AttentionCall& call, const Device& device) {
     all.push_back(bias_backward(
         call, KILN_TRY(attention::choose_bias_kernel(problem, device.capability))));
   return all;
+}
+
+Launches empty_sequence_launches(const AttentionCall& call) {
+  const Problem& problem = call.problem;
+  if (problem.layout != Layout::kThd && !attention::is_padded(problem.mask))
+    return {};
+  const CallArguments given(call);
+  const bool backward = is_backward(problem);
+  return just(
+      {.kernel = backward ? "attention_empty_bwd" : "attention_empty_fwd",
+       .parameters = {{"dtype", std::string(to_string(problem.dtype))}},
+       .extents = {{"batch", problem.batch}, {"heads", problem.heads}},
+       .arguments = backward ? with_sizes(call, {given.gradients_of_empty_sequences(),
+                                                 given.sequences()})
+                             : with_sizes(call, {given.of_empty_sequences(),
+                                                 given.sequences()})});
 }
 
 Result<Launches> plan(const AttentionCall& call, const Device& device,

@@ -40,6 +40,12 @@ struct AttentionCall {
 [[nodiscard]] Result<Launches> launches(const AttentionCall& call,
                                         const Device& device);
 
+/// What follows cuDNN's plan of a problem whose sequences have lengths of their own:
+/// cuDNN leaves the outputs of a sequence without queries or without keys as they were
+/// (9.14 on an H200), and these launches set them. Empty: there are no such sequences.
+/// Checks no pointer.
+[[nodiscard]] Launches empty_sequence_launches(const AttentionCall& call);
+
 /// check_options(), then launches(), then check_pointers() unless pointers are ignored.
 [[nodiscard]] Result<Launches> plan(const AttentionCall& call, const Device& device,
                                     Pointers pointers = Pointers::kIgnored);

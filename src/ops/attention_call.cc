@@ -67,7 +67,7 @@ Result<const AttentionDecision*> prepare_call(Service& service,
   const auto* const decision = KILN_TRY(decisions.decide(question, device));
   KILN_TRY(fetch(service, device,
                  decision->plan == nullptr ? KILN_TRY(launches(call, device))
-                                           : sequence_launches(call)));
+                                           : launches_beside_plan(call)));
   decisions.mark_ready(question);
   return decision;
 }
@@ -129,9 +129,10 @@ Result<void> run_cudnn(Service& service, const Device& device, CUstream_st* stre
   KILN_TRY(run(service, device, stream, sequence_launches(call)));
   float scale = scale_of(call);
   const std::uint64_t begin = sequence_bytes(call.problem);
-  return plan.run(stream, cudnn_tensors(call, scale),
-                  {static_cast<std::byte*>(call.tensors.workspace) + begin,
-                   call.tensors.workspace_bytes - begin});
+  KILN_TRY(plan.run(stream, cudnn_tensors(call, scale),
+                    {static_cast<std::byte*>(call.tensors.workspace) + begin,
+                     call.tensors.workspace_bytes - begin}));
+  return run(service, device, stream, empty_sequence_launches(call));
 }
 
 /// Runs the call in `stream`, on the device whose context is current.

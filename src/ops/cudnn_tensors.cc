@@ -1,7 +1,9 @@
 #include "ops/cudnn_tensors.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <iterator>
 #include <utility>
 
 namespace kiln::ops {
@@ -79,6 +81,12 @@ Launches sequence_launches(const AttentionCall& call) {
                                         .skv = narrow(problem.skv),
                                         .unused = 0});
   return just(std::move(launch));
+}
+
+Launches launches_beside_plan(const AttentionCall& call) {
+  Launches all = sequence_launches(call);
+  std::ranges::move(empty_sequence_launches(call), std::back_inserter(all));
+  return all;
 }
 
 std::vector<TensorPointer> cudnn_tensors(const AttentionCall& call, float& scale) {

@@ -24,4 +24,8 @@ namespace kiln::ops {
 /// Writes these offsets and lengths. Empty: there are none. Checks no pointer.
 [[nodiscard]] Launches sequence_launches(const AttentionCall& call);
 
+/// All that a call launches beside cuDNN's plan: sequence_launches(), which come before
+/// it, and empty_sequence_launches(), which follow it.
+[[nodiscard]] Launches launches_beside_plan(const AttentionCall& call);
+
 }  // namespace kiln::ops

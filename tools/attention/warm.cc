@@ -180,9 +180,9 @@ class WarmList {
   void add_plan(const Problem& problem, const DeviceProperties& device) {
     report_.items.push_back(plan_item(plans_, problem, device));
     const ops::AttentionTensors tensors{};
-    add_launches(ops::sequence_launches({problem, tensors}),
+    add_launches(ops::launches_beside_plan({problem, tensors}),
                  {device.capability(), device},
-                 "cuDNN's plan takes packed sequences by their offsets");
+                 "it goes with cuDNN's plan of sequences with lengths of their own");
   }
 
   /// Adds the kernels that a call for the problem launches on `target`.

@@ -26,6 +26,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
+using testing::StartsWith;
 
 /// Device 0 is a 9.0, device 1 an 8.0, device 2 a 10.0.
 class AttentionByCudnn : public AttentionCallTest {
@@ -126,6 +127,16 @@ class AttentionByCudnn : public AttentionCallTest {
   }
 
   [[nodiscard]] std::size_t runs() const { return cudnn_->runs().size(); }
+
+  /// Of Kiln and of cuDNN's plans.
+  [[nodiscard]] std::vector<std::string> launched_since(std::size_t before) const {
+    const auto all = launched();
+    return {all.begin() + static_cast<std::ptrdiff_t>(before), all.end()};
+  }
+  [[nodiscard]] static std::string empty_kernel_of(const attention::Problem& problem) {
+    return problem.pass == Pass::kBackward ? "attention_empty_bwd"
+                                           : "attention_empty_fwd";
+  }
 
   /// Of the only run, the address in that role.
   [[nodiscard]] void* given(TensorRole role) const {
@@ -350,6 +361,29 @@ TEST_F(AttentionByCudnn, AFailureOfCudnnIsAReasonForKilnsKernel) {
   EXPECT_EQ(runs(), 1U);
 }
 
+// On a device cuDNN leaves the outputs of a sequence without queries or keys as they
+// were.
+TEST_F(AttentionByCudnn, PaddedSequencesThatAreEmptyGetTheirOutputsAfterEachRun) {
+  attention::Problem problem = small_problem();
+  problem.training = true;
+  problem.mask = attention::Mask::kPadding;
+  for (const attention::Problem& pass : {problem, test::backward_of(problem)}) {
+    const auto chosen = choice(0, pass);
+    ASSERT_EQ(chosen.backend, AttentionBackend::kCudnn) << chosen.reason;
+    ops::AttentionTensors with = tensors(0, pass, chosen.workspace_bytes);
+    with.lengths_q = static_cast<std::int32_t*>(memory(0, 64));
+    with.lengths_kv = static_cast<std::int32_t*>(memory(0, 64));
+    const auto before = launched().size();
+    ASSERT_EQ(why(run(0, pass, with)), "done");
+    EXPECT_THAT(launched_since(before),
+                ElementsAre(StartsWith("cudnn_"), empty_kernel_of(pass)));
+  }
+  const auto before = launched().size();
+  ASSERT_EQ(why(call(0, small_problem())), "done");
+  EXPECT_THAT(launched_since(before), ElementsAre(StartsWith("cudnn_")))
+      << "no sequence has a length of its own";
+}
+
 TEST_F(AttentionByCudnn, PackedSequencesGetTheirOffsetsBeforeEachRun) {
   attention::Problem problem = small_problem();
   problem.training = true;
@@ -365,7 +399,9 @@ TEST_F(AttentionByCudnn, PackedSequencesGetTheirOffsetsBeforeEachRun) {
     with.cu_seqlens_kv = static_cast<std::int32_t*>(memory(0, 64));
     const auto before = launched().size();
     ASSERT_EQ(why(run(0, pass, with)), "done");
-    EXPECT_EQ(launched().at(before), "attention_sequences_fwd");
+    EXPECT_THAT(launched_since(before),
+                ElementsAre("attention_sequences_fwd", StartsWith("cudnn_"),
+                            empty_kernel_of(pass)));
     const auto last = cudnn_->runs().back();
     auto* const begin = static_cast<std::byte*>(with.workspace);
     std::map<std::int64_t, void*> given;

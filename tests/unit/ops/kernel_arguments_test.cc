@@ -216,6 +216,10 @@ TEST_F(KernelArguments, OfAttention) {
       problem.bias = attention::Bias::kPostScale;
     }));
   }
+  const attention::Problem padded = test::attention_problem(
+      [](auto& problem) { problem.mask = attention::Mask::kPadding; });
+  expect_plan_taken(empty_sequence_launches({padded, {}}));
+  expect_plan_taken(empty_sequence_launches({test::backward_of(padded), {}}));
   expect_all_seen("attention");
 }
 
