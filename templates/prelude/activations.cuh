@@ -59,8 +59,9 @@ KILN_FUNCTION kiln_activation kiln_gelu_tanh(float u) {
   if constexpr (sizeof(T) == 2) {
     return kiln_times_sigmoid<T>(u, u * fmaf(d, square, c), 0.0f, growth);
   } else {
-    // The tail's relative error is the exponent's absolute one: that goes along.
-    const float cubic = d * square;
+    // The tail's relative error is the exponent's absolute one: that goes along. fmaf
+    // keeps a product by itself.
+    const float cubic = fmaf(d, square, 0.0f);
     const float cubic_lost =
         fmaf(d, square, -cubic) + fmaf(d, fmaf(u, u, -square), d_lost * square);
     const float sum = c + cubic;

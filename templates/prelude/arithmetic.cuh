@@ -53,9 +53,8 @@ KILN_FUNCTION void kiln_sincos_of(kiln_u32 n, float r, float low, float* sine,
   const float s = r + fmaf(r * z, p, fmaf(low, -0.5f * z, low));
   float q = fmaf(2.4520492e-05f, z, -0.0013888169f);
   q = fmaf(q, z, 0.041666664f);
-  const float half = 0.5f * z;
-  const float sum = 1.0f - half;
-  const float c = sum + (((1.0f - sum) - half) + fmaf(z * z, q, -(r * low)));
+  const float sum = fmaf(-0.5f, z, 1.0f);
+  const float c = sum + (fmaf(-0.5f, z, 1.0f - sum) + fmaf(z * z, q, -(r * low)));
   const float a = n % 2 == 0 ? s : c;
   const float b = n % 2 == 0 ? c : s;
   *sine = n & 2 ? -a : a;
