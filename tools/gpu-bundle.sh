@@ -4,7 +4,7 @@ set -uo pipefail
 
 usage() {
   cat <<'HELP'
-usage: tools/gpu-bundle.sh [--build DIR] [--no-nvrtc] [FOLDER | FILE.tar.zst]
+usage: tools/gpu-bundle.sh [--build DIR] [--no-nvrtc] [--python VERSION] [FOLDER | FILE.tar.zst]
 
 Builds the tests for real devices in the release preset and packs them with everything they need.
 They run on a machine with a GPU and without network, packages or toolkit: unpack the bundle there
@@ -17,10 +17,12 @@ kiln-plan-worker with its driver. Plans then need only cuDNN itself: run.sh uses
 machine, PyTorch's for example (run.sh --help). The other machine needs Linux on this architecture,
 bash, a glibc no older than here, and the driver. If libkiln_ffi.so is built, the bundle has the
 package for Python with its bench and the cases of its tests, too, for a python3 of the same version
-as the build's; run.sh compares them with torch where that python3 has it.
+as the build's, or of VERSION; run.sh compares them with torch where that python3 has it.
 
   --build DIR   pack the programs in DIR, and build nothing
   --no-nvrtc    leave NVRTC out, for machines that have one; it is most of the size
+  --python VERSION
+                the other machine's python3, such as 3.12: its tvm-ffi is fetched
 
 Environment:
   KILN_NVRTC    the NVRTC library to pack, instead of the one that the build uses
@@ -36,6 +38,7 @@ wrong() {
 
 build=""
 with_nvrtc=1
+python_version=""
 output=""
 while (($#)); do
   case $1 in
@@ -47,6 +50,11 @@ while (($#)); do
       shift
       ;;
     --no-nvrtc) with_nvrtc=0 ;;
+    --python)
+      [[ ${2:-} =~ ^3\.[0-9]+$ ]] || wrong "--python takes a version such as 3.12, not '${2:-}'."
+      python_version=$2
+      shift
+      ;;
     -*) wrong "unknown option '$1'; see --help." ;;
     *)
       [[ -z $output ]] || wrong "one folder or file, not both '$output' and '$1'."
@@ -76,7 +84,7 @@ esac
 programs=(gpu_test gpu_images_test kiln kiln-worker kiln-bench-library)
 if [[ -z $build ]]; then
   install_packages build test
-  provide_parts nvrtc headers
+  provide_parts nvrtc headers cudnn frontend
   provide_python
   configure_arguments=("${python_arguments[@]}")
   targets=("${programs[@]}" kiln-simulated-driver)
@@ -139,8 +147,26 @@ shutil.copytree(tvm_ffi.__path__[0], sys.argv[1] + "/tvm_ffi", ignore=of_builds)
 shutil.copy(typing_extensions.__file__, sys.argv[1])
 COPY
 }
+# Puts the tvm-ffi of another Python into the place of the one that the build uses.
+fetch_tvm_ffi() {
+  local python version wheels=$work/wheels platforms=()
+  python=$(find_pip) || return
+  version=$(sed -n 's/^apache-tvm-ffi==\([^ ]*\).*/\1/p' tools/python/requirements.txt)
+  for glibc in manylinux_2_28 manylinux_2_24 manylinux_2_17 manylinux2014; do
+    platforms+=(--platform "${glibc}_$(uname -m)")
+  done
+  "$python" -m pip -q --disable-pip-version-check download --no-deps --only-binary=:all: \
+    --implementation cp --python-version "$python_version" "${platforms[@]}" -d "$wheels" \
+    "apache-tvm-ffi==$version" &&
+    rm -rf "$bundle/python/tvm_ffi" &&
+    "$python" -m zipfile -e "$wheels"/apache_tvm_ffi-*.whl "$wheels/unpacked" &&
+    mv "$wheels/unpacked/tvm_ffi" "$bundle/python/" &&
+    (cd "$bundle/python/tvm_ffi" && rm -rf include src 3rdparty cython share)
+}
+
 if [[ -e $build/lib/libkiln_ffi.so ]]; then
   copy_python || die 1 "copying the package for Python failed"
+  [[ -z $python_version ]] || fetch_tvm_ffi || die 1 "fetching tvm-ffi for Python $python_version failed"
   find "$bundle/python" -name __pycache__ -prune -exec rm -rf {} +
 else
   say "libkiln_ffi.so is not built there: nothing of Python is packed"

@@ -4,16 +4,18 @@ set -uo pipefail
 
 usage() {
   cat <<'HELP'
-usage: run.sh [--no-sanitizer] [--no-bench] [-- GoogleTest arguments]
+usage: run.sh [--jobs N] [--no-sanitizer] [--no-bench] [-- GoogleTest arguments]
 
 Runs Kiln's tests on the GPUs of this machine: once as they are, then under compute-sanitizer
-(memcheck, racecheck) if that program is installed, then the benchmark of the library, then the
-package for Python: its operations beside torch's, if python3 has a torch with CUDA, and what a call
-costs. Ends with a summary. Needs only a CUDA driver; writes logs to the folder results beside this script. With a
-cuDNN 9.8 or later, also tests attention with cuDNN. It uses the cuDNN that `kiln doctor` finds, else
-a package of the python3 on PATH, such as the one that PyTorch installs. Without cuDNN those tests
-are skipped.
+(memcheck, racecheck) if that program is installed; the benchmarks of the kernels (`kiln bench`) and of
+the library; then the package for Python: its operations beside torch's, what a call costs, and the
+kernels of others on the same problems, if python3 has a torch with CUDA. Ends with a summary. Needs only
+a CUDA driver; writes logs to the folder results beside this script. On an H200 with 16 cores the tests
+take a minute, compute-sanitizer another and `kiln bench` a minute and a half. With a cuDNN 9.8 or later,
+also tests attention with cuDNN. It uses the cuDNN that `kiln doctor` finds, else a package of the
+python3 on PATH, such as the one that PyTorch installs. Without cuDNN those tests are skipped.
 
+  --jobs N         processes of gpu_test at a time (default: a quarter of the cores, 6 at most)
   --no-sanitizer   leave compute-sanitizer out
   --no-bench       leave the benchmarks out
   -- ARGUMENTS     for gpu_test, for example: -- --gtest_filter='GpuGraphs.*'
@@ -31,12 +33,20 @@ HELP
 
 sanitize=1
 bench=1
+jobs=$(($(nproc) / 4))
+((jobs <= 6)) || jobs=6
+((jobs >= 1)) || jobs=1
 arguments=()
 while (($#)); do
   case $1 in
     --help | -h) usage && exit 0 ;;
     --no-sanitizer) sanitize=0 ;;
     --no-bench) bench=0 ;;
+    --jobs)
+      [[ ${2:-} =~ ^[1-9][0-9]?$ ]] || { echo "run.sh: --jobs takes a number from 1 to 99." >&2 && exit 2; }
+      jobs=$2
+      shift
+      ;;
     --)
       shift
       arguments=("$@")
@@ -88,10 +98,28 @@ step() {
   note "$name" "$outcome, $((SECONDS - began)) s$(counts "$log")"
 }
 
-# Prints the counts in GoogleTest's last lines; nothing if the log has none.
+# Prints the sums of the counts in GoogleTest's last lines; nothing if the log has none.
 counts() {
-  awk '/^\[  PASSED  \]/ {p = $4} /^\[  SKIPPED \] [0-9]+ test/ {s = $4} /^\[  FAILED  \] [0-9]+ test/ {f = $4}
-       END {if (p != "") printf ": %d passed, %d failed, %d skipped", p, f, s}' "$1"
+  awk '/^\[  PASSED  \]/ {p += $4; any = 1} /^\[  SKIPPED \] [0-9]+ test/ {s += $4}
+       /^\[  FAILED  \] [0-9]+ test/ {f += $4}
+       END {if (any) printf ": %d passed, %d failed, %d skipped", p, f, s}' "$1"
+}
+
+# in_shards COMMAND...: runs a GoogleTest program as $jobs processes, each with a part of the tests, and
+# prints their outputs one after the other.
+in_shards() {
+  local i status=0 work processes=()
+  work=$(mktemp -d) || return 1
+  for ((i = 0; i < jobs; ++i)); do
+    GTEST_TOTAL_SHARDS=$jobs GTEST_SHARD_INDEX=$i "$@" >"$work/$i" 2>&1 &
+    processes+=($!)
+  done
+  for i in "${!processes[@]}"; do
+    wait "${processes[i]}" || status=$?
+    cat "$work/$i"
+  done
+  rm -rf "$work"
+  return $status
 }
 
 find_sanitizer() {
@@ -112,7 +140,7 @@ fi
 cat "$results/doctor.log"
 note cudnn "$(sed -n 's/^[a-z]* *cudnn: //p' "$results/doctor.log" | head -n 1)"
 
-step gpu_test "$here/bin/gpu_test" "${arguments[@]}"
+step gpu_test in_shards "$here/bin/gpu_test" "${arguments[@]}"
 step gpu_images_test "$here/bin/gpu_images_test"
 
 if ! ((sanitize)); then
@@ -124,7 +152,7 @@ elif sanitizer=$(find_sanitizer); then
   # measured here, and racecheck leaves out cuDNN's own kernels.
   declare -A without=([memcheck]='GpuBandwidth.*' [racecheck]='GpuBandwidth.*:*AttentionByCudnn*')
   for tool in memcheck racecheck; do
-    step "$tool" "$sanitizer" --tool "$tool" --error-exitcode 9 --report-api-errors no \
+    step "$tool" in_shards "$sanitizer" --tool "$tool" --error-exitcode 9 --report-api-errors no \
       --target-processes application-only "$here/bin/gpu_test" \
       "--gtest_filter=-${without[$tool]}" "${arguments[@]}"
   done
@@ -132,8 +160,9 @@ else
   note compute-sanitizer "left out: not on this machine"
 fi
 
-if ((bench)) && [[ -x $here/bin/kiln-bench-library ]]; then
-  step benchmark "$here/bin/kiln-bench-library"
+if ((bench)); then
+  [[ ${KILN_DRIVER:-} == *simulated* ]] || step "kiln bench" "$here/bin/kiln" bench
+  [[ ! -x $here/bin/kiln-bench-library ]] || step benchmark "$here/bin/kiln-bench-library"
 fi
 
 # Says why not, where the packed package cannot be used here.
@@ -146,6 +175,8 @@ python_steps() {
     { note python "left out: ${why##*$'\n'}" && return; }
   if why=$(python3 -c 'import torch; torch.zeros(1).cuda()' 2>&1); then
     step "python operations" python3 "$here/tests/gpu/python_operations.py"
+    ((!bench)) || step peers python3 "$here/tests/bench/compare_with_peers.py" --kiln "$here/bin/kiln" \
+      {softmax,rope,layernorm,rmsnorm,activation,glu,cross_entropy_forward,cross_entropy,attention}:dtype=bf16
   else
     note "python operations" "left out: ${why##*$'\n'}"
   fi
