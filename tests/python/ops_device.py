@@ -57,13 +57,16 @@ def worst_error(result, reference):
 
 def check_as_good_as_torch(result, same_type, exact, what):
     """``result`` is as near to the float64 result as torch's in the same type: within
-    twice its error, or two roundings."""
+    twice its error, or two roundings; of a float four, as each term of a sum may have a
+    slope that is off by three."""
     assert result.shape == exact.shape, what
     assert result.dtype == same_type.dtype, what
     assert torch.isfinite(result).all() == torch.isfinite(exact).all(), what
     rounding = torch.finfo(result.dtype).eps
-    bound = max(2 * worst_error(same_type, exact), 2 * rounding)
-    assert worst_error(result, exact) <= bound, what
+    roundings = 4 if result.dtype == torch.float32 else 2
+    bound = max(2 * worst_error(same_type, exact), roundings * rounding)
+    error = worst_error(result, exact)
+    assert error <= bound, f"{what} is off by {error:.3g}, at most {bound:.3g}"
 
 
 def check_case(case, dtype):
