@@ -138,6 +138,21 @@ TEST_F(StoredHeadersTest, AHeaderThatGoesBetweenKeyAndCompileIsNotAsKeyed) {
   EXPECT_THAT(fetched->not_stored->message, HasSubstr((own_ / "opt.h").native()));
 }
 
+// NVRTC knows the file by its device and inode, and does not open it a second time.
+TEST_F(StoredHeadersTest, AHeaderThatBecomesAnotherNameOfOneBeforeItIsNotAsKeyed) {
+  write("one.h", "#pragma once\n#define OWN_VALUE 1\n");
+  write("two.h", "#pragma once\n#undef OWN_VALUE\n#define OWN_VALUE 2\n");
+  source_.source = "#include <one.h>\n#include <two.h>\n" + std::string(kKernel);
+  const auto keyed = test::keyed(*service_, Request::from_source(source_));
+  ASSERT_TRUE(keyed) << keyed.error().message;
+  fs::remove(own_ / "two.h");
+  fs::create_symlink("one.h", own_ / "two.h");
+  const auto fetched = service_->fetch(*keyed);
+  ASSERT_TRUE(fetched) << fetched.error().message;
+  ASSERT_TRUE(fetched->not_stored) << "the key says that these are two files";
+  EXPECT_THAT(fetched->not_stored->message, HasSubstr((own_ / "two.h").native()));
+}
+
 TEST_F(StoredHeadersTest, AComputedIncludeFromSharedMemoryIsNotAsKeyed) {
   const fs::path folder = fmt::format("/dev/shm/kiln-test-{}", ::getpid());
   test::write_text(folder / "v.h", "#define OWN_VALUE 1\n");

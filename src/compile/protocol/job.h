@@ -114,7 +114,9 @@ inline constexpr std::size_t kMaxReportedBytes = std::size_t{32} << 20U;
 /// The files that NVRTC tried to open: absolute paths as NVRTC spells them, each once,
 /// in order of first use. Headers in memory are not included.
 struct FileReport {
-  std::vector<std::filesystem::path> opened;  // readable files: no folders, no devices
+  /// Files: no folders, no devices. Also those that NVRTC only recognised as one that
+  /// it has read, by another name.
+  std::vector<std::filesystem::path> opened;
   std::vector<std::filesystem::path> missed;  // paths at which it found no file
   bool is_whole = true;                       // false: truncated
   friend bool operator==(const FileReport&, const FileReport&) = default;

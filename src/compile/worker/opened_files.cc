@@ -168,6 +168,18 @@ std::FILE* fopen_and_record(Call call, const char* path, const char* mode) {
   return file;
 }
 
+// NVRTC opens no second name of a file that has #pragma once: it asks for device and
+// inode, and passes over it.
+int stat_and_record(Call call, int version, const char* path, struct stat* info) {
+  const int result =
+      real<int(int, const char*, struct stat*)>(call.function)(version, path, info);
+  const int saved_errno = errno;
+  if (result == 0 && S_ISREG(info->st_mode))
+    record(path, Found::kFile, call.caller);
+  errno = saved_errno;
+  return result;
+}
+
 }  // namespace
 
 void start_recording_files() {
@@ -188,7 +200,8 @@ FileReport stop_recording_files() {
 
 }  // namespace kiln::compile
 
-// NOLINTBEGIN(cert-dcl50-cpp): open() is variadic, and these stand in for it.
+// NOLINTBEGIN(cert-dcl50-cpp,cert-dcl37-c,cert-dcl51-cpp,bugprone-reserved-identifier):
+// open() is variadic, __xstat() a name of libc, and these stand in for them.
 extern "C" {
 
 __attribute__((visibility("default"))) int open(const char* path, int flags, ...) {
@@ -219,6 +232,13 @@ __attribute__((visibility("default"))) std::FILE* fopen64(const char* path,
                                                           const char* mode) {
   return kiln::compile::fopen_and_record({"fopen64", __builtin_return_address(0)}, path,
                                          mode);
+}
+
+// stat() of programs that were linked with a glibc before 2.33.
+__attribute__((visibility("default"))) int __xstat(int version, const char* path,
+                                                   struct stat* info) {
+  return kiln::compile::stat_and_record({"__xstat", __builtin_return_address(0)},
+                                        version, path, info);
 }
 
 }  // extern "C"
