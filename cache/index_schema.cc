@@ -64,19 +64,21 @@ Result<Entry> entry_of(const Statement& row) {
     return static_cast<std::uint64_t>(row.number(column));
   };
   Entry entry;
-  entry.key = KILN_TRY(key(row, 0));
-  entry.kind = static_cast<Kind>(kind);
-  entry.template_name = row.text(2);
-  entry.params = KILN_TRY(Fields::decode(row.blob(3))).list();
-  entry.arch = row.text(4);
-  entry.toolchain = row.text(5);
-  entry.size_bytes = static_cast<std::uint64_t>(size);
-  entry.created_ns = row.number(7);
-  entry.last_used_ns = row.number(8);
-  entry.compile_ms = count(9);
-  entry.registers = count(10);
-  entry.shared_bytes = count(11);
-  entry.spill_bytes = count(12);
+  auto& [key, its_kind, template_name, params, arch, toolchain, size_bytes, created_ns,
+         last_used_ns, compile_ms, registers, shared_bytes, spill_bytes] = entry;
+  key = KILN_TRY(schema::key(row, 0));
+  its_kind = static_cast<Kind>(kind);
+  template_name = row.text(2);
+  params = KILN_TRY(Fields::decode(row.blob(3))).list();
+  arch = row.text(4);
+  toolchain = row.text(5);
+  size_bytes = static_cast<std::uint64_t>(size);
+  created_ns = row.number(7);
+  last_used_ns = row.number(8);
+  compile_ms = count(9);
+  registers = count(10);
+  shared_bytes = count(11);
+  spill_bytes = count(12);
   return entry;
 }
 
@@ -138,21 +140,24 @@ Result<void> settle(const Database& database, std::string_view boot) {
 }
 
 Result<void> insert(Statement& statement, const Entry& entry) {
-  const Bytes params = encode_params(entry.params);
-  return statement.bind(entry.key.bytes())
-      .bind(std::to_integer<std::int64_t>(entry.key.bytes()[0]))
-      .bind(static_cast<std::int64_t>(entry.kind))
-      .bind(std::string_view(entry.template_name))
-      .bind(ByteView(params))
-      .bind(std::string_view(entry.arch))
-      .bind(std::string_view(entry.toolchain))
-      .bind(entry.size_bytes)
-      .bind(entry.created_ns)
-      .bind(entry.last_used_ns)
-      .bind(entry.compile_ms)
-      .bind(entry.registers)
-      .bind(entry.shared_bytes)
-      .bind(entry.spill_bytes)
+  const auto& [key, kind, template_name, params, arch, toolchain, size_bytes,
+               created_ns, last_used_ns, compile_ms, registers, shared_bytes,
+               spill_bytes] = entry;
+  const Bytes encoded = encode_params(params);
+  return statement.bind(key.bytes())
+      .bind(std::to_integer<std::int64_t>(key.bytes()[0]))
+      .bind(static_cast<std::int64_t>(kind))
+      .bind(std::string_view(template_name))
+      .bind(ByteView(encoded))
+      .bind(std::string_view(arch))
+      .bind(std::string_view(toolchain))
+      .bind(size_bytes)
+      .bind(created_ns)
+      .bind(last_used_ns)
+      .bind(compile_ms)
+      .bind(registers)
+      .bind(shared_bytes)
+      .bind(spill_bytes)
       .run();
 }
 

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <map>
+#include <optional>
 #include <string_view>
+#include <type_traits>
 
+#include "codec/field_codec.h"
 #include "util/try.h"
 
 namespace kiln::cache {
@@ -27,66 +29,96 @@ Result<T> number(std::string_view label, std::string_view text) {
   return value;
 }
 
-using TextMember = std::string Metadata::*;
-using NumberMember = std::uint64_t Metadata::*;
+/// One of both ways, as codec/field_codec.h says; the labels of the last three begin
+/// so.
+constexpr auto kMetadataFields = [](auto& codec, auto& metadata) {
+  auto& [template_name, params, arch, toolchain, toolchain_build_ids, producer,
+         created_ns, compile_ms, registers, shared_bytes, spill_bytes, entry_points,
+         variables, min_driver] = metadata;
+  codec("arch", arch);
+  codec("min_driver", min_driver);
+  codec("producer", producer);
+  codec("template", template_name);
+  codec("toolchain", toolchain);
+  codec("compile_ms", compile_ms);
+  codec("registers", registers);
+  codec("shared_bytes", shared_bytes);
+  codec("spill_bytes", spill_bytes);
+  codec("created_ns", created_ns);
+  codec("build_id", toolchain_build_ids);
+  codec.pairs(kParamPrefix, params);
+  codec.pairs(kEntryPrefix, entry_points);
+  codec.pairs(kVariablePrefix, variables);
+};
 
-const std::map<std::string_view, TextMember>& text_members() {
-  static const auto* const members = new std::map<std::string_view, TextMember>{
-      {"template", &Metadata::template_name}, {"arch", &Metadata::arch},
-      {"toolchain", &Metadata::toolchain},    {"producer", &Metadata::producer},
-      {"min_driver", &Metadata::min_driver},
-  };
-  return *members;
-}
+class Writer : public FieldEncoder {
+ public:
+  explicit Writer(Fields& fields) : FieldEncoder(fields) {}
 
-const std::map<std::string_view, NumberMember>& number_members() {
-  static const auto* const members = new std::map<std::string_view, NumberMember>{
-      {"compile_ms", &Metadata::compile_ms},
-      {"registers", &Metadata::registers},
-      {"shared_bytes", &Metadata::shared_bytes},
-      {"spill_bytes", &Metadata::spill_bytes},
-  };
-  return *members;
-}
+  template <typename Pair>
+  void pairs(std::string_view prefix, const std::vector<Pair>& list) {
+    for (const auto& [name, value] : list) (*this)(std::string(prefix) + name, value);
+  }
+};
+
+/// Gives one field to the member that it is of, if there is one.
+class Reader {
+ public:
+  explicit Reader(const Field& field) : label_(field.label), value_(field.value) {}
+
+  void operator()(std::string_view label, std::string& text) {
+    if (label == label_)
+      text = value_;
+  }
+  template <typename Integer>
+  requires std::is_integral_v<Integer>
+  void operator()(std::string_view label, Integer& count) {
+    if (label != label_)
+      return;
+    const auto read = number<Integer>(label_, value_);
+    count = read.value_or(0);
+    if (!read)
+      wrong_ = read.error();
+  }
+  void operator()(std::string_view label, std::vector<std::string>& texts) {
+    if (label == label_)
+      texts.push_back(value_);
+  }
+  template <typename Pair>
+  void pairs(std::string_view prefix, std::vector<Pair>& list) {
+    if (!label_.starts_with(prefix))
+      return;
+    auto& [name, value] = list.emplace_back();
+    name = label_.substr(prefix.size());
+    value = value_;
+  }
+
+  [[nodiscard]] Result<void> finish() const {
+    return wrong_ ? tl::unexpected(*wrong_) : Result<void>();
+  }
+
+ private:
+  const std::string& label_;
+  const std::string& value_;
+  std::optional<Error> wrong_;
+};
 
 }  // namespace
 
 Bytes Metadata::encode() const {
   Fields fields;
-  for (const auto& [label, member] : text_members()) fields.add(label, this->*member);
-  for (const auto& [label, member] : number_members())
-    fields.add(label, std::to_string(this->*member));
-  fields.add("created_ns", std::to_string(created_ns));
-  for (const std::string& id : toolchain_build_ids) fields.add("build_id", id);
-  for (const auto& [name, value] : params)
-    fields.add(std::string(kParamPrefix) + name, value);
-  for (const auto& [name, lowered] : entry_points)
-    fields.add(std::string(kEntryPrefix) + name, lowered);
-  for (const auto& [name, lowered] : variables)
-    fields.add(std::string(kVariablePrefix) + name, lowered);
+  Writer writer(fields);
+  kMetadataFields(writer, *this);
   return fields.encode();
 }
 
 Result<Metadata> Metadata::decode(ByteView bytes) {
   const Fields fields = KILN_TRY(Fields::decode(bytes));
   Metadata metadata;
-  for (const auto& [label, value] : fields.list()) {
-    const std::string_view name = label;
-    if (const auto text = text_members().find(name); text != text_members().end())
-      metadata.*(text->second) = value;
-    else if (const auto count = number_members().find(name);
-             count != number_members().end())
-      metadata.*(count->second) = KILN_TRY(number<std::uint64_t>(label, value));
-    else if (name == "created_ns")
-      metadata.created_ns = KILN_TRY(number<std::int64_t>(label, value));
-    else if (name == "build_id")
-      metadata.toolchain_build_ids.push_back(value);
-    else if (name.starts_with(kParamPrefix))
-      metadata.params.push_back({label.substr(kParamPrefix.size()), value});
-    else if (name.starts_with(kEntryPrefix))
-      metadata.entry_points.push_back({label.substr(kEntryPrefix.size()), value});
-    else if (name.starts_with(kVariablePrefix))
-      metadata.variables.push_back({label.substr(kVariablePrefix.size()), value});
+  for (const Field& field : fields.list()) {
+    Reader reader(field);
+    kMetadataFields(reader, metadata);
+    KILN_TRY(reader.finish());
   }
   return metadata;
 }

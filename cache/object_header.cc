@@ -51,10 +51,10 @@ Bytes encode(Kind kind, std::string_view target, const Digest& key,
   out.resize(kKey);
   append(out, key.bytes());
   append(out, payload.bytes());
-  for (const NewSection& section : sections) {
-    append_le(out, static_cast<std::uint64_t>(section.stored.size()));
-    append_le(out, static_cast<std::uint64_t>(section.raw_bytes));
-    append_le(out, static_cast<std::uint64_t>(section.codec));
+  for (const auto& [stored, raw_bytes, codec] : sections) {
+    append_le(out, static_cast<std::uint64_t>(stored.size()));
+    append_le(out, static_cast<std::uint64_t>(raw_bytes));
+    append_le(out, static_cast<std::uint64_t>(codec));
   }
   return out;
 }

@@ -291,19 +291,24 @@ Result<std::optional<Entry>> ObjectStore::describe(const Digest& key) const {
   const Bytes encoded =
       KILN_TRY(read_at(file_system_, fd, section.stored_bytes, section.offset));
   Metadata metadata = KILN_TRY(Metadata::decode(encoded));
-  return Entry{.key = key,
-               .kind = parsed.kind,
-               .template_name = std::move(metadata.template_name),
-               .params = std::move(metadata.params),
-               .arch = std::move(metadata.arch),
-               .toolchain = std::move(metadata.toolchain),
-               .size_bytes = size,
-               .created_ns = metadata.created_ns,
-               .last_used_ns = to_ns(info.st_mtim),
-               .compile_ms = metadata.compile_ms,
-               .registers = metadata.registers,
-               .shared_bytes = metadata.shared_bytes,
-               .spill_bytes = metadata.spill_bytes};
+  Entry entry;
+  auto& [entry_key, kind, template_name, params, arch, toolchain, size_bytes,
+         created_ns, last_used_ns, compile_ms, registers, shared_bytes, spill_bytes] =
+      entry;
+  entry_key = key;
+  kind = parsed.kind;
+  template_name = std::move(metadata.template_name);
+  params = std::move(metadata.params);
+  arch = std::move(metadata.arch);
+  toolchain = std::move(metadata.toolchain);
+  size_bytes = size;
+  created_ns = metadata.created_ns;
+  last_used_ns = to_ns(info.st_mtim);
+  compile_ms = metadata.compile_ms;
+  registers = metadata.registers;
+  shared_bytes = metadata.shared_bytes;
+  spill_bytes = metadata.spill_bytes;
+  return entry;
 }
 
 Result<std::vector<Digest>> ObjectStore::list_keys(unsigned folder) const {

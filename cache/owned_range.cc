@@ -53,6 +53,8 @@ std::string_view to_string(Phase phase) {
 }
 
 Bytes OwnerRecord::encode() const {
+  const auto& [pid, phase, key, started, phase_started, heartbeat, build_limit,
+               builds_ended, timed_out] = *this;
   Bytes bytes;
   bytes.reserve(kOwnerRecordBytes);
   append_le(bytes, kRecordMagic);
@@ -73,25 +75,27 @@ std::optional<OwnerRecord> OwnerRecord::decode(ByteView bytes) {
   if (bytes.size() < kOwnerRecordBytes ||
       load_le<std::uint32_t>(bytes, 0) != kRecordMagic)
     return std::nullopt;
-  const auto phase = load_le<std::uint32_t>(bytes, 8);
-  if (phase < 1 || phase > static_cast<std::uint32_t>(Phase::kReleased))
+  const auto phase_number = load_le<std::uint32_t>(bytes, 8);
+  if (phase_number < 1 || phase_number > static_cast<std::uint32_t>(Phase::kReleased))
     return std::nullopt;
   const auto time_at = [&](std::size_t offset) {
     return std::chrono::nanoseconds(
         static_cast<std::int64_t>(load_le<std::uint64_t>(bytes, offset)));
   };
   OwnerRecord record;
-  record.pid = static_cast<pid_t>(load_le<std::uint32_t>(bytes, 4));
-  record.phase = static_cast<Phase>(phase);
-  record.builds_ended = load_le<std::uint32_t>(bytes, 12);
-  std::array<std::byte, Digest::kSize> key{};
-  std::ranges::copy(bytes.subspan(16, kKeyBytes), key.begin());
-  record.key = Digest(key);
-  record.started = time_at(32);
-  record.phase_started = time_at(40);
-  record.heartbeat = time_at(kHeartbeatOffset);
-  record.build_limit = std::chrono::milliseconds(load_le<std::uint32_t>(bytes, 56));
-  record.timed_out = load_le<std::uint32_t>(bytes, 60) == 1;
+  auto& [pid, phase, key, started, phase_started, heartbeat, build_limit, builds_ended,
+         timed_out] = record;
+  pid = static_cast<pid_t>(load_le<std::uint32_t>(bytes, 4));
+  phase = static_cast<Phase>(phase_number);
+  builds_ended = load_le<std::uint32_t>(bytes, 12);
+  std::array<std::byte, Digest::kSize> key_bytes{};
+  std::ranges::copy(bytes.subspan(16, kKeyBytes), key_bytes.begin());
+  key = Digest(key_bytes);
+  started = time_at(32);
+  phase_started = time_at(40);
+  heartbeat = time_at(kHeartbeatOffset);
+  build_limit = std::chrono::milliseconds(load_le<std::uint32_t>(bytes, 56));
+  timed_out = load_le<std::uint32_t>(bytes, 60) == 1;
   return record;
 }
 

@@ -60,19 +60,23 @@ tl::unexpected<Error> corrupt(std::string message) {
 }
 
 PackRow decode_row(ByteView bytes) {
-  return {.key = Digest(bytes.first<Digest::kSize>()),
-          .offset = load_le<std::uint64_t>(bytes, kOffsetAt),
-          .size = load_le<std::uint64_t>(bytes, kSizeAt),
-          .digest = Digest(bytes.subspan<kDigestAt, Digest::kSize>()),
-          .kind = static_cast<PackKind>(load_le<std::uint32_t>(bytes, kKindAt))};
+  PackRow row;
+  auto& [key, offset, size, digest, kind] = row;
+  key = Digest(bytes.first<Digest::kSize>());
+  offset = load_le<std::uint64_t>(bytes, kOffsetAt);
+  size = load_le<std::uint64_t>(bytes, kSizeAt);
+  digest = Digest(bytes.subspan<kDigestAt, Digest::kSize>());
+  kind = static_cast<PackKind>(load_le<std::uint32_t>(bytes, kKindAt));
+  return row;
 }
 
 void encode_row(const PackRow& row, Bytes& to) {
-  append(to, row.key.bytes());
-  append_le(to, row.offset);
-  append_le(to, row.size);
-  append(to, row.digest.bytes());
-  append_le(to, static_cast<std::uint32_t>(row.kind));
+  const auto& [key, offset, size, digest, kind] = row;
+  append(to, key.bytes());
+  append_le(to, offset);
+  append_le(to, size);
+  append(to, digest.bytes());
+  append_le(to, static_cast<std::uint32_t>(kind));
   append_le(to, std::uint32_t{0});
 }
 

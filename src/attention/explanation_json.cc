@@ -9,42 +9,44 @@ using nlohmann::ordered_json;
 
 ordered_json findings_json(const std::vector<Finding>& findings) {
   ordered_json list = ordered_json::array();
-  for (const Finding& each : findings)
-    list.push_back({{"id", each.id}, {"reason", each.reason}, {"remedy", each.remedy}});
+  for (const auto& [id, kind, reason, remedy] :
+       findings)  // rules and policies are two lists
+    list.push_back({{"id", id}, {"reason", reason}, {"remedy", remedy}});
   return list;
 }
 
 ordered_json cudnn_json(const Verdict& verdict, const Probe& probe) {
-  return {{"supported", verdict.supported},
-          {"rules", findings_json(verdict.refusals)},
-          {"policies", findings_json(verdict.policies)},
+  const auto& [supported, refusals, policies, first_supported] = verdict;
+  const auto& [ran, built, status, message] = probe;
+  return {{"supported", supported},
+          {"rules", findings_json(refusals)},
+          {"policies", findings_json(policies)},
           {"probe",
-           {{"ran", probe.ran},
-            {"built", probe.built},
-            {"status", probe.status},
-            {"message", probe.message}}}};
+           {{"ran", ran}, {"built", built}, {"status", status}, {"message", message}}}};
 }
 
 ordered_json kiln_json(const OwnKernel& kernel) {
-  return {{"supported", kernel.supported}, {"reason", kernel.reason}};
+  const auto& [supported, reason] = kernel;
+  return {{"supported", supported}, {"reason", reason}};
 }
 
 }  // namespace
 
 ordered_json to_json(const Explanation& explanation) {
   ordered_json steps = ordered_json::array();
-  for (const Step& step : explanation.steps) {
-    steps.push_back({{"sq", step.problem.sq},
-                     {"skv", step.problem.skv},
-                     {"mask", to_string(step.problem.mask)},
-                     {"heads", step.problem.heads},
-                     {"chosen", to_string(step.chosen)},
-                     {"cudnn", cudnn_json(step.cudnn, step.probe)},
-                     {"kiln", kiln_json(step.kiln)}});
+  for (const auto& [problem, chosen, cudnn, probe, kiln] : explanation.steps) {
+    steps.push_back({{"sq", problem.sq},
+                     {"skv", problem.skv},
+                     {"mask", to_string(problem.mask)},
+                     {"heads", problem.heads},
+                     {"chosen", to_string(chosen)},
+                     {"cudnn", cudnn_json(cudnn, probe)},
+                     {"kiln", kiln_json(kiln)}});
   }
-  return {{"chosen", to_string(explanation.chosen)},
-          {"cudnn", cudnn_json(explanation.cudnn, explanation.probe)},
-          {"kiln", kiln_json(explanation.kiln)},
+  const auto& [chosen, cudnn, probe, kiln, of_steps] = explanation;
+  return {{"chosen", to_string(chosen)},
+          {"cudnn", cudnn_json(cudnn, probe)},
+          {"kiln", kiln_json(kiln)},
           {"steps", steps}};
 }
 

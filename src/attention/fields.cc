@@ -169,6 +169,13 @@ std::vector<Field> other_fields() {
 }  // namespace
 
 std::span<const Field> fields() {
+  // Each of these is a field here, or part of one.
+  const Problem problem;
+  [[maybe_unused]] const auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout,
+                                q, k, v, o, mask, window_left, window_right, bias,
+                                dropout] = problem.common();
+  [[maybe_unused]] const auto& [pass, training, stats, bias_gradient, deterministic,
+                                capture] = problem.of_pass();
   // Never destroyed: conditions point into it.
   static const auto& all = *new const std::vector<Field>([] {
     std::vector<Field> joined = other_fields();

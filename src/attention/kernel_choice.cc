@@ -173,6 +173,9 @@ Parameters plain_parameters(const Problem& problem) {
 
 Result<KernelChoice> choose_kernel(const Problem& problem, ComputeCapability capability,
                                    const CallProperties& call) {
+  // What is not a parameter of a kernel is an argument, by sizes_of() of ops/attention.
+  const auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout, q, k, v, o,
+               mask, window_left, window_right, bias, dropout] = problem.common();
   KILN_TRY(check_supported(problem, capability));
   std::string why_not = no_tensor_cores(problem, capability, call);
   const bool has_tensor_cores = why_not.empty();
@@ -182,9 +185,9 @@ Result<KernelChoice> choose_kernel(const Problem& problem, ComputeCapability cap
       .parameters = has_tensor_cores ? tensor_core_parameters(problem, capability)
                                      : plain_parameters(problem),
       .reason = has_tensor_cores ? "tensor cores" : std::move(why_not)};
-  choice.parameters["dtype"] = std::string(dtype_word(problem.dtype));
-  choice.parameters["bias"] = std::string(bias_of(problem.bias));
-  choice.parameters["dropout"] = problem.dropout > 0 ? "true" : "false";
+  choice.parameters["dtype"] = std::string(dtype_word(dtype));
+  choice.parameters["bias"] = std::string(bias_of(bias));
+  choice.parameters["dropout"] = dropout > 0 ? "true" : "false";
   return choice;
 }
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "attention/plan_binding.h"
-#include "codec/field_decoder.h"
+#include "codec/field_codec.h"
 #include "device/cubin.h"
 #include "device/device_properties.h"
 #include "util/base64.h"
@@ -24,65 +24,79 @@ constexpr std::string_view kPlanSubject = "execution plan";
 
 // ---- Encoding
 
-Fields to_fields(const BoundProperty& property) {
-  Fields fields;
-  fields.add("name", property.name);
-  for (const std::int64_t value : property.values) add_number(fields, "value", value);
-  return fields;
-}
+constexpr auto kPropertyFields = [](auto& codec, auto& property) {
+  auto& [name, values] = property;
+  codec("name", name);
+  codec("value", values);
+};
 
-BoundProperty read_property(FieldDecoder& decoder) {
-  return {.name = decoder.text("name"),
-          .values = decoder.numbers<std::int64_t>("value")};
-}
+constexpr auto kScalarFields = [](auto& codec, auto& scalar) {
+  auto& [uid, value] = scalar;
+  codec("uid", uid);
+  codec("value", value);
+};
 
-Fields to_fields(const PlanScalar& scalar) {
-  Fields fields;
-  add_number(fields, "uid", scalar.uid);
-  fields.add("value", scalar.value);
-  return fields;
+// As the bytes that they have in memory.
+void code_floats(FieldEncoder& encoder, const std::vector<float>& values) {
+  encoder("values", as_text(std::as_bytes(std::span(values))));
 }
-
-PlanScalar read_scalar(FieldDecoder& decoder) {
-  return {.uid = decoder.number<std::int64_t>("uid"), .value = decoder.text("value")};
-}
-
-Fields to_fields(const WorkspaceTensor& tensor) {
-  Fields fields;
-  add_number(fields, "uid", tensor.uid);
-  add_number(fields, "offset", tensor.offset);
-  add_number(fields, "zero bytes", tensor.zero_bytes);
-  fields.add("values", as_text(std::as_bytes(std::span(tensor.values))));
-  return fields;
-}
-
-WorkspaceTensor read_workspace_tensor(FieldDecoder& decoder) {
-  WorkspaceTensor tensor{.uid = decoder.number<std::int64_t>("uid"),
-                         .offset = decoder.number<std::uint64_t>("offset"),
-                         .zero_bytes = decoder.number<std::uint64_t>("zero bytes")};
-  const std::string values = decoder.text("values");
-  if (values.size() % sizeof(float) != 0)
+void code_floats(FieldDecoder& decoder, std::vector<float>& values) {
+  const std::string bytes = decoder.text("values");
+  if (bytes.size() % sizeof(float) != 0)
     decoder.note("field 'values' is no list of floats");
-  tensor.values.resize(values.size() / sizeof(float));
-  if (!tensor.values.empty())  // memcpy must not get a null pointer, even for 0 bytes
-    std::memcpy(tensor.values.data(), values.data(),
-                tensor.values.size() * sizeof(float));
-  return tensor;
+  values.resize(bytes.size() / sizeof(float));
+  if (!values.empty())  // memcpy must not get a null pointer, even for 0 bytes
+    std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
 }
 
-Fields to_fields(const PlanKernel& kernel) {
-  Fields fields;
-  fields.add("name", kernel.name);
-  add_number(fields, "cubin offset", kernel.cubin_offset);
-  add_number(fields, "cubin chars", kernel.cubin_chars);
-  return fields;
+constexpr auto kWorkspaceFields = [](auto& codec, auto& tensor) {
+  auto& [uid, offset, zero_bytes, values] = tensor;
+  codec("uid", uid);
+  codec("offset", offset);
+  codec("zero bytes", zero_bytes);
+  code_floats(codec, values);
+};
+
+constexpr auto kKernelFields = [](auto& codec, auto& kernel) {
+  auto& [name, cubin_offset, cubin_chars] = kernel;
+  codec("name", name);
+  codec("cubin offset", cubin_offset);
+  codec("cubin chars", cubin_chars);
+};
+
+void code_version(FieldEncoder& encoder, const CudnnVersion& version) {
+  encoder("cudnn", to_string(version));
+}
+void code_version(FieldDecoder& decoder, CudnnVersion& version) {
+  const auto read = parse_cudnn_version(decoder.text("cudnn"));
+  if (!read)
+    decoder.note(read.error().message);
+  version = read.value_or(CudnnVersion{});
 }
 
-PlanKernel read_kernel(FieldDecoder& decoder) {
-  return {.name = decoder.text("name"),
-          .cubin_offset = decoder.number<std::uint64_t>("cubin offset"),
-          .cubin_chars = decoder.number<std::uint64_t>("cubin chars")};
+void code_roles(FieldEncoder& encoder, const std::vector<TensorRole>& roles) {
+  for (const TensorRole role : roles)
+    encoder.enumerator("tensor", role, kLastTensorRole);
 }
+void code_roles(FieldDecoder& decoder, std::vector<TensorRole>& roles) {
+  for (const unsigned role : decoder.numbers<unsigned>("tensor"))
+    roles.push_back(decoder.as_enum(role, "tensor", kLastTensorRole, TensorRole::kQ));
+}
+
+constexpr auto kPlanFields = [](auto& codec, auto& plan) {
+  auto& [cudnn, engine, bound, tensors, scalars, workspace, graph_workspace,
+         engine_workspace, kernels, json] = plan;
+  code_version(codec, cudnn);
+  codec("engine", engine);
+  codec.each("bound", bound, kPropertyFields);
+  code_roles(codec, tensors);
+  codec.each("scalar", scalars, kScalarFields);
+  codec.each("workspace tensor", workspace, kWorkspaceFields);
+  codec("graph workspace", graph_workspace);
+  codec("engine workspace", engine_workspace);
+  codec.each("kernel", kernels, kKernelFields);
+  codec("json", json);
+};
 
 /// Checks that the fields are consistent before anything is computed from them.
 void check_extents(const Plan& plan, FieldDecoder& decoder) {
@@ -204,44 +218,14 @@ std::string_view to_string(TensorRole role) {
 }
 
 Bytes encode(const Plan& plan) {
-  Fields fields;
-  fields.add("cudnn", to_string(plan.cudnn));
-  fields.add("engine", plan.engine);
-  for (const BoundProperty& property : plan.bound)
-    add_nested(fields, "bound", to_fields(property));
-  for (const TensorRole role : plan.tensors)
-    add_number(fields, "tensor", static_cast<unsigned>(role));
-  for (const PlanScalar& scalar : plan.scalars)
-    add_nested(fields, "scalar", to_fields(scalar));
-  for (const WorkspaceTensor& tensor : plan.workspace)
-    add_nested(fields, "workspace tensor", to_fields(tensor));
-  add_number(fields, "graph workspace", plan.graph_workspace_bytes);
-  add_number(fields, "engine workspace", plan.engine_workspace_bytes);
-  for (const PlanKernel& kernel : plan.kernels)
-    add_nested(fields, "kernel", to_fields(kernel));
-  fields.add("json", plan.json);
-  return fields.encode();
+  return fields_of(plan, kPlanFields).encode();
 }
 
 Result<Plan> decode_plan(ByteView bytes) {
   const Fields fields = KILN_TRY(Fields::decode(bytes));
   FieldDecoder decoder(fields, kPlanSubject);
   Plan plan;
-  if (const auto version = parse_cudnn_version(decoder.text("cudnn")))
-    plan.cudnn = *version;
-  else
-    decoder.note(version.error().message);
-  plan.engine = decoder.text("engine");
-  plan.bound = decoder.nested("bound", read_property);
-  for (const unsigned role : decoder.numbers<unsigned>("tensor"))
-    plan.tensors.push_back(
-        decoder.as_enum(role, "tensor", kLastTensorRole, TensorRole::kQ));
-  plan.scalars = decoder.nested("scalar", read_scalar);
-  plan.workspace = decoder.nested("workspace tensor", read_workspace_tensor);
-  plan.graph_workspace_bytes = decoder.number<std::uint64_t>("graph workspace");
-  plan.engine_workspace_bytes = decoder.number<std::uint64_t>("engine workspace");
-  plan.kernels = decoder.nested("kernel", read_kernel);
-  plan.json = decoder.text("json");
+  kPlanFields(decoder, plan);
   check_extents(plan, decoder);
   return decoder.finish(std::move(plan));
 }

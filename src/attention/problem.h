@@ -21,14 +21,26 @@ using Strides = ops::AttentionStrides;
 
 enum class Pass : std::uint8_t { kForward, kBackward };
 
-/// Equal problems have the same execution plan. Thread safety: a value.
-struct Problem : ops::AttentionProblem {
+/// What a pass adds to a program's problem.
+struct PassOptions {
   Pass pass = Pass::kForward;
   bool training = false;  // always true for a backward pass
   bool stats = false;     // write, or read, the softmax statistics
   bool bias_gradient = false;
   bool deterministic = false;
   bool capture = false;
+  friend bool operator==(const PassOptions&, const PassOptions&) = default;
+};
+
+/// Equal problems have the same execution plan. Has no field besides those of its two
+/// parts: whoever renders a problem names all fields of common() and of_pass() by a
+/// structured binding, so that one that is added does not compile until it is handled
+/// there. Thread safety: a value.
+struct Problem : ops::AttentionProblem, PassOptions {
+  [[nodiscard]] ops::AttentionProblem& common() { return *this; }
+  [[nodiscard]] const ops::AttentionProblem& common() const { return *this; }
+  [[nodiscard]] PassOptions& of_pass() { return *this; }
+  [[nodiscard]] const PassOptions& of_pass() const { return *this; }
   friend bool operator==(const Problem&, const Problem&) = default;
 };
 

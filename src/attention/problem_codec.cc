@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <iterator>
+#include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "codec/field_decoder.h"
 #include "util/try.h"
@@ -15,55 +18,71 @@ namespace {
 
 constexpr std::string_view kProblemSubject = "attention problem";
 
-struct Size {
-  std::string_view label;
-  std::int64_t Problem::*member;
-};
-constexpr Size kSizes[] = {
-    {"batch", &Problem::batch},
-    {"heads", &Problem::heads},
-    {"kv_heads", &Problem::kv_heads},
-    {"sq", &Problem::sq},
-    {"skv", &Problem::skv},
-    {"dqk", &Problem::dqk},
-    {"dv", &Problem::dv},
-    {"window_left", &Problem::window_left},
-    {"window_right", &Problem::window_right},
-};
+/// Calls `use` with the label of each field, the field and, of an enumeration, what
+/// reads its words, in the order of to_fields(). Names every field, so that one that is
+/// added does not compile until it is in here.
+template <typename AnyProblem, typename Use>
+void for_each_field(AnyProblem& problem, const Use& use) {
+  auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout, q, k, v, o, mask,
+         window_left, window_right, bias, dropout] = problem.common();
+  auto& [pass, training, stats, bias_gradient, deterministic, capture] =
+      problem.of_pass();
+  use("pass", pass, parse_pass);
+  use("dtype", dtype, parse_dtype);
+  use("layout", layout, parse_layout);
+  use("mask", mask, parse_mask);
+  use("bias", bias, parse_bias);
+  use("batch", batch);
+  use("heads", heads);
+  use("kv_heads", kv_heads);
+  use("sq", sq);
+  use("skv", skv);
+  use("dqk", dqk);
+  use("dv", dv);
+  use("window_left", window_left);
+  use("window_right", window_right);
+  use("training", training);
+  use("deterministic", deterministic);
+  use("stats", stats);
+  use("capture", capture);
+  use("bias_gradient", bias_gradient);
+  use("dropout", dropout);
+  use("q_strides", q);
+  use("k_strides", k);
+  use("v_strides", v);
+  use("o_strides", o);
+}
 
-struct Flag {
-  std::string_view label;
-  bool Problem::*member;
-};
-constexpr Flag kFlags[] = {
-    {"training", &Problem::training},
-    {"deterministic", &Problem::deterministic},
-    {"stats", &Problem::stats},
-    {"capture", &Problem::capture},
-    {"bias_gradient", &Problem::bias_gradient},
-};
+std::string text_of(const Strides& strides) {
+  const auto& [batch, head, sequence, dim, group] = strides;
+  std::string text = fmt::format("{},{},{},{}", batch, head, sequence, dim);
+  if (group != 0)
+    text += fmt::format(",{}", group);
+  return text;
+}
 
-struct Tensor {
-  std::string_view label;
-  Strides Problem::*member;
-};
-constexpr Tensor kTensors[] = {
-    {"q_strides", &Problem::q},
-    {"k_strides", &Problem::k},
-    {"v_strides", &Problem::v},
-    {"o_strides", &Problem::o},
-};
+template <typename Value>
+std::string text_of(Value value) {
+  if constexpr (std::is_same_v<Value, DType>)
+    return std::string(dtype_word(value));
+  else if constexpr (std::is_enum_v<Value>)
+    return std::string(to_string(value));
+  else if constexpr (std::is_same_v<Value, bool>)
+    return value ? "1" : "0";
+  else
+    return fmt::format("{}", value);  // reads back exactly
+}
 
 Strides read_strides(FieldDecoder& decoder, std::string_view label) {
   const std::string text = decoder.text(label);
   Strides strides;
+  auto& [batch, head, sequence, dim, group] = strides;
   const char* at = text.data();
   const char* const end = at + text.size();
   bool is_right = true;
   const bool has_groups = std::ranges::count(text, ',') == 4;
-  const std::int64_t* const last = has_groups ? &strides.group : &strides.dim;
-  for (std::int64_t* const value : {&strides.batch, &strides.head, &strides.sequence,
-                                    &strides.dim, &strides.group}) {
+  const std::int64_t* const last = has_groups ? &group : &dim;
+  for (std::int64_t* const value : {&batch, &head, &sequence, &dim, &group}) {
     const auto [next, error] = std::from_chars(at, end, *value);
     const bool is_last = value == last;
     is_right = is_right && error == std::errc{} &&
@@ -72,25 +91,9 @@ Strides read_strides(FieldDecoder& decoder, std::string_view label) {
     if (is_last)
       break;
   }
-  if (!is_right || (has_groups && strides.group == 0))  // each value has one encoding
+  if (!is_right || (has_groups && group == 0))  // each value has one encoding
     decoder.note(fmt::format("field '{}' has neither four strides nor five", label));
   return strides;
-}
-
-/// "bias_gradient" is --bias-gradient.
-std::string flag_of(std::string_view label) {
-  std::string flag(label);
-  std::ranges::replace(flag, '_', '-');
-  return flag;
-}
-
-/// Reads an enumerator from its word with `parse`.
-template <typename Enum, typename Parse>
-Enum read_word(FieldDecoder& decoder, std::string_view label, Parse parse) {
-  const Result<Enum> value = parse(decoder.text(label));
-  if (!value)
-    decoder.note(value.error().message);
-  return value.value_or(Enum{});
 }
 
 double read_fraction(FieldDecoder& decoder, std::string_view label) {
@@ -103,67 +106,78 @@ double read_fraction(FieldDecoder& decoder, std::string_view label) {
   return value;
 }
 
+/// Reads what text_of() wrote.
+class Reader {
+ public:
+  explicit Reader(FieldDecoder& decoder) : decoder_(decoder) {}
+
+  template <typename Enum>
+  void operator()(std::string_view label, Enum& value,
+                  Result<Enum> (*parse)(std::string_view)) const {
+    const Result<Enum> read = parse(decoder_.text(label));
+    if (!read)
+      decoder_.note(read.error().message);
+    value = read.value_or(Enum{});
+  }
+  void operator()(std::string_view label, std::int64_t& size) const {
+    size = decoder_.number<std::int64_t>(label);
+  }
+  void operator()(std::string_view label, bool& flag) const {
+    flag = decoder_.number<unsigned>(label) != 0;
+  }
+  void operator()(std::string_view label, double& fraction) const {
+    fraction = read_fraction(decoder_, label);
+  }
+  void operator()(std::string_view label, Strides& strides) const {
+    strides = read_strides(decoder_, label);
+  }
+
+ private:
+  FieldDecoder& decoder_;
+};
+
+/// What people always see of a problem.
+constexpr std::array<std::string_view, 10> kAlwaysShown{
+    "dtype", "layout", "mask", "batch", "heads", "kv_heads", "sq", "skv", "dqk", "dv"};
+
 }  // namespace
 
 Fields to_fields(const Problem& problem) {
   Fields fields;
-  fields.add("pass", to_string(problem.pass));
-  fields.add("dtype", dtype_word(problem.dtype));
-  fields.add("layout", to_string(problem.layout));
-  fields.add("mask", to_string(problem.mask));
-  fields.add("bias", to_string(problem.bias));
-  for (const auto& [label, member] : kSizes) add_number(fields, label, problem.*member);
-  for (const auto& [label, member] : kFlags)
-    add_number(fields, label, problem.*member ? 1 : 0);
-  fields.add("dropout", fmt::format("{}", problem.dropout));  // reads back exactly
-  for (const auto& [label, member] : kTensors) {
-    const Strides& strides = problem.*member;
-    std::string text = fmt::format("{},{},{},{}", strides.batch, strides.head,
-                                   strides.sequence, strides.dim);
-    if (strides.group != 0)
-      text += fmt::format(",{}", strides.group);
-    fields.add(label, text);
-  }
+  for_each_field(problem,
+                 [&](std::string_view label, const auto& field, auto... /*parse*/) {
+                   fields.add(label, text_of(field));
+                 });
   return fields;
 }
 
 Result<Problem> problem_from(const Fields& fields) {
   FieldDecoder decoder(fields, kProblemSubject);
   Problem problem;
-  problem.pass = read_word<Pass>(decoder, "pass", parse_pass);
-  problem.dtype = read_word<DType>(decoder, "dtype", parse_dtype);
-  problem.layout = read_word<Layout>(decoder, "layout", parse_layout);
-  problem.mask = read_word<Mask>(decoder, "mask", parse_mask);
-  problem.bias = read_word<Bias>(decoder, "bias", parse_bias);
-  for (const auto& [label, member] : kSizes)
-    problem.*member = decoder.number<std::int64_t>(label);
-  for (const auto& [label, member] : kFlags)
-    problem.*member = decoder.number<unsigned>(label) != 0;
-  problem.dropout = read_fraction(decoder, "dropout");
-  for (const auto& [label, member] : kTensors)
-    problem.*member = read_strides(decoder, label);
+  for_each_field(problem, Reader(decoder));
   Problem read = KILN_TRY(decoder.finish(problem));
   KILN_TRY(validate(read));
   return read;
 }
 
 Fields shown_fields(const Problem& problem) {
-  Problem usual;
-  usual.layout = problem.layout;
-  for (const auto& [label, member] : kSizes) usual.*member = problem.*member;
-  usual.window_left = usual.window_right = -1;
+  Problem usual{{.batch = problem.batch,
+                 .heads = problem.heads,
+                 .kv_heads = problem.kv_heads,
+                 .sq = problem.sq,
+                 .skv = problem.skv,
+                 .dqk = problem.dqk,
+                 .dv = problem.dv,
+                 .layout = problem.layout},
+                {}};
   set_strides(usual);
   const Fields all = to_fields(problem);
   const Fields expected = to_fields(usual);
   Fields shown;
   for (std::size_t i = 0; i < all.list().size(); ++i) {
     const auto& [label, value] = all.list()[i];
-    const bool is_size =
-        std::ranges::find(kSizes, label, &Size::label) != std::end(kSizes);
-    const bool is_window = label.starts_with("window");
-    const bool is_always = label == "dtype" || label == "mask" || label == "layout" ||
-                           (is_size && !is_window);
-    const bool is_usual = is_window ? value == "-1" : value == expected.list()[i].value;
+    const bool is_always = std::ranges::find(kAlwaysShown, label) != kAlwaysShown.end();
+    const bool is_usual = value == expected.list()[i].value;
     // The name includes the pass. A backward pass implies training and statistics.
     const bool is_implied =
         label == "pass" ||
@@ -175,23 +189,27 @@ Fields shown_fields(const Problem& problem) {
 }
 
 std::string flags_of(const Problem& problem) {
+  const auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout, q, k, v, o,
+               mask, window_left, window_right, bias, dropout] = problem.common();
+  const auto& [pass, training, stats, bias_gradient, deterministic, capture] =
+      problem.of_pass();
   std::string flags = fmt::format(
       "--pass {} --dtype {} --batch {} --heads {} --kv-heads {} --sq {} --skv {} --dqk "
       "{} --dv {} --mask {} --layout {}",
-      to_string(problem.pass), dtype_word(problem.dtype), problem.batch, problem.heads,
-      problem.kv_heads, problem.sq, problem.skv, problem.dqk, problem.dv,
-      to_string(problem.mask), to_string(problem.layout));
+      to_string(pass), dtype_word(dtype), batch, heads, kv_heads, sq, skv, dqk, dv,
+      to_string(mask), to_string(layout));
   const auto out = std::back_inserter(flags);
-  if (problem.window_left != -1 || problem.window_right != -1)
-    fmt::format_to(out, " --window {},{}", problem.window_left, problem.window_right);
-  if (problem.bias != Bias::kNone)
-    fmt::format_to(out, " --bias {}", to_string(problem.bias));
-  if (problem.dropout != 0)
-    fmt::format_to(out, " --dropout {}", problem.dropout);
-  for (const auto& [label, member] : kFlags) {
-    if (problem.*member)
-      fmt::format_to(out, " --{}", flag_of(label));
-  }
+  if (window_left != -1 || window_right != -1)
+    fmt::format_to(out, " --window {},{}", window_left, window_right);
+  if (bias != Bias::kNone)
+    fmt::format_to(out, " --bias {}", to_string(bias));
+  if (dropout != 0)
+    fmt::format_to(out, " --dropout {}", dropout);
+  flags += training ? " --training" : "";
+  flags += deterministic ? " --deterministic" : "";
+  flags += stats ? " --stats" : "";
+  flags += capture ? " --capture" : "";
+  flags += bias_gradient ? " --bias-gradient" : "";
   return flags;
 }
 

@@ -102,26 +102,29 @@ Result<DType> parse_dtype(std::string_view word) {
 }
 
 std::string to_string(const Problem& problem) {
-  std::string text =
-      fmt::format("{} {} b{} h{}/{} sq{} skv{} d{}/{} {} {}", to_string(problem.pass),
-                  dtype_word(problem.dtype), problem.batch, problem.heads,
-                  problem.kv_heads, problem.sq, problem.skv, problem.dqk, problem.dv,
-                  to_string(problem.mask), to_string(problem.layout));
-  if (problem.window_left != -1 || problem.window_right != -1)
-    text += fmt::format(" window {},{}", problem.window_left, problem.window_right);
-  if (problem.bias != Bias::kNone)
-    text += fmt::format(" {}", to_string(problem.bias));
-  if (problem.bias_gradient)
+  // Messages say nothing of strides.
+  const auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout, q, k, v, o,
+               mask, window_left, window_right, bias, dropout] = problem.common();
+  const auto& [pass, training, stats, bias_gradient, deterministic, capture] =
+      problem.of_pass();
+  std::string text = fmt::format(
+      "{} {} b{} h{}/{} sq{} skv{} d{}/{} {} {}", to_string(pass), dtype_word(dtype),
+      batch, heads, kv_heads, sq, skv, dqk, dv, to_string(mask), to_string(layout));
+  if (window_left != -1 || window_right != -1)
+    text += fmt::format(" window {},{}", window_left, window_right);
+  if (bias != Bias::kNone)
+    text += fmt::format(" {}", to_string(bias));
+  if (bias_gradient)
     text += " with its gradient";
-  if (problem.dropout > 0)
-    text += fmt::format(" dropout {}", problem.dropout);
-  if (problem.pass == Pass::kForward && problem.training)
+  if (dropout > 0)
+    text += fmt::format(" dropout {}", dropout);
+  if (pass == Pass::kForward && training)
     text += " training";
-  if (problem.pass == Pass::kForward && problem.stats)
+  if (pass == Pass::kForward && stats)
     text += " stats";
-  if (problem.deterministic)
+  if (deterministic)
     text += " deterministic";
-  if (problem.capture)
+  if (capture)
     text += " capture";
   return text;
 }

@@ -112,29 +112,31 @@ void describe_resources(const device::CubinInfo& info, cache::Metadata& metadata
 
 Result<cache::Metadata> metadata_of(const KeyedRequest& request,
                                     const compile::CompileOutput& output) {
-  const device::Toolchain& toolchain = request.toolchain->toolchain;
+  const device::Toolchain& used = request.toolchain->toolchain;
   cache::Metadata metadata;
+  auto& [template_name, params, arch, toolchain, toolchain_build_ids, producer,
+         created_ns, compile_ms, registers, shared_bytes, spill_bytes, entry_points,
+         variables, min_driver] = metadata;
   if (const request::TemplateRequest* wanted = request.request.as_template()) {
-    metadata.template_name = wanted->kernel->name();
+    template_name = wanted->kernel->name();
     for (const auto& [name, value] : wanted->params.values())
-      metadata.params.push_back({name, value});
+      params.push_back({name, value});
   }
-  metadata.arch = arch_name(request.target);
-  metadata.toolchain = toolchain.name();
-  metadata.toolchain_build_ids = {toolchain.id.nvrtc, toolchain.id.builtins};
+  arch = arch_name(request.target);
+  toolchain = used.name();
+  toolchain_build_ids = {used.id.nvrtc, used.id.builtins};
   if (request.linker != nullptr)
-    metadata.toolchain_build_ids.push_back(request.linker->id.nvjitlink);
-  metadata.producer = version();
-  metadata.created_ns = cache::unix_now_ns();
-  metadata.compile_ms = static_cast<std::uint64_t>(output.nvrtc_time.count());
+    toolchain_build_ids.push_back(request.linker->id.nvjitlink);
+  producer = version();
+  created_ns = cache::unix_now_ns();
+  compile_ms = static_cast<std::uint64_t>(output.nvrtc_time.count());
   describe_resources(output, metadata);
   if (request.linker != nullptr)
     describe_resources(KILN_TRY(device::read_cubin(output.image)), metadata);
   Names names = KILN_TRY(names_in(request, output));
-  metadata.entry_points = std::move(names.entry_points);
-  metadata.variables = std::move(names.variables);
-  metadata.min_driver =
-      to_string(device::min_driver(request.target.kind, toolchain.facts.version));
+  entry_points = std::move(names.entry_points);
+  variables = std::move(names.variables);
+  min_driver = to_string(device::min_driver(request.target.kind, used.facts.version));
   return metadata;
 }
 

@@ -28,12 +28,17 @@ constexpr std::size_t kLeastHeaders = 100;
 /// All that a precompiled header depends on. The address of libnvrtc is in its record.
 Digest precompiled_key(std::string_view prefix, const KeyedRequest& request,
                        const compile::CompileJob& job) {
+  // The prefix is of the source, and `headers` has those in memory, too. The options
+  // name the target. The others change no text that NVRTC reads.
+  const auto& [label, source, program_name, options, name_expressions, headers, nvrtc,
+               target, ptx, precompiled, make_precompiled, time_limit, memory_limit] =
+      job;
   Fields fields;
   fields.add("schema", "1");
   fields.add("kiln", build_id());
   fields.add("nvrtc", request.toolchain->toolchain.id.nvrtc);
   fields.add("builtins", request.toolchain->toolchain.id.builtins);
-  for (const std::string& option : job.options) fields.add("option", option);
+  for (const std::string& option : options) fields.add("option", option);
   fields.add("prefix", prefix);
   fields.add("headers", request.headers->fields.digest().hex());
   return fields.digest();

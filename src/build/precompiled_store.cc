@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "cache/layout.h"
-#include "codec/field_decoder.h"
+#include "codec/field_codec.h"
 #include "codec/fields.h"
 #include "compile/protocol/protocol.h"
 #include "key/memo_file.h"
@@ -39,28 +39,21 @@ constexpr std::chrono::hours kUnfinishedAge{1};
 /// Twice what NVRTC may write, so that the cache itself never lacks it.
 constexpr std::uint64_t kLeastRoomBytes = 1ULL << 30U;
 
-Bytes encode(const PrecompiledStore::Stored& made) {
-  Fields fields;
-  add_number(fields, "bytes", made.file.bytes);
-  fields.add("xxh3", made.file.xxh3);
-  add_number(fields, "nvrtc_address", made.file.nvrtc_address);
-  for (const auto& path : made.files.opened) fields.add("opened", path.native());
-  for (const auto& path : made.files.missed) fields.add("missed", path.native());
-  return fields.encode();
-}
+/// find() knows the path. Only what has a whole report is published.
+constexpr auto kRecordFields = [](auto& codec, auto& stored) {
+  auto& [file, files] = stored;
+  auto& [path, bytes, xxh3, nvrtc_address] = file;
+  auto& [opened, missed, is_whole] = files;
+  codec("bytes", bytes);
+  codec("xxh3", xxh3);
+  codec("nvrtc_address", nvrtc_address);
+  codec("opened", opened);
+  codec("missed", missed);
+};
 
 Result<PrecompiledStore::Stored> decode(ByteView bytes) {
-  const Fields fields = KILN_TRY(Fields::decode(bytes));
-  FieldDecoder decoder(fields, "record of a precompiled header");
-  PrecompiledStore::Stored stored;
-  stored.file.bytes = decoder.number<std::uint64_t>("bytes");
-  stored.file.xxh3 = decoder.text("xxh3");
-  stored.file.nvrtc_address = decoder.number<std::uint64_t>("nvrtc_address");
-  for (auto& path : decoder.texts("opened"))
-    stored.files.opened.emplace_back(std::move(path));
-  for (auto& path : decoder.texts("missed"))
-    stored.files.missed.emplace_back(std::move(path));
-  return decoder.finish(std::move(stored));
+  return read_fields<PrecompiledStore::Stored>(
+      KILN_TRY(Fields::decode(bytes)), "record of a precompiled header", kRecordFields);
 }
 
 /// False for what is not there.
@@ -215,7 +208,8 @@ Result<void> PrecompiledStore::publish(const Digest& key, const Stored& made) co
                             made.file.bytes, limit_bytes_));
   if (::chmod(made.file.path.c_str(), 0400) != 0)
     return posix_error("chmod", made.file.path, errno);
-  if (key::write_memo(OwnFolder(folder), kRecordName, encode(made)) !=
+  if (key::write_memo(OwnFolder(folder), kRecordName,
+                      fields_of(made, kRecordFields).encode()) !=
       key::MemoWrite::kWritten)
     return fail(ErrorCode::kIo, fmt::format("{} cannot be written", folder.native()));
   // One process gets the name: a folder that is not empty is not replaced.

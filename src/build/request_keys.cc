@@ -124,18 +124,20 @@ std::vector<key::Parameter> key_parameters(const render::CanonicalParameters& pa
   return parameters;
 }
 
-key::SourceKeyInput key_input(const SourceOptions& source) {
-  key::SourceKeyInput input{.source = source.source,
-                            .options = source.options,
+key::SourceKeyInput key_input(const SourceOptions& given) {
+  // The request's target, by now, is what `target` asks for.
+  const auto& [source, file_name, headers, include_dirs, defines, options, names,
+               target] = given;
+  key::SourceKeyInput input{.source = source,
+                            .options = options,
                             .macros = {},
-                            .include_dirs = source.include_dirs,
+                            .include_dirs = include_dirs,
                             .memory_headers = {},
-                            .name_expressions = source.name_expressions,
-                            .program_name = request::program_name(source.file_name)};
-  for (const std::string& define : source.defines)
+                            .name_expressions = names,
+                            .program_name = request::program_name(file_name)};
+  for (const std::string& define : defines)
     input.macros.push_back({key::MacroAction::kDefine, define});
-  for (const auto& [name, text] : source.headers)
-    input.memory_headers.push_back({name, text});
+  for (const auto& [name, text] : headers) input.memory_headers.push_back({name, text});
   return input;
 }
 
@@ -428,14 +430,11 @@ Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
   job.name_expressions = names;
   append(job.options, options);
   std::erase(job.options, kNoStandardHeaders);
-  for (const key::Macro& macro : macros) {
-    job.options.push_back((macro.action == key::MacroAction::kDefine ? "-D" : "-U") +
-                          macro.text);
-  }
+  for (const auto& [action, text] : macros)
+    job.options.push_back((action == key::MacroAction::kDefine ? "-D" : "-U") + text);
   append_folders(job.options, include_dirs);
   append_last_folders(job.options, toolchain, *request.headers);
-  for (const key::MemoryHeader& header : memory_headers)
-    job.headers.push_back({header.name, header.text});
+  for (const auto& [name, text] : memory_headers) job.headers.push_back({name, text});
   return job;
 }
 

@@ -48,13 +48,14 @@ std::string SharedFailures::conditions(ErrorCode code) const {
 
 void SharedFailures::leave(const Digest& key, const cache::OwnerRecord& builder,
                            const Error& error) const {
-  if (!is_shared(error.code))
+  const auto& [code, message] = error;
+  if (!is_shared(code))
     return;
   Fields fields;
   fields.add("builder", to_text(builder));
-  fields.add("conditions", conditions(error.code));
-  add_number(fields, "code", static_cast<unsigned>(error.code));
-  fields.add("message", error.message);
+  fields.add("conditions", conditions(code));
+  add_number(fields, "code", static_cast<unsigned>(code));
+  fields.add("message", message);
   std::ignore = key::write_memo(folder_, key.hex(), fields.encode(), kKept);
 }
 
@@ -64,8 +65,11 @@ std::optional<Error> SharedFailures::find(const Digest& key,
   const auto fields = bytes ? Fields::decode(*bytes) : Fields();
   if (fields && fields->find("builder") == to_text(builder)) {
     FieldDecoder decoder(*fields, "a failed build");
-    const auto code = decoder.one_of("code", ErrorCode::kDevice);
-    auto found = decoder.finish(Error{code, decoder.text("message")});
+    Error error{};
+    auto& [code, message] = error;
+    code = decoder.one_of("code", ErrorCode::kDevice);
+    message = decoder.text("message");
+    auto found = decoder.finish(error);
     if (found && is_shared(code) && fields->find("conditions") == conditions(code))
       return *std::move(found);
   }

@@ -15,6 +15,7 @@
 
 #include "codec/fields.h"
 #include "kiln/result.h"
+#include "util/bytes.h"
 
 namespace kiln {
 
@@ -76,6 +77,57 @@ class FieldDecoder {
         note(*decoder.wrong_);
     }
     return list;
+  }
+
+  // For a description of a struct; field_codec.h says what that is.
+
+  /// A text, path, bytes, number, truth or time; a list of texts, paths or numbers; a
+  /// number that may be missing.
+  template <typename Value>
+  void operator()(std::string_view label, Value& value) {
+    if constexpr (std::is_same_v<Value, Bytes>) {
+      const std::string bytes = text(label);
+      value.assign(as_bytes(bytes).begin(), as_bytes(bytes).end());
+    } else if constexpr (std::is_assignable_v<Value&, std::string>) {
+      value = text(label);
+    } else if constexpr (std::is_same_v<Value, bool>) {
+      value = number<unsigned>(label) != 0;
+    } else if constexpr (std::is_integral_v<Value>) {
+      value = number<Value>(label);
+    } else if constexpr (requires { value.count(); }) {
+      value = Value(number<typename Value::rep>(label));
+    } else if constexpr (requires { value.has_value(); }) {
+      const auto list = numbers<typename Value::value_type>(label);
+      if (!list.empty())
+        value = list.front();
+    } else if constexpr (std::is_integral_v<typename Value::value_type>) {
+      value = numbers<typename Value::value_type>(label);
+    } else {
+      for (std::string& each : texts(label)) value.emplace_back(std::move(each));
+    }
+  }
+  template <typename Enum>
+  void enumerator(std::string_view label, Enum& value, Enum last) {
+    value = one_of(label, last);
+  }
+  /// The list of nested fields with that label.
+  template <typename List, typename Description>
+  void each(std::string_view label, List& list, const Description& description) {
+    list = nested(label, [&](FieldDecoder& inner) {
+      typename List::value_type value{};
+      description(inner, value);
+      return value;
+    });
+  }
+  /// Exactly one.
+  template <typename Value, typename Description>
+  void one(std::string_view label, Value& value, const Description& description) {
+    std::vector<Value> list;
+    each(label, list, description);
+    if (list.size() == 1)
+      value = std::move(list.front());
+    else
+      note(fmt::format("field '{}' must be there once", label));
   }
 
   template <typename Enum>

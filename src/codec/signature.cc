@@ -210,9 +210,9 @@ Bytes encode_signatures(std::span<const Signature> signatures) {
   Bytes block;
   append(block, as_bytes(kBlockMagic));
   append_le(block, static_cast<std::uint32_t>(signatures.size()));
-  for (const Signature& signature : signatures) {
-    append(block, signature.key);
-    append(block, signature.bytes);
+  for (const auto& [key, bytes] : signatures) {
+    append(block, key);
+    append(block, bytes);
   }
   append(block, as_bytes(kBlockMagic));
   return block;
@@ -236,9 +236,9 @@ SignatureBlock signatures_at_end(ByteView bytes) {
     SignatureBlock found{size, {}};
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t at = kHead + i * kSignatureBytes;
-      found.signatures.push_back(
-          {array_at<sizeof(KeyId)>(block, at),
-           array_at<sizeof(Ed25519Signature)>(block, at + sizeof(KeyId))});
+      auto& [key, signature] = found.signatures.emplace_back();
+      key = array_at<sizeof(KeyId)>(block, at);
+      signature = array_at<sizeof(Ed25519Signature)>(block, at + sizeof(KeyId));
     }
     return found;
   }

@@ -51,20 +51,24 @@ compile::PoolOptions plan_pool(BuildService& service) {
 /// The problem without the options that no plan depends on: training means only that
 /// statistics are written, and a plan is the same with and without capture.
 attention::Problem as_built(attention::Problem problem) {
-  if (problem.pass == attention::Pass::kForward) {
-    problem.stats = problem.stats || problem.training;
-    problem.training = false;
-    problem.deterministic = false;  // every forward pass is deterministic
+  auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout, q, k, v, o, mask,
+         window_left, window_right, bias, dropout] = problem.common();
+  auto& [pass, training, stats, bias_gradient, deterministic, capture] =
+      problem.of_pass();
+  if (pass == attention::Pass::kForward) {
+    stats = stats || training;
+    training = false;
+    deterministic = false;  // every forward pass is deterministic
   } else {
-    problem.stats = true;
+    stats = true;
   }
-  problem.capture = false;
+  capture = false;
   // A window that covers the longest sequence is no window.
-  const std::int64_t longest = std::max(problem.sq, problem.skv);
-  if (problem.window_left >= longest)
-    problem.window_left = -1;
-  if (problem.window_right >= longest)
-    problem.window_right = -1;
+  const std::int64_t longest = std::max(sq, skv);
+  if (window_left >= longest)
+    window_left = -1;
+  if (window_right >= longest)
+    window_right = -1;
   return problem;
 }
 
@@ -74,19 +78,23 @@ std::string target_of(const device::DeviceProperties& device) {
 
 cache::Metadata metadata_of(const KeyedPlan& keyed, const attention::Plan& plan,
                             const compile::PlanOutput& output) {
+  // cuDNN says nothing of the rest.
   cache::Metadata metadata;
-  metadata.template_name = PlanService::name_of(keyed.problem);
-  metadata.params = attention::shown_fields(keyed.problem).list();
-  metadata.arch = to_string(keyed.device.capability());
-  metadata.toolchain = "cudnn-" + to_string(keyed.version);
-  metadata.toolchain_build_ids = {output.cudnn.build_id};
+  auto& [template_name, params, arch, toolchain, toolchain_build_ids, producer,
+         created_ns, compile_ms, registers, shared_bytes, spill_bytes, entry_points,
+         variables, min_driver] = metadata;
+  template_name = PlanService::name_of(keyed.problem);
+  params = attention::shown_fields(keyed.problem).list();
+  arch = to_string(keyed.device.capability());
+  toolchain = "cudnn-" + to_string(keyed.version);
+  toolchain_build_ids = {output.cudnn.build_id};
   if (!output.nvrtc.build_id.empty())
-    metadata.toolchain_build_ids.push_back(output.nvrtc.build_id);
-  metadata.producer = version();
-  metadata.created_ns = cache::unix_now_ns();
-  metadata.compile_ms = static_cast<std::uint64_t>(output.build_time.count());
+    toolchain_build_ids.push_back(output.nvrtc.build_id);
+  producer = version();
+  created_ns = cache::unix_now_ns();
+  compile_ms = static_cast<std::uint64_t>(output.build_time.count());
   for (const attention::PlanKernel& kernel : plan.kernels)
-    metadata.entry_points.push_back({kernel.name, kernel.name});
+    entry_points.push_back({kernel.name, kernel.name});
   return metadata;
 }
 
@@ -190,16 +198,17 @@ std::string_view PlanService::name_of(const attention::Problem& problem) {
 }
 
 Fields PlanService::preimage(const KeyedPlan& plan) {
+  // Of the device a plan depends on what is bound; `cudnn` is where the library lies.
+  const auto& [problem, device, bound, cudnn, plan_version, key, label] = plan;
   Fields fields;
   fields.add("kind", kKind);
   fields.add("schema", kSchema);
   fields.add("frontend", KILN_CUDNN_FRONTEND_VERSION);
-  fields.add("cudnn", to_string(plan.version));
-  for (const Field& field : attention::to_fields(plan.problem).list())
+  fields.add("cudnn", to_string(plan_version));
+  for (const Field& field : attention::to_fields(problem).list())
     fields.add(field.label, field.value);
-  for (const attention::BoundProperty& property : plan.bound)
-    fields.add("device." + property.name,
-               fmt::format("{}", fmt::join(property.values, ",")));
+  for (const auto& [name, values] : bound)
+    fields.add("device." + name, fmt::format("{}", fmt::join(values, ",")));
   return fields;
 }
 
@@ -258,17 +267,19 @@ std::optional<PlanService::Attempts> PlanService::find_refusal(const Digest& key
 
 Result<compile::PlanJob> PlanService::job(const KeyedPlan& plan) {
   compile::PlanJob job;
-  job.label = plan.label;
-  job.flags = attention::flags_of(plan.problem);
-  job.problem = as_text(attention::to_fields(plan.problem).encode());
-  job.device = plan.device.cudnn_json();
-  job.capability = plan.device.capability();
-  job.cudnn = plan.cudnn;
-  job.time_limit = service_.config().compile_timeout;
+  auto& [label, flags, problem, device, capability, cudnn, nvrtc, time_limit,
+         memory_limit] = job;  // the pool's limit of memory
+  label = plan.label;
+  flags = attention::flags_of(plan.problem);
+  problem = as_text(attention::to_fields(plan.problem).encode());
+  device = plan.device.cudnn_json();
+  capability = plan.device.capability();
+  cudnn = plan.cudnn;
+  time_limit = service_.config().compile_timeout;
   // If there is none, cuDNN searches for one itself.
-  if (const auto nvrtc = service_.toolchains().choose(std::nullopt);
-      nvrtc && (*nvrtc)->toolchain.installed())
-    job.nvrtc = {(*nvrtc)->toolchain.nvrtc, (*nvrtc)->toolchain.builtins};
+  if (const auto chosen = service_.toolchains().choose(std::nullopt);
+      chosen && (*chosen)->toolchain.installed())
+    nvrtc = {(*chosen)->toolchain.nvrtc, (*chosen)->toolchain.builtins};
   return job;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -122,10 +123,14 @@ Result<std::array<std::int64_t, 3>> three(const Json& value, const char* key) {
 }
 
 Json json_of(const DeviceProperties& properties) {
+  // One that is added does not compile until it is here, and in one of the tables.
+  static_assert(std::size(kExtents) + std::size(kProperties) == 22);
+  const auto& [p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11, p12, p13, p14, p15, p16,
+               p17, p18, p19, p20, p21, p22, name] = properties;
   Json json;
   for (const Extents& each : kExtents) json[each.key] = properties.*each.member;
   for (const Property& each : kProperties) json[each.key] = properties.*each.member;
-  json[kName] = properties.name;
+  json[kName] = name;
   return json;
 }
 

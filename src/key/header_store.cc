@@ -19,21 +19,20 @@ constexpr std::size_t kMaxKnown = 100'000;
 
 void put(MemoWriter& out, const std::vector<Directive>& directives) {
   out.number(directives.size());
-  for (const Directive& directive : directives) {
-    out.number(static_cast<std::uint64_t>(directive.lookup));
-    out.number(static_cast<std::uint64_t>(directive.line));
-    out.text(directive.operand);
+  for (const auto& [lookup, operand, line] : directives) {
+    out.number(static_cast<std::uint64_t>(lookup));
+    out.number(static_cast<std::uint64_t>(line));
+    out.text(operand);
   }
 }
 
 std::vector<Directive> get(MemoReader& in) {
   std::vector<Directive> directives;
   for (std::uint64_t left = in.number(); left > 0 && in.good(); --left) {
-    Directive directive;
-    directive.lookup = static_cast<Lookup>(in.number());
-    directive.line = static_cast<int>(in.number());
-    directive.operand = in.text();
-    directives.push_back(std::move(directive));
+    auto& [lookup, operand, line] = directives.emplace_back();
+    lookup = static_cast<Lookup>(in.number());
+    line = static_cast<int>(in.number());
+    operand = in.text();
   }
   return directives;
 }
@@ -44,17 +43,22 @@ std::vector<KnownHeader> decode_known_headers(ByteView bytes) {
     return {};
   std::vector<KnownHeader> headers;
   for (std::uint64_t left = in.number(); left > 0 && in.good(); --left) {
-    auto content = std::make_shared<HeaderContent>();
-    const FileStamp stamp = in.stamp();
-    content->digest = in.digest();
-    content->directives.list = get(in);
-    content->directives.macro_values = get(in);
-    if (std::string name(in.text()); !name.empty())
-      content->directives.build_time = {std::move(name), 0};
-    if (const auto line = static_cast<int>(in.number()); content->directives.build_time)
-      content->directives.build_time->line = line;
-    content->bytes = stamp.size;
-    headers.push_back({stamp, std::move(content)});
+    auto read = std::make_shared<HeaderContent>();
+    auto& [stamp, content] = headers.emplace_back();
+    auto& [digest, directives, bytes_read] = *read;
+    auto& [list, macro_values, build_time, work] = directives;  // no work is done
+    BuildTimeMacro macro;
+    auto& [name, line] = macro;
+    stamp = in.stamp();
+    digest = in.digest();
+    list = get(in);
+    macro_values = get(in);
+    name = in.text();
+    line = static_cast<int>(in.number());
+    if (!name.empty())
+      build_time = std::move(macro);
+    bytes_read = stamp.size;
+    content = std::move(read);
   }
   if (!in.at_end())
     return {};
@@ -65,15 +69,16 @@ Bytes encode(const std::vector<KnownHeader>& headers) {
   MemoWriter out;
   out.number(kHeaderMemoFormat);
   out.number(headers.size());
-  for (const KnownHeader& header : headers) {
-    out.stamp(header.stamp);
-    out.digest(header.content->digest);
-    put(out, header.content->directives.list);
-    put(out, header.content->directives.macro_values);
-    const auto build_time =
-        header.content->directives.build_time.value_or(BuildTimeMacro{});
-    out.text(build_time.name);
-    out.number(static_cast<std::uint64_t>(build_time.line));
+  for (const auto& [stamp, content] : headers) {
+    const auto& [digest, directives, bytes] = *content;  // as many as the stamp says
+    const auto& [list, macro_values, build_time, work] = directives;
+    const auto [name, line] = build_time.value_or(BuildTimeMacro{});
+    out.stamp(stamp);
+    out.digest(digest);
+    put(out, list);
+    put(out, macro_values);
+    out.text(name);
+    out.number(static_cast<std::uint64_t>(line));
   }
   return Bytes(out.bytes().begin(), out.bytes().end());
 }

@@ -118,12 +118,12 @@ class TreeReader {
 Digest digest_of_tree(const std::vector<TreeFile>& files) {
   Bytes bytes;
   bytes.reserve(files.size() * 128);
-  for (const TreeFile& file : files) {
-    append_le(bytes, std::uint64_t{file.path.size()});
-    append(bytes, as_bytes(file.path));
-    bytes.push_back(std::byte{file.content.has_value()});
-    if (file.content)
-      append(bytes, file.content->bytes());
+  for (const auto& [path, stamp, settled, content, names_build_time] : files) {
+    append_le(bytes, std::uint64_t{path.size()});
+    append(bytes, as_bytes(path));
+    bytes.push_back(std::byte{content.has_value()});
+    if (content)
+      append(bytes, content->bytes());
   }
   return Digest::of(bytes);
 }

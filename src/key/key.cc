@@ -32,9 +32,8 @@ void add_macros(Fields& fields, std::vector<Macro> macros) {
   std::stable_sort(macros.begin(), macros.end(), [](const Macro& a, const Macro& b) {
     return macro_name(a) < macro_name(b);
   });
-  for (const Macro& macro : macros)
-    fields.add("macro",
-               (macro.action == MacroAction::kDefine ? "-D" : "-U") + macro.text);
+  for (const auto& [action, text] : macros)
+    fields.add("macro", (action == MacroAction::kDefine ? "-D" : "-U") + text);
 }
 
 void add_all(Fields& fields, const Fields& more) {

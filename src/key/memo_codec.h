@@ -23,11 +23,12 @@ class MemoWriter {
   }
   void digest(const Digest& value) { append(bytes_, value.bytes()); }
   void stamp(const FileStamp& value) {
-    number(value.device);
-    number(value.inode);
-    number(value.size);
-    number(static_cast<std::uint64_t>(value.mtime_ns));
-    number(static_cast<std::uint64_t>(value.ctime_ns));
+    const auto& [device, inode, size, mtime_ns, ctime_ns] = value;
+    number(device);
+    number(inode);
+    number(size);
+    number(static_cast<std::uint64_t>(mtime_ns));
+    number(static_cast<std::uint64_t>(ctime_ns));
   }
   [[nodiscard]] ByteView bytes() const { return bytes_; }
 
@@ -52,11 +53,12 @@ class MemoReader {
   }
   [[nodiscard]] FileStamp stamp() {
     FileStamp stamp;
-    stamp.device = number();
-    stamp.inode = number();
-    stamp.size = number();
-    stamp.mtime_ns = static_cast<std::int64_t>(number());
-    stamp.ctime_ns = static_cast<std::int64_t>(number());
+    auto& [device, inode, size, mtime_ns, ctime_ns] = stamp;
+    device = number();
+    inode = number();
+    size = number();
+    mtime_ns = static_cast<std::int64_t>(number());
+    ctime_ns = static_cast<std::int64_t>(number());
     return stamp;
   }
 

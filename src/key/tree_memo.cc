@@ -27,22 +27,23 @@ std::optional<TreeMemo> decode_tree_memo(ByteView bytes) {
   if (in.number() != kTreeMemoFormat)
     return std::nullopt;
   TreeMemo memo;
+  auto& [files, operands, folders, digest] = memo;
   for (std::uint64_t left = in.number(); left > 0 && in.good(); --left) {
-    TreeFile file;
-    file.path = in.text();
-    file.stamp = in.stamp();
-    file.content = in.digest();
-    file.names_build_time = in.number() != 0;
-    file.settled = true;
-    memo.files.push_back(std::move(file));
+    auto& [path, stamp, settled, content, names_build_time] = files.emplace_back();
+    path = in.text();
+    stamp = in.stamp();
+    content = in.digest();
+    names_build_time = in.number() != 0;
+    settled = true;
   }
   for (std::uint64_t left = in.number(); left > 0 && in.good(); --left)
-    memo.operands.emplace_back(in.text());
+    operands.emplace_back(in.text());
   for (std::uint64_t left = in.number(); left > 0 && in.good(); --left) {
-    std::string path(in.text());
-    memo.folders.push_back({std::move(path), in.stamp()});
+    auto& [path, stamp] = folders.emplace_back();
+    path = in.text();
+    stamp = in.stamp();
   }
-  memo.digest = in.digest();
+  digest = in.digest();
   if (!in.at_end())
     return std::nullopt;
   return memo;
@@ -59,25 +60,26 @@ TreeMemo read_tree_memo(const OwnFolder& memo_folder, const fs::path& root) {
 
 MemoWrite write_tree_memo(const OwnFolder& memo_folder, const fs::path& root,
                           const TreeMemo& memo) {
+  const auto& [files, operands, folders, digest] = memo;
   MemoWriter out;
   out.number(kTreeMemoFormat);
-  out.number(memo.files.size());
-  for (const TreeFile& file : memo.files) {
-    out.text(file.path);
-    out.stamp(file.stamp);
-    out.digest(*file.content);
-    out.number(file.names_build_time ? 1 : 0);
+  out.number(files.size());
+  for (const auto& [path, stamp, settled, content, names_build_time] : files) {
+    out.text(path);  // all are settled
+    out.stamp(stamp);
+    out.digest(*content);
+    out.number(names_build_time ? 1 : 0);
   }
-  out.number(memo.operands.size());
-  for (const std::string& operand : memo.operands) {
+  out.number(operands.size());
+  for (const std::string& operand : operands) {
     out.text(operand);
   }
-  out.number(memo.folders.size());
-  for (const WalkedFolder& folder : memo.folders) {
-    out.text(folder.path);
-    out.stamp(folder.stamp);
+  out.number(folders.size());
+  for (const auto& [path, stamp] : folders) {
+    out.text(path);
+    out.stamp(stamp);
   }
-  out.digest(memo.digest);
+  out.digest(digest);
   return write_memo(memo_folder, memo_name(root), out.bytes());
 }
 

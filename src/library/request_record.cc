@@ -26,23 +26,24 @@ Result<Request> with_absolute_paths(const Request& request) {
   if (request.is_template())
     return request;
   std::vector<SourceOptions> sources = request.sources();
-  for (SourceOptions& source : sources) {
+  for (auto& [source, file_name, headers, include_dirs, defines, options, names,
+              target] : sources) {
     key::SourceKeyInput moved = KILN_TRY(key::normalized({
         .source = {},
-        .options = std::move(source.options),
+        .options = std::move(options),
         .macros = {},
-        .include_dirs = std::move(source.include_dirs),
+        .include_dirs = std::move(include_dirs),
         .memory_headers = {},
         .name_expressions = {},
     }));
-    source.include_dirs = std::move(moved.include_dirs);
-    source.options = std::move(moved.options);
-    for (const key::Macro& macro : moved.macros)
-      source.options.push_back(
-          (macro.action == key::MacroAction::kDefine ? "-D" : "-U") + macro.text);
+    include_dirs = std::move(moved.include_dirs);
+    options = std::move(moved.options);
+    for (const auto& [action, text] : moved.macros)
+      options.push_back((action == key::MacroAction::kDefine ? "-D" : "-U") + text);
   }
   LinkOptions link = request.link();
-  for (auto& file : link.files) {
+  auto& [files, link_options] = link;
+  for (auto& file : files) {
     std::error_code error;  // without a working directory there is no file either
     file = std::filesystem::absolute(file, error);
   }

@@ -60,6 +60,11 @@ Result<Config> settings(const Options& options, const Environment& environment) 
   if (options.attention && *options.attention > AttentionSetting::kKiln)
     return fail(ErrorCode::kInvalidArgument,
                 "Options::attention is none of AttentionSetting");
+  // An option that is added does not compile until it is set here, or in Service, as
+  // on_event is.
+  [[maybe_unused]] const auto& [o1, o2, o3, o4, o5, o6, o7, o8, o9, o10, o11, o12, o13,
+                                o14, o15, o16, o17, o18, o19, o20, o21, o22, o23, o24,
+                                o25, o26, o27, o28] = options;
   Config config = KILN_TRY(read_config(environment));
   set(config.cache_dir, options.cache_dir);
   set(config.cache_limit_bytes, options.cache_limit_bytes);

@@ -26,10 +26,11 @@ bool is_backward(const Problem& problem) {
 }
 
 TensorStrides strides_of(const Problem& problem, const AttentionStrides& strides) {
-  return {.batch = strides.batch,
-          .head = strides.head,
+  const auto& [batch, head, sequence, dim, group] = strides;  // dim is 1
+  return {.batch = batch,
+          .head = head,
           .group = attention::group_gap(problem, strides),
-          .row = strides.sequence};
+          .row = sequence};
 }
 
 /// The kernels add bounds to positions, as ints. A bound above sq + skv means the same
@@ -40,27 +41,27 @@ std::int32_t bound_of(std::int64_t bound, const Problem& problem) {
 
 AttentionSizes sizes_of(const AttentionCall& call) {
   const Problem& problem = call.problem;
+  // The kernel is chosen, and pointers are passed, by the others.
+  const auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout, q, k, v, o,
+               mask, window_left, window_right, bias, dropout] = problem.common();
   const auto narrow = [](std::int64_t size) { return static_cast<std::int32_t>(size); };
-  return {.q = strides_of(problem, problem.q),
-          .k = strides_of(problem, problem.k),
-          .v = strides_of(problem, problem.v),
-          .o = strides_of(problem, problem.o),
-          .bias = {.batch = 0,
-                   .head = problem.sq * problem.skv,
-                   .group = 0,
-                   .row = problem.skv},
-          .batch = narrow(problem.batch),
-          .heads = narrow(problem.heads),
-          .kv_heads = narrow(problem.kv_heads),
-          .sq = narrow(problem.sq),
-          .skv = narrow(problem.skv),
-          .dqk = narrow(problem.dqk),
-          .dv = narrow(problem.dv),
-          .left = bound_of(problem.window_left, problem),
+  return {.q = strides_of(problem, q),
+          .k = strides_of(problem, k),
+          .v = strides_of(problem, v),
+          .o = strides_of(problem, o),
+          .bias = {.batch = 0, .head = sq * skv, .group = 0, .row = skv},
+          .batch = narrow(batch),
+          .heads = narrow(heads),
+          .kv_heads = narrow(kv_heads),
+          .sq = narrow(sq),
+          .skv = narrow(skv),
+          .dqk = narrow(dqk),
+          .dv = narrow(dv),
+          .left = bound_of(window_left, problem),
           .right = bound_of(attention::right_bound(problem), problem),
-          .bottom_right = attention::is_bottom_right(problem.mask) ? 1 : 0,
+          .bottom_right = attention::is_bottom_right(mask) ? 1 : 0,
           .scale = scale_of(call),
-          .dropped = static_cast<std::int32_t>(std::lround(problem.dropout * 65536))};
+          .dropped = static_cast<std::int32_t>(std::lround(dropout * 65536))};
 }
 
 /// The kernels' arguments. Each kernel takes its own first, then inputs().

@@ -32,15 +32,15 @@ using attention::Problem;
 
 Problem problem_of(Pass pass, const AttentionProblem& given,
                    const AttentionOptions& options) {
+  const auto& [stats, bias_gradient, deterministic, capture] = options;
   const bool is_backward = pass == Pass::kBackward;
-  Problem problem{given};
-  problem.pass = pass;
-  problem.training = is_backward;
-  problem.stats = is_backward || options.stats;
-  problem.bias_gradient = is_backward && options.bias_gradient;
-  problem.deterministic = is_backward && options.deterministic;
-  problem.capture = options.capture;
-  return problem;
+  return {given,
+          {.pass = pass,
+           .training = is_backward,
+           .stats = is_backward || stats,
+           .bias_gradient = is_backward && bias_gradient,
+           .deterministic = is_backward && deterministic,
+           .capture = capture}};
 }
 
 AttentionQuestion question_of(const AttentionCall& call, const Device& device) {

@@ -227,8 +227,9 @@ class LineReader {
       }
     }
     LinkOptions link;
-    link.files = KILN_TRY(paths_of(document_, "", "link_files", folder));
-    link.options = KILN_TRY(strings_of(document_, "", "link_options"));
+    auto& [files, options] = link;
+    files = KILN_TRY(paths_of(document_, "", "link_files", folder));
+    options = KILN_TRY(strings_of(document_, "", "link_options"));
     return Request::from_sources(std::move(sources), std::move(link));
   }
 
@@ -236,25 +237,26 @@ class LineReader {
       const json& given, const std::string& where,
       const std::filesystem::path& folder) const {
     SourceOptions out;
+    auto& [source, file_name, headers, include_dirs, defines, options, names, target] =
+        out;  // run() reads "arch", and so the target
     // For messages it is a file in this line; the compiler sees no folder.
-    out.file_name = place_ + "/" +
-                    program_name(given.contains("file")
-                                     ? KILN_TRY(text_of(given["file"], where + "file"))
-                                     : std::string(kNoName));
-    out.source = KILN_TRY(text_of(given["source"], where + "source"));
-    const json headers = given.value("headers", json::object());
-    if (!headers.is_object())
+    file_name = place_ + "/" +
+                program_name(given.contains("file")
+                                 ? KILN_TRY(text_of(given["file"], where + "file"))
+                                 : std::string(kNoName));
+    source = KILN_TRY(text_of(given["source"], where + "source"));
+    const json texts = given.value("headers", json::object());
+    if (!texts.is_object())
       return error(fmt::format("'{}headers' must be an object of name to text", where));
-    for (const auto& [name, text] : headers.items())
-      out.headers.emplace(name, KILN_TRY(text_of(text, where + "headers." + name)));
-    out.include_dirs = KILN_TRY(paths_of(given, where, "include_dirs", folder));
-    out.defines = KILN_TRY(strings_of(given, where, "defines"));
-    out.options = KILN_TRY(strings_of(given, where, "options"));
+    for (const auto& [name, text] : texts.items())
+      headers.emplace(name, KILN_TRY(text_of(text, where + "headers." + name)));
+    include_dirs = KILN_TRY(paths_of(given, where, "include_dirs", folder));
+    defines = KILN_TRY(strings_of(given, where, "defines"));
+    options = KILN_TRY(strings_of(given, where, "options"));
     if (given.contains("std"))
-      out.options.insert(out.options.begin(),
-                         std::string(kStandard).append(
-                             KILN_TRY(text_of(given["std"], where + "std"))));
-    out.name_expressions = KILN_TRY(strings_of(given, where, "names"));
+      options.insert(options.begin(), std::string(kStandard).append(KILN_TRY(
+                                          text_of(given["std"], where + "std"))));
+    names = KILN_TRY(strings_of(given, where, "names"));
     return out;
   }
 

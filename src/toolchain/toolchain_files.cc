@@ -35,17 +35,20 @@ bool is_build_id(std::string_view text) {
 }
 
 std::string to_text(const Description& description) {
-  json architectures = json::array();
-  for (const ComputeCapability each : description.facts.architectures)
-    architectures.push_back(to_string(each));
+  const auto& [id, facts, linker] = description;
+  const auto& [nvrtc, builtins] = id;
+  const auto& [version, architectures] = facts;
+  json names = json::array();
+  for (const ComputeCapability each : architectures) names.push_back(to_string(each));
   json document{{"format", kFormat},
-                {"nvrtc", description.id.nvrtc},
-                {"builtins", description.id.builtins},
-                {"version", to_string(description.facts.version)},
-                {"architectures", std::move(architectures)}};
-  if (description.linker) {
-    document["nvjitlink"] = description.linker->nvjitlink;
-    document["cudadevrt"] = description.linker->device_runtime;
+                {"nvrtc", nvrtc},
+                {"builtins", builtins},
+                {"version", to_string(version)},
+                {"architectures", std::move(names)}};
+  if (linker) {
+    const auto& [nvjitlink, device_runtime] = *linker;
+    document["nvjitlink"] = nvjitlink;
+    document["cudadevrt"] = device_runtime;
   }
   return document.dump(2) + "\n";
 }
@@ -77,18 +80,25 @@ std::optional<Description> from_text(std::string_view text) {
   const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!document.is_object() || document.value("format", json()) != json(kFormat))
     return std::nullopt;
-  const auto version = parse_cuda_version(text_member(document, "version"));
-  const auto architectures = read_architectures(document);
-  ToolchainId id{text_member(document, "nvrtc"), text_member(document, "builtins")};
-  if (!version || !architectures || id.nvrtc.empty() || !is_build_id(id.nvrtc) ||
-      !is_build_id(id.builtins))
+  const auto read_version = parse_cuda_version(text_member(document, "version"));
+  auto read_list = read_architectures(document);
+  Description description;
+  auto& [id, facts, linker] = description;
+  auto& [nvrtc, builtins] = id;
+  auto& [version, architectures] = facts;
+  nvrtc = text_member(document, "nvrtc");
+  builtins = text_member(document, "builtins");
+  if (!read_version || !read_list || nvrtc.empty() || !is_build_id(nvrtc) ||
+      !is_build_id(builtins))
     return std::nullopt;
-  Description description{std::move(id), {*version, *architectures}};
-  LinkerId linker{text_member(document, "nvjitlink"),
-                  text_member(document, "cudadevrt")};
-  if (!linker.nvjitlink.empty() && is_build_id(linker.nvjitlink) &&
-      is_build_id(linker.device_runtime))
-    description.linker = std::move(linker);
+  version = *read_version;
+  architectures = *std::move(read_list);
+  LinkerId read_linker;
+  auto& [nvjitlink, device_runtime] = read_linker;
+  nvjitlink = text_member(document, "nvjitlink");
+  device_runtime = text_member(document, "cudadevrt");
+  if (!nvjitlink.empty() && is_build_id(nvjitlink) && is_build_id(device_runtime))
+    linker = std::move(read_linker);
   return description;
 }
 

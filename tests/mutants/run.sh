@@ -11,6 +11,7 @@ usage: tests/mutants/run.sh [--work FOLDER] [MUTANT...] [-- cmake arguments]
 Copies the project's files into FOLDER, builds there the test programs that are needed, and lets
 the tests that the mutants name pass once without any. Then, for each mutant: puts it in, builds,
 runs the tests that it names, and takes it out again. Each of them has to fail, crash or hang.
+What the compiler has to catch is compiled alone, file by file, first without any mutant.
 Closes with a table. Without names, all mutants; a name may be shortened to its beginning, or to
 its number.
 
@@ -22,6 +23,7 @@ its number.
 
 A mutant is a file NN-name.patch beside this script: a line that says what it breaks, then
   Caught-by: PROGRAM TEST     a test that has to fail, as its program calls it; one line for each
+  Does-not-compile: FILE      a file in which the compiler has to find an error; one line for each
   Limit: SECONDS s            for its tests, where a hang is what they show (default 120)
 then the patch, of paths from the root, that applies with no fuzz.
 
@@ -47,6 +49,7 @@ die() { # die CODE MESSAGE...
 meaning_of() { head -n 1 "$here/$1.patch"; }
 tests_of() { sed -n 's/^Caught-by: \([^ ]* [^ ]*\)$/\1/p' "$here/$1.patch"; } # PROGRAM TEST
 programs_of() { sed -n 's/^Caught-by: \([^ ]*\) .*/\1/p' "$here/$1.patch" | sort -u; }
+files_of() { sed -n 's/^Does-not-compile: \([^ ]*\)$/\1/p' "$here/$1.patch"; } # that must not compile
 limit_of() {
   local limit
   limit=$(sed -n 's/^Limit: \([0-9]*\) s$/\1/p' "$here/$1.patch")
@@ -119,17 +122,23 @@ tests_in() {
 }
 
 check() { # check BUILD
-  local mutant program test wrong=0 not_built="" said
+  local mutant program test file wrong=0 not_built="" said
   declare -A listed
   for mutant in "${known[@]}"; do
     said=$(in_tree "$root" "$mutant" --dry-run 2>&1) || {
       printf '%s does not apply any more:\n%s\n' "$mutant" "$said"
       wrong=1
     }
-    [[ $(meaning_of "$mutant") == *. && -n $(tests_of "$mutant") ]] || {
+    [[ $(meaning_of "$mutant") == *. && -n $(tests_of "$mutant")$(files_of "$mutant") ]] || {
       echo "$mutant has not the lines that --help asks for"
       wrong=1
     }
+    while read -r file; do
+      [[ -f $root/$file ]] || {
+        echo "$mutant is to be caught in $file, which is not there"
+        wrong=1
+      }
+    done < <(files_of "$mutant")
     while read -r program test; do
       grep -qxF "$program" "$1/submission_programs.txt" || {
         echo "$mutant is to be caught by $program, which the submission tier does not run"
@@ -224,6 +233,7 @@ configure() {
 build_programs() { # build_programs LOG PROGRAM...
   local to=$1
   shift
+  (($#)) || return 0
   cmake --build "$build" -j "$(nproc)" --target "$@" >"$log/$to" 2>&1
 }
 
@@ -256,6 +266,26 @@ run_tests() {
   wait
 }
 
+unity_of() { grep -rlF --include='unity_*' "\"$tree/$1\"" "$build"; } # unity_of FILE
+
+# compile_file FILE: one line on stdout: passed, failed (an error in that file) or missing, and the
+# file's name. Compiles it by itself, with the options that it has in the build.
+compile_file() {
+  local file=$1 to=$log/compile.${1//\//-} unity command outcome=missing
+  unity=$(unity_of "$file") &&
+    command=$(sed -n "s|^ *\"command\": \"\(.*\) -o .* -c $unity\",$|\1|p" "$build/compile_commands.json")
+  if [[ -n ${command:-} ]]; then
+    command=$(sed 's/\\\(.\)/\1/g' <<<"$command") # as JSON has it
+    if (cd "$build" && eval "$command -fsyntax-only $tree/$file") >"$to" 2>&1; then
+      outcome=passed
+    elif grep -q "$file:[0-9:]* error: " "$to"; then
+      outcome=failed
+    fi
+  fi
+  echo "$outcome $file"
+}
+compile_files() { while read -r file; do compile_file "$file"; done; } # each line of stdin
+
 table=""
 row() { # row MUTANT CAUGHT_BY SECONDS
   table+="| $1 | $(meaning_of "$1") | $2 | $3 s |"$'\n'
@@ -280,7 +310,8 @@ try() { # try MUTANT: 0 if it was caught
     return 1
   }
   if build_programs "$mutant.build" "${programs[@]}"; then
-    outcomes=$(run_tests "$mutant.test" "$(limit_of "$mutant")" < <(tests_of "$mutant"))
+    outcomes=$(run_tests "$mutant.test" "$(limit_of "$mutant")" < <(tests_of "$mutant") &&
+      files_of "$mutant" | compile_files)
   else
     tail -n 20 "$log/$mutant.build"
     outcomes=unbuilt
@@ -295,7 +326,7 @@ try() { # try MUTANT: 0 if it was caught
       return 1
       ;;
   esac
-  outcomes=$(sed 's/^failed //; s/^hung \(.*\)/\1 (hangs)/' <<<"$outcomes" | paste -sd ',' |
+  outcomes=$(sed 's/^failed \(.*\.cc\)$/\1 (does not compile)/; s/^failed //; s/^hung \(.*\)/\1 (hangs)/' <<<"$outcomes" | paste -sd ',' |
     sed 's/,/, /g')
   row "$mutant" "$outcomes" $((SECONDS - began))
   say "   caught in $((SECONDS - began)) s by $outcomes"
@@ -312,15 +343,21 @@ configure || {
 }
 mapfile -t programs < <(for mutant in "${selected[@]}"; do programs_of "$mutant"; done | sort -u)
 mapfile -t tests < <(for mutant in "${selected[@]}"; do tests_of "$mutant"; done | sort -u)
+mapfile -t files < <(for mutant in "${selected[@]}"; do files_of "$mutant"; done | sort -u)
+# Building a file's library makes the headers that are generated for it, too.
+mapfile -t libraries < <(for file in "${files[@]}"; do unity_of "$file"; done |
+  sed 's|.*/CMakeFiles/\(.*\)\.dir/.*|\1|' | sort -u)
+programs+=("${libraries[@]}")
 say "build without a mutant: ${programs[*]}"
 build_programs control.build "${programs[@]}" || {
   tail -n 20 "$log/control.build" >&2
   die 1 "the build failed; see $log/control.build"
 }
-say "run without a mutant: ${#tests[@]} tests"
-control=$(run_tests control.test 600 < <(printf '%s\n' "${tests[@]}"))
-if grep -v '^passed \|^skipped ' <<<"$control"; then
-  die 1 "these tests do not pass without a mutant, so they show nothing; see $log/control.test.*"
+say "without a mutant: ${#tests[@]} tests, ${#files[@]} files"
+control=$( ((!${#tests[@]})) || run_tests control.test 600 < <(printf '%s\n' "${tests[@]}")
+  ((!${#files[@]})) || compile_files < <(printf '%s\n' "${files[@]}"))
+if grep -v '^passed \|^skipped \|^$' <<<"$control"; then
+  die 1 "these do not pass, or compile, without a mutant, so they show nothing; see $log/control.test.* and $log/compile.*"
 fi
 prepared=$((SECONDS - began))
 

@@ -26,7 +26,7 @@ inline attention::Problem problem_of(attention::Problem problem) {
 }
 
 inline attention::Problem problem_of(const ops::AttentionProblem& problem) {
-  return problem_of(attention::Problem{problem});
+  return problem_of(attention::Problem{problem, {}});
 }
 
 /// Makes another problem of one; its strides are set afterwards.
@@ -41,7 +41,8 @@ inline attention::Problem attention_problem(const ProblemChange& change = {}) {
                               .sq = 256,
                               .skv = 256,
                               .dqk = 64,
-                              .dv = 64}};
+                              .dv = 64},
+                             {}};
   if (change)
     change(problem);
   set_strides(problem);

@@ -53,15 +53,16 @@ Result<std::int64_t> parse_side(std::string_view text) {
   return side;
 }
 
-Result<void> read_window(const std::string& text, Problem& problem) {
+Result<void> read_window(const std::string& text, std::int64_t& left,
+                         std::int64_t& right) {
   if (text.empty())
     return {};
   const std::size_t comma = text.find(',');
   if (comma == std::string::npos)
     return wrong(fmt::format(
         "--window: '{}' is not LEFT,RIGHT, such as 128,0; -1 is unlimited", text));
-  problem.window_left = KILN_TRY(parse_side(std::string_view(text).substr(0, comma)));
-  problem.window_right = KILN_TRY(parse_side(std::string_view(text).substr(comma + 1)));
+  left = KILN_TRY(parse_side(std::string_view(text).substr(0, comma)));
+  right = KILN_TRY(parse_side(std::string_view(text).substr(comma + 1)));
   return {};
 }
 
@@ -121,28 +122,31 @@ Result<Problem> read_problem(const ProblemOptions& options) {
 }
 
 Result<Problem> read_problem_over(const ProblemOptions& options, Problem problem) {
-  KILN_TRY(read_word("--pass", options.pass, attention::parse_pass, problem.pass));
-  KILN_TRY(read_word("--dtype", options.dtype, attention::parse_dtype, problem.dtype));
-  KILN_TRY(read_word("--mask", options.mask, attention::parse_mask, problem.mask));
-  KILN_TRY(read_word("--bias", options.bias, attention::parse_bias, problem.bias));
-  KILN_TRY(
-      read_word("--layout", options.layout, attention::parse_layout, problem.layout));
-  KILN_TRY(read_size("--batch", options.batch, problem.batch));
-  KILN_TRY(read_size("--heads", options.heads, problem.heads));
-  KILN_TRY(read_size("--kv-heads", options.kv_heads, problem.kv_heads));
-  KILN_TRY(read_size("--sq", options.sq, problem.sq));
-  KILN_TRY(read_size("--skv", options.skv, problem.skv));
-  KILN_TRY(read_size("--dqk", options.dqk, problem.dqk));
-  KILN_TRY(read_size("--dv", options.dv, problem.dv));
-  KILN_TRY(read_window(options.window, problem));
+  auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout, q, k, v, o, mask,
+         window_left, window_right, bias, dropout] = problem.common();
+  auto& [pass, training, stats, bias_gradient, deterministic, capture] =
+      problem.of_pass();
+  KILN_TRY(read_word("--pass", options.pass, attention::parse_pass, pass));
+  KILN_TRY(read_word("--dtype", options.dtype, attention::parse_dtype, dtype));
+  KILN_TRY(read_word("--mask", options.mask, attention::parse_mask, mask));
+  KILN_TRY(read_word("--bias", options.bias, attention::parse_bias, bias));
+  KILN_TRY(read_word("--layout", options.layout, attention::parse_layout, layout));
+  KILN_TRY(read_size("--batch", options.batch, batch));
+  KILN_TRY(read_size("--heads", options.heads, heads));
+  KILN_TRY(read_size("--kv-heads", options.kv_heads, kv_heads));
+  KILN_TRY(read_size("--sq", options.sq, sq));
+  KILN_TRY(read_size("--skv", options.skv, skv));
+  KILN_TRY(read_size("--dqk", options.dqk, dqk));
+  KILN_TRY(read_size("--dv", options.dv, dv));
+  KILN_TRY(read_window(options.window, window_left, window_right));
   if (!options.dropout.empty())
-    problem.dropout = KILN_TRY(read_dropout(options.dropout));
-  const bool is_backward = problem.pass == attention::Pass::kBackward;
-  problem.training = problem.training || options.training || is_backward;
-  problem.stats = options.stats || problem.training;
-  problem.capture = options.capture;
-  problem.deterministic = options.deterministic;
-  problem.bias_gradient = options.bias_gradient;
+    dropout = KILN_TRY(read_dropout(options.dropout));
+  const bool is_backward = pass == attention::Pass::kBackward;
+  training = training || options.training || is_backward;
+  stats = options.stats || training;
+  capture = options.capture;
+  deterministic = options.deterministic;
+  bias_gradient = options.bias_gradient;
   set_strides(problem);
   if (const auto valid = validate(problem); !valid)
     return wrong(as_flag(valid.error().message));

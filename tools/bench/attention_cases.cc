@@ -216,7 +216,8 @@ Problem problem_of(ops::DType dtype, const Heads& heads, std::int64_t length,
            .skv = length,
            .dqk = heads.dqk,
            .dv = heads.dv,
-           .mask = mask}};
+           .mask = mask},
+          {}};
 }
 
 /// The cases of kernels without tensor cores, on fewer tokens.

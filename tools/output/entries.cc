@@ -63,20 +63,23 @@ std::string entry_label(const cache::Entry& entry, const Fields& preimage,
 
 nlohmann::ordered_json entry_json(const cache::Entry& entry) {
   using nlohmann::ordered_json;
-  return {{"key", entry.key.hex()},
-          {"kind", to_string(entry.kind)},
-          {"template", entry.template_name.empty() ? ordered_json(nullptr)
-                                                   : ordered_json(entry.template_name)},
+  const auto& [key, kind, template_name, params, arch, toolchain, size_bytes,
+               created_ns, last_used_ns, compile_ms, registers, shared_bytes,
+               spill_bytes] = entry;
+  return {{"key", key.hex()},
+          {"kind", to_string(kind)},
+          {"template",
+           template_name.empty() ? ordered_json(nullptr) : ordered_json(template_name)},
           {"params", params_of(entry)},
-          {"arch", entry.arch},
-          {"size_bytes", entry.size_bytes},
-          {"created", time_text(entry.created_ns)},
-          {"last_used", time_text(entry.last_used_ns)},
-          {"toolchain", entry.toolchain},
-          {"compile_ms", entry.compile_ms},
-          {"registers", entry.registers},
-          {"shared_bytes", entry.shared_bytes},
-          {"spill_bytes", entry.spill_bytes}};
+          {"arch", arch},
+          {"size_bytes", size_bytes},
+          {"created", time_text(created_ns)},
+          {"last_used", time_text(last_used_ns)},
+          {"toolchain", toolchain},
+          {"compile_ms", compile_ms},
+          {"registers", registers},
+          {"shared_bytes", shared_bytes},
+          {"spill_bytes", spill_bytes}};
 }
 
 std::vector<Column> entry_columns(std::string_view sort) {

@@ -21,9 +21,10 @@ Problem problem_of(Pass pass, const Edit& edit) {
                    .sq = 1024,
                    .skv = 1024,
                    .dqk = 128,
-                   .dv = 128}};
-  problem.pass = pass;
-  problem.training = problem.stats = pass == Pass::kBackward;
+                   .dv = 128},
+                  {.pass = pass,
+                   .training = pass == Pass::kBackward,
+                   .stats = pass == Pass::kBackward}};
   edit(problem);
   set_strides(problem);
   return problem;

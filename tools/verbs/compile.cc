@@ -56,13 +56,16 @@ Result<std::string> read_source(const Context& context, const std::string& file)
 
 Result<SourceOptions> source_of(const Context& context, const CompileOptions& options,
                                 const std::string& file) {
-  SourceOptions source;
-  source.source = KILN_TRY(read_source(context, file));
-  source.file_name = file == "-" ? "standard input" : file;
+  SourceOptions made;  // no headers in memory; --arch is the target
+  auto& [source, file_name, headers, include_dirs, defines, nvrtc_options, names,
+         target] = made;
+  source = KILN_TRY(read_source(context, file));
+  file_name = file == "-" ? "standard input" : file;
   // "a/.." stays as it is: if a is a link, it is another folder than this one.
-  const auto add = [&](const std::filesystem::path& folder) -> Result<void> {
+  const auto add =
+      [&folders = include_dirs](const std::filesystem::path& folder) -> Result<void> {
     std::error_code error;
-    source.include_dirs.push_back(std::filesystem::absolute(folder, error));
+    folders.push_back(std::filesystem::absolute(folder, error));
     if (error)
       return posix_error("getcwd", folder, error.value());
     return {};
@@ -76,11 +79,11 @@ Result<SourceOptions> source_of(const Context& context, const CompileOptions& op
     const auto folder = std::filesystem::path(file).parent_path();
     KILN_TRY(add(folder.empty() ? "." : folder));
   }
-  source.defines = options.defines;
-  source.options = options.options;
+  defines = options.defines;
+  nvrtc_options = options.options;
   if (file == options.files.front())
-    source.name_expressions = options.names;
-  return source;
+    names = options.names;
+  return made;
 }
 
 Result<Request> make_request(const Context& context, const CompileOptions& options) {
@@ -90,8 +93,9 @@ Result<Request> make_request(const Context& context, const CompileOptions& optio
   for (const std::string& file : options.files)
     sources.push_back(KILN_TRY(source_of(context, options, file)));
   LinkOptions link;
-  link.files.assign(options.linked.begin(), options.linked.end());
-  link.options = options.link_options;
+  auto& [files, link_options] = link;
+  files.assign(options.linked.begin(), options.linked.end());
+  link_options = options.link_options;
   return Request::from_sources(std::move(sources), std::move(link));
 }
 

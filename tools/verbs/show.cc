@@ -94,15 +94,19 @@ ordered_json names_json(const std::vector<cache::EntryPoint>& names) {
 
 ordered_json show_json(const Shown& shown, const cache::Metadata& metadata,
                        const Fields& preimage) {
+  // The entry has the rest of the metadata; `preimage` has the build ids.
+  const auto& [template_name, params, arch, toolchain, toolchain_build_ids, producer,
+               created_ns, compile_ms, registers, shared_bytes, spill_bytes,
+               entry_points, variables, min_driver] = metadata;
   ordered_json json = entry_json(shown.entry);
   json["path"] = shown.path;
-  json["entry_points"] = names_json(metadata.entry_points);
-  if (!metadata.variables.empty())
-    json["variables"] = names_json(metadata.variables);
+  json["entry_points"] = names_json(entry_points);
+  if (!variables.empty())
+    json["variables"] = names_json(variables);
   if (shown.plan)
     json["plan"] = plan_json(*shown.plan);
-  json["min_driver"] = metadata.min_driver;
-  json["producer"] = metadata.producer;
+  json["min_driver"] = min_driver;
+  json["producer"] = producer;
   json["preimage"] = preimage_json(preimage);
   return json;
 }

@@ -197,21 +197,26 @@ Result<void> write_files(const std::filesystem::path& folder, const CompileJob& 
 
 Result<void> write_files(const std::filesystem::path& folder, const PlanJob& job) {
   constexpr const char* kDevice = "device.json";
-  KILN_TRY(create_file(folder / kDevice, as_bytes(job.device), kFileMode));
-  const auto command =
-      fmt::format("# {}\nKILN_CUDNN={} kiln attention warm --profile {} {}\n",
-                  comment_text(job.label), shell_word(job.cudnn.native()),
-                  shell_word((folder / kDevice).native()), job.flags);
+  // The device has its capability, and the flags are of the problem.
+  const auto& [label, flags, problem, device, capability, cudnn, nvrtc, time_limit,
+               memory_limit] = job;
+  KILN_TRY(create_file(folder / kDevice, as_bytes(device), kFileMode));
+  const auto command = fmt::format(
+      "# {}\nKILN_CUDNN={} kiln attention warm --profile {} {}\n", comment_text(label),
+      shell_word(cudnn.native()), shell_word((folder / kDevice).native()), flags);
   return create_file(folder / "command", as_bytes(command), kFileMode);
 }
 
 /// What NVIDIA's nvlink links as well; no verb of kiln takes objects alone.
 Result<void> write_files(const std::filesystem::path& folder, const LinkJob& job) {
-  std::string command = fmt::format("# {}, {}\nnvlink", comment_text(job.label),
-                                    comment_text(job.linker.native()));
-  for (const std::string& option : job.options) command += " " + shell_word(option);
+  // The options name the target; the device runtime is not saved.
+  const auto& [label, linker, options, inputs, device_runtime, target, time_limit,
+               memory_limit] = job;
+  std::string command = fmt::format("# {}, {}\nnvlink", comment_text(label),
+                                    comment_text(linker.native()));
+  for (const std::string& option : options) command += " " + shell_word(option);
   std::size_t number = 0;
-  for (const LinkInput& input : job.inputs) {
+  for (const LinkInput& input : inputs) {
     const auto place = folder / fmt::format("input-{}", ++number);
     KILN_TRY(create_file(place, input.bytes, kFileMode));
     command += " " + shell_word(place.native());
@@ -229,24 +234,28 @@ Result<void> write_files(const std::filesystem::path& /*folder*/,
 
 std::string reproduction_command(const std::filesystem::path& folder,
                                  const CompileJob& job) {
+  // write_files() has the label, the source and the NVRTC. The kernel is the same
+  // without a precompiled header, with its PTX, and with more memory.
+  const auto& [label, source, program_name, options, name_expressions, headers, nvrtc,
+               target, ptx, precompiled, make_precompiled, time_limit, memory_limit] =
+      job;
   std::string command = fmt::format("kiln compile {} --arch {}",
                                     shell_word(source_place(folder, job).native()),
-                                    device::arch_name(job.target));
-  if (!job.headers.empty())
+                                    device::arch_name(target));
+  if (!headers.empty())
     command += fmt::format(" -I {}", shell_word((folder / "headers").native()));
-  for (std::size_t i = 0; i < job.options.size(); ++i) {
-    const auto& option = job.options[i];
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    const auto& option = options[i];
     if (!is_architecture(option))
       command += fmt::format(" {}", shell_word("--option=" + option));
     else if (option.find('=') == std::string::npos)
       ++i;  // "-arch" "sm_90": its value is the next one
   }
-  for (const auto& expression : job.name_expressions)
+  for (const auto& expression : name_expressions)
     command += fmt::format(" {}", shell_word("--name=" + expression));
-  if (job.time_limit.count() > 0)
-    command +=
-        fmt::format(" --timeout {}",
-                    std::chrono::ceil<std::chrono::seconds>(job.time_limit).count());
+  if (time_limit.count() > 0)
+    command += fmt::format(" --timeout {}",
+                           std::chrono::ceil<std::chrono::seconds>(time_limit).count());
   return command;
 }
 

@@ -1,76 +1,57 @@
 #include "compile/protocol/plan_fields.h"
 
-#include <utility>
-
 #include "compile/protocol/protocol_parts.h"
 
 namespace kiln::compile {
+namespace {
+
+constexpr auto kPlanJobFields = [](auto& codec, auto& job) {
+  auto& [label, flags, problem, device, capability, cudnn, nvrtc, time_limit,
+         memory_limit] = job;
+  codec("label", label);
+  codec("flags", flags);
+  codec("problem", problem);
+  codec("device", device);
+  kCapabilityFields(codec, capability);
+  codec("cudnn", cudnn);
+  kNvrtcFields(codec, nvrtc);
+  codec("time limit", time_limit);
+  codec("memory limit", memory_limit);
+};
+
+constexpr auto kAttemptFields = [](auto& codec, auto& attempt) {
+  auto& [what, status, message] = attempt;
+  codec("what", what);
+  codec("status", status);
+  codec("message", message);
+};
+
+constexpr auto kPlanOutputFields = [](auto& codec, auto& output) {
+  auto& [plan, attempts, cudnn_version, cudnn, nvrtc, build_time] = output;
+  codec.each("attempt", attempts, kAttemptFields);
+  codec("cudnn version", cudnn_version);
+  codec.one("cudnn", cudnn, kLibraryFields);
+  codec.one("nvrtc", nvrtc, kLibraryFields);
+  codec("build time", build_time);
+  codec("plan", plan);
+};
+
+}  // namespace
 
 Fields to_fields(const PlanJob& job) {
-  Fields fields;
-  fields.add("label", job.label);
-  fields.add("flags", job.flags);
-  fields.add("problem", job.problem);
-  fields.add("device", job.device);
-  add_number(fields, "major", job.capability.major);
-  add_number(fields, "minor", job.capability.minor);
-  fields.add("cudnn", job.cudnn.native());
-  add_paths(fields, job.nvrtc);
-  add_number(fields, "time limit", job.time_limit.count());
-  add_number(fields, "memory limit", job.memory_limit_bytes);
-  return fields;
+  return fields_of(job, kPlanJobFields);
 }
 
 Result<PlanJob> plan_job_from(const Fields& fields) {
-  FieldDecoder decoder(fields, kMessageSubject);
-  PlanJob job;
-  job.label = decoder.text("label");
-  job.flags = decoder.text("flags");
-  job.problem = decoder.text("problem");
-  job.device = decoder.text("device");
-  job.capability = {.major = decoder.number<int>("major"),
-                    .minor = decoder.number<int>("minor")};
-  job.cudnn = decoder.text("cudnn");
-  job.nvrtc = read_paths(decoder);
-  job.time_limit =
-      std::chrono::milliseconds(decoder.number<std::int64_t>("time limit"));
-  job.memory_limit_bytes = decoder.number<std::uint64_t>("memory limit");
-  return decoder.finish(std::move(job));
+  return read_fields<PlanJob>(fields, kMessageSubject, kPlanJobFields);
 }
 
 Fields to_fields(const PlanOutput& output) {
-  Fields fields;
-  for (const PlanAttempt& attempt : output.attempts) {
-    Fields inner;
-    inner.add("what", attempt.what);
-    inner.add("status", attempt.status);
-    inner.add("message", attempt.message);
-    add_nested(fields, "attempt", inner);
-  }
-  fields.add("cudnn version", output.cudnn_version);
-  add_library(fields, "cudnn", output.cudnn);
-  add_library(fields, "nvrtc", output.nvrtc);
-  add_number(fields, "build time", output.build_time.count());
-  fields.add("plan", as_text(output.plan));
-  return fields;
+  return fields_of(output, kPlanOutputFields);
 }
 
 Result<PlanOutput> plan_output_from(const Fields& fields) {
-  FieldDecoder decoder(fields, kMessageSubject);
-  PlanOutput output;
-  output.attempts = decoder.nested("attempt", [](FieldDecoder& inner) {
-    return PlanAttempt{.what = inner.text("what"),
-                       .status = inner.text("status"),
-                       .message = inner.text("message")};
-  });
-  output.cudnn_version = decoder.text("cudnn version");
-  output.cudnn = read_library(decoder, "cudnn");
-  output.nvrtc = read_library(decoder, "nvrtc");
-  output.build_time =
-      std::chrono::milliseconds(decoder.number<std::int64_t>("build time"));
-  const std::string plan = decoder.text("plan");
-  output.plan.assign(as_bytes(plan).begin(), as_bytes(plan).end());
-  return decoder.finish(std::move(output));
+  return read_fields<PlanOutput>(fields, kMessageSubject, kPlanOutputFields);
 }
 
 }  // namespace kiln::compile

@@ -5,7 +5,6 @@
 #include "compile/protocol/link_fields.h"
 #include "compile/protocol/plan_fields.h"
 #include "compile/protocol/protocol_fields.h"
-#include "compile/protocol/protocol_parts.h"
 #include "util/try.h"
 
 namespace kiln::compile {

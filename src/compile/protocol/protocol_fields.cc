@@ -2,259 +2,178 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
+#include <filesystem>
+#include <string_view>
+#include <vector>
 
-#include "codec/field_decoder.h"
 #include "compile/protocol/protocol_parts.h"
+#include "util/try.h"
 
 namespace kiln::compile {
 namespace {
 
-using Reader = FieldDecoder;
-
 // --- parts of messages -------------------------------------------------------------
 
-}  // namespace
+constexpr auto kHeaderFields = [](auto& codec, auto& header) {
+  auto& [name, text] = header;
+  codec("name", name);
+  codec("text", text);
+};
 
-void add_target(Fields& fields, const device::Target& target) {
-  const auto& architecture = target.architecture;
-  fields.add("major", std::to_string(architecture.capability.major));
-  fields.add("minor", std::to_string(architecture.capability.minor));
-  add_number(fields, "suffix", static_cast<unsigned>(architecture.suffix));
-  add_number(fields, "image kind", static_cast<unsigned>(target.kind));
-}
+constexpr auto kLoweredNameFields = [](auto& codec, auto& name) {
+  auto& [expression, lowered] = name;
+  codec("expression", expression);
+  codec("lowered", lowered);
+};
 
-device::Target read_target(Reader& reader) {
-  device::Target target;
-  target.architecture.capability = {.major = reader.number<int>("major"),
-                                    .minor = reader.number<int>("minor")};
-  target.architecture.suffix = reader.one_of("suffix", device::ArchSuffix::kF);
-  target.kind = reader.one_of("image kind", device::ImageKind::kLtoIr);
-  return target;
-}
+constexpr auto kResourceFields = [](auto& codec, auto& use) {
+  auto& [entry, registers, static_shared, stack, spill_stores, spill_loads] = use;
+  codec("entry", entry);
+  codec("registers", registers);
+  codec("static shared", static_shared);
+  codec("stack", stack);
+  codec("spill stores", spill_stores);
+  codec("spill loads", spill_loads);
+};
 
-namespace {
-
-Fields resource_fields(const ResourceUse& use) {
-  Fields fields;
-  fields.add("entry", use.entry);
-  add_number(fields, "registers", use.registers);
-  add_number(fields, "static shared", use.static_shared_bytes);
-  add_number(fields, "stack", use.stack_bytes);
-  add_number(fields, "spill stores", use.spill_store_bytes);
-  add_number(fields, "spill loads", use.spill_load_bytes);
-  return fields;
-}
-
-ResourceUse read_resource_use(Reader& reader) {
-  return {.entry = reader.text("entry"),
-          .registers = reader.number<std::uint64_t>("registers"),
-          .static_shared_bytes = reader.number<std::uint64_t>("static shared"),
-          .stack_bytes = reader.number<std::uint64_t>("stack"),
-          .spill_store_bytes = reader.number<std::uint64_t>("spill stores"),
-          .spill_load_bytes = reader.number<std::uint64_t>("spill loads")};
-}
-
-void add_precompiled(Fields& fields, const PrecompiledFile& file) {
-  fields.add("precompiled", file.path.native());
-  add_number(fields, "precompiled bytes", file.bytes);
-  fields.add("precompiled xxh3", file.xxh3);
-  add_number(fields, "precompiled address", file.nvrtc_address);
-}
-
-PrecompiledFile read_precompiled(Reader& reader) {
-  return {.path = reader.text("precompiled"),
-          .bytes = reader.number<std::uint64_t>("precompiled bytes"),
-          .xxh3 = reader.text("precompiled xxh3"),
-          .nvrtc_address = reader.number<std::uint64_t>("precompiled address")};
-}
+constexpr auto kPrecompiledFields = [](auto& codec, auto& file) {
+  auto& [path, bytes, xxh3, nvrtc_address] = file;
+  codec("precompiled", path);
+  codec("precompiled bytes", bytes);
+  codec("precompiled xxh3", xxh3);
+  codec("precompiled address", nvrtc_address);
+};
 
 // Last in a message: there may be many.
-void add_files(Fields& fields, const FileReport& files) {
-  add_number(fields, "files are whole", files.is_whole ? 1 : 0);
-  for (const auto& path : files.opened) fields.add("opened file", path.native());
-  for (const auto& path : files.missed) fields.add("missed file", path.native());
-}
+constexpr auto kFileFields = [](auto& codec, auto& files) {
+  auto& [opened, missed, is_whole] = files;
+  codec("files are whole", is_whole);
+  codec("opened file", opened);
+  codec("missed file", missed);
+};
 
-FileReport read_files(Reader& reader) {
-  FileReport files;
-  files.is_whole = reader.number<unsigned>("files are whole") == 1;
-  const auto read = [&](std::string_view label) {
-    auto texts = reader.texts(label);
-    std::size_t bytes = 0;
-    for (const std::string& text : texts) bytes += text.size();
-    if (texts.size() > kMaxReportedFiles || bytes > kMaxReportedBytes)
-      reader.note(fmt::format("too many fields '{}'", label));
-    return std::vector<std::filesystem::path>(std::make_move_iterator(texts.begin()),
-                                              std::make_move_iterator(texts.end()));
-  };
-  files.opened = read("opened file");
-  files.missed = read("missed file");
-  return files;
+// --- messages ----------------------------------------------------------------------
+
+constexpr auto kJobFields = [](auto& codec, auto& job) {
+  auto& [label, source, program_name, options, name_expressions, headers, nvrtc, target,
+         ptx, precompiled, make_precompiled, time_limit, memory_limit] = job;
+  codec("label", label);
+  codec("source", source);
+  codec("program name", program_name);
+  codec("option", options);
+  codec("name expression", name_expressions);
+  codec.each("header", headers, kHeaderFields);
+  kNvrtcFields(codec, nvrtc);
+  kTargetFields(codec, target);
+  codec.enumerator("ptx", ptx, PtxPolicy::kKeep);
+  kPrecompiledFields(codec, precompiled);
+  codec("make precompiled", make_precompiled);
+  codec("time limit", time_limit);
+  codec("memory limit", memory_limit);
+};
+
+constexpr auto kOutputFields = [](auto& codec, auto& output) {
+  auto& [image, ptx, log, lowered_names, resources, files, nvrtc, builtins, nvrtc_time,
+         precompiled, made] = output;
+  codec("image", image);
+  codec("ptx", ptx);
+  codec("log", log);
+  codec.each("lowered name", lowered_names, kLoweredNameFields);
+  codec.each("resource use", resources, kResourceFields);
+  codec.one("nvrtc", nvrtc, kLibraryFields);
+  codec.one("builtins", builtins, kLibraryFields);
+  codec("nvrtc time", nvrtc_time);
+  codec.enumerator("precompiled use", precompiled, PrecompiledUse::kRefused);
+  kPrecompiledFields(codec, made);
+  kFileFields(codec, files);
+};
+
+constexpr auto kDescriptionFields = [](auto& codec, auto& description) {
+  auto& [major, minor, architectures, nvrtc] = description;
+  codec("major", major);
+  codec("minor", minor);
+  codec.each("architecture", architectures, kCapabilityFields);
+  codec.one("nvrtc", nvrtc, kLibraryFields);
+};
+
+constexpr auto kRequestFields = [](auto& codec, auto& request) {
+  auto& [nvrtc] = request;
+  kNvrtcFields(codec, nvrtc);
+};
+
+constexpr auto kHelloFields = [](auto& codec, auto& hello) {
+  auto& [build_id] = hello;
+  codec("build id", build_id);
+};
+
+constexpr auto kProgressFields = [](auto& codec, auto& progress) {
+  auto& [phase] = progress;
+  codec.enumerator("phase", phase, BuildPhase::kReading);
+};
+
+constexpr auto kErrorFields = [](auto& codec, auto& error) {
+  auto& [code, message] = error;
+  codec.enumerator("code", code, ErrorCode::kDevice);
+  codec("message", message);
+};
+
+Result<void> check_size(const std::vector<std::filesystem::path>& paths,
+                        std::string_view label) {
+  std::size_t bytes = 0;
+  for (const auto& path : paths) bytes += path.native().size();
+  if (paths.size() > kMaxReportedFiles || bytes > kMaxReportedBytes)
+    return corrupt_message(fmt::format("too many fields '{}'", label));
+  return {};
 }
 
 }  // namespace
 
 Fields to_fields(const CompileJob& job) {
-  Fields fields;
-  fields.add("label", job.label);
-  fields.add("source", job.source);
-  fields.add("program name", job.program_name);
-  for (const auto& option : job.options) fields.add("option", option);
-  for (const auto& expression : job.name_expressions)
-    fields.add("name expression", expression);
-  for (const auto& header : job.headers) {
-    Fields inner;
-    inner.add("name", header.name);
-    inner.add("text", header.text);
-    add_nested(fields, "header", inner);
-  }
-  add_paths(fields, job.nvrtc);
-  add_target(fields, job.target);
-  add_number(fields, "ptx", static_cast<unsigned>(job.ptx));
-  add_precompiled(fields, job.precompiled);
-  fields.add("make precompiled", job.make_precompiled.native());
-  fields.add("time limit", std::to_string(job.time_limit.count()));
-  add_number(fields, "memory limit", job.memory_limit_bytes);
-  return fields;
+  return fields_of(job, kJobFields);
+}
+Fields to_fields(const DescribeRequest& request) {
+  return fields_of(request, kRequestFields);
+}
+Fields to_fields(const Hello& hello) {
+  return fields_of(hello, kHelloFields);
+}
+Fields to_fields(const Progress& progress) {
+  return fields_of(progress, kProgressFields);
+}
+Fields to_fields(const CompileOutput& output) {
+  return fields_of(output, kOutputFields);
+}
+Fields to_fields(const ToolchainDescription& description) {
+  return fields_of(description, kDescriptionFields);
+}
+Fields to_fields(const Error& error) {
+  return fields_of(error, kErrorFields);
 }
 
 Result<CompileJob> job_from(const Fields& fields) {
-  Reader reader(fields, kMessageSubject);
-  CompileJob job;
-  job.label = reader.text("label");
-  job.source = reader.text("source");
-  job.program_name = reader.text("program name");
-  job.options = reader.texts("option");
-  job.name_expressions = reader.texts("name expression");
-  job.headers = reader.nested("header", [](Reader& inner) {
-    return MemoryHeader{.name = inner.text("name"), .text = inner.text("text")};
-  });
-  job.nvrtc = read_paths(reader);
-  job.target = read_target(reader);
-  job.ptx = reader.one_of("ptx", PtxPolicy::kKeep);
-  job.precompiled = read_precompiled(reader);
-  job.make_precompiled = reader.text("make precompiled");
-  job.time_limit = std::chrono::milliseconds(reader.number<std::int64_t>("time limit"));
-  job.memory_limit_bytes = reader.number<std::uint64_t>("memory limit");
-  return reader.finish(std::move(job));
+  return read_fields<CompileJob>(fields, kMessageSubject, kJobFields);
 }
-
-Fields to_fields(const CompileOutput& output) {
-  Fields fields;
-  fields.add("image", as_text(output.image));
-  fields.add("ptx", output.ptx);
-  fields.add("log", output.log);
-  for (const auto& name : output.lowered_names) {
-    Fields inner;
-    inner.add("expression", name.expression);
-    inner.add("lowered", name.lowered);
-    add_nested(fields, "lowered name", inner);
-  }
-  for (const auto& use : output.resources)
-    add_nested(fields, "resource use", resource_fields(use));
-  add_library(fields, "nvrtc", output.nvrtc);
-  add_library(fields, "builtins", output.builtins);
-  fields.add("nvrtc time", std::to_string(output.nvrtc_time.count()));
-  add_number(fields, "precompiled use", static_cast<unsigned>(output.precompiled));
-  add_precompiled(fields, output.made);
-  add_files(fields, output.files);
-  return fields;
-}
-
-Result<CompileOutput> output_from(const Fields& fields) {
-  Reader reader(fields, kMessageSubject);
-  CompileOutput output;
-  const auto image = reader.text("image");
-  output.image.assign(as_bytes(image).begin(), as_bytes(image).end());
-  output.ptx = reader.text("ptx");
-  output.log = reader.text("log");
-  output.lowered_names = reader.nested("lowered name", [](Reader& inner) {
-    return LoweredName{.expression = inner.text("expression"),
-                       .lowered = inner.text("lowered")};
-  });
-  output.resources = reader.nested("resource use", read_resource_use);
-  output.files = read_files(reader);
-  output.nvrtc = read_library(reader, "nvrtc");
-  output.builtins = read_library(reader, "builtins");
-  output.nvrtc_time =
-      std::chrono::milliseconds(reader.number<std::int64_t>("nvrtc time"));
-  output.precompiled = reader.one_of("precompiled use", PrecompiledUse::kRefused);
-  output.made = read_precompiled(reader);
-  return reader.finish(std::move(output));
-}
-
-Fields to_fields(const ToolchainDescription& description) {
-  Fields fields;
-  fields.add("major", std::to_string(description.major));
-  fields.add("minor", std::to_string(description.minor));
-  for (const auto& capability : description.architectures) {
-    Fields inner;
-    inner.add("major", std::to_string(capability.major));
-    inner.add("minor", std::to_string(capability.minor));
-    add_nested(fields, "architecture", inner);
-  }
-  add_library(fields, "nvrtc", description.nvrtc);
-  return fields;
-}
-
-Result<ToolchainDescription> description_from(const Fields& fields) {
-  Reader reader(fields, kMessageSubject);
-  ToolchainDescription description;
-  description.major = reader.number<int>("major");
-  description.minor = reader.number<int>("minor");
-  description.architectures = reader.nested("architecture", [](Reader& inner) {
-    return device::ComputeCapability{.major = inner.number<int>("major"),
-                                     .minor = inner.number<int>("minor")};
-  });
-  description.nvrtc = read_library(reader, "nvrtc");
-  return reader.finish(std::move(description));
-}
-
-Fields to_fields(const DescribeRequest& request) {
-  Fields fields;
-  add_paths(fields, request.nvrtc);
-  return fields;
-}
-
-Fields to_fields(const Hello& hello) {
-  Fields fields;
-  fields.add("build id", hello.build_id);
-  return fields;
-}
-
-Fields to_fields(const Progress& progress) {
-  Fields fields;
-  add_number(fields, "phase", static_cast<unsigned>(progress.phase));
-  return fields;
-}
-
-Fields to_fields(const Error& error) {
-  Fields fields;
-  add_number(fields, "code", static_cast<unsigned>(error.code));
-  fields.add("message", error.message);
-  return fields;
-}
-
 Result<DescribeRequest> describe_request_from(const Fields& fields) {
-  Reader reader(fields, kMessageSubject);
-  return reader.finish(DescribeRequest{read_paths(reader)});
+  return read_fields<DescribeRequest>(fields, kMessageSubject, kRequestFields);
 }
-
 Result<Hello> hello_from(const Fields& fields) {
-  Reader reader(fields, kMessageSubject);
-  return reader.finish(Hello{reader.text("build id")});
+  return read_fields<Hello>(fields, kMessageSubject, kHelloFields);
 }
-
 Result<Progress> progress_from(const Fields& fields) {
-  Reader reader(fields, kMessageSubject);
-  return reader.finish(Progress{reader.one_of("phase", BuildPhase::kReading)});
+  return read_fields<Progress>(fields, kMessageSubject, kProgressFields);
 }
-
+Result<CompileOutput> output_from(const Fields& fields) {
+  auto output =
+      KILN_TRY(read_fields<CompileOutput>(fields, kMessageSubject, kOutputFields));
+  KILN_TRY(check_size(output.files.opened, "opened file"));
+  KILN_TRY(check_size(output.files.missed, "missed file"));
+  return output;
+}
+Result<ToolchainDescription> description_from(const Fields& fields) {
+  return read_fields<ToolchainDescription>(fields, kMessageSubject, kDescriptionFields);
+}
 Result<Error> error_from(const Fields& fields) {
-  Reader reader(fields, kMessageSubject);
-  const auto code = reader.one_of("code", ErrorCode::kDevice);
-  return reader.finish(Error{code, reader.text("message")});
+  return read_fields<Error>(fields, kMessageSubject, kErrorFields);
 }
 
 }  // namespace kiln::compile

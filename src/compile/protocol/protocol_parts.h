@@ -1,24 +1,38 @@
-// The fields that several of protocol.h's messages share.
+// The fields that several of protocol.h's messages share; codec/field_codec.h says what
+// a description is.
 
 #pragma once
 
-#include <string_view>
-
-#include "codec/field_decoder.h"
+#include "codec/field_codec.h"
 #include "codec/frame.h"
 #include "compile/protocol/job.h"
-#include "kiln/result.h"
 
 namespace kiln::compile {
 
-void add_paths(Fields& fields, const NvrtcPaths& paths);
-[[nodiscard]] NvrtcPaths read_paths(FieldDecoder& decoder);
+inline constexpr auto kNvrtcFields = [](auto& codec, auto& paths) {
+  auto& [nvrtc, builtins] = paths;
+  codec("nvrtc", nvrtc);
+  codec("builtins", builtins);
+};
 
-void add_target(Fields& fields, const device::Target& target);
-[[nodiscard]] device::Target read_target(FieldDecoder& decoder);
+inline constexpr auto kCapabilityFields = [](auto& codec, auto& capability) {
+  auto& [major, minor] = capability;
+  codec("major", major);
+  codec("minor", minor);
+};
 
-/// Exactly one library under `label`.
-void add_library(Fields& fields, std::string_view label, const LoadedLibrary& library);
-[[nodiscard]] LoadedLibrary read_library(FieldDecoder& decoder, std::string_view label);
+inline constexpr auto kTargetFields = [](auto& codec, auto& target) {
+  auto& [architecture, kind] = target;
+  auto& [capability, suffix] = architecture;
+  kCapabilityFields(codec, capability);
+  codec.enumerator("suffix", suffix, device::ArchSuffix::kF);
+  codec.enumerator("image kind", kind, device::ImageKind::kLtoIr);
+};
+
+inline constexpr auto kLibraryFields = [](auto& codec, auto& library) {
+  auto& [path, build_id] = library;
+  codec("path", path);
+  codec("build id", build_id);
+};
 
 }  // namespace kiln::compile

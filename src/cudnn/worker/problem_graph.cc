@@ -180,25 +180,28 @@ class Tensors {
 /// The attributes that both passes have in common.
 template <typename Attributes>
 Attributes common_attributes(const Problem& problem, Tensors& tensors) {
+  // Tensors has the type, the sizes and the strides.
+  const auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout, q, k, v, o,
+               mask, window_left, window_right, bias, dropout] = problem.common();
   Attributes attributes;
   attributes.set_name("attention").set_attn_scale(tensors.scale());
-  attributes.set_diagonal_alignment(attention::is_bottom_right(problem.mask)
+  attributes.set_diagonal_alignment(attention::is_bottom_right(mask)
                                         ? fe::DiagonalAlignment_t::BOTTOM_RIGHT
                                         : fe::DiagonalAlignment_t::TOP_LEFT);
   if (const std::int64_t right = right_bound(problem); right >= 0)
     attributes.set_diagonal_band_right_bound(static_cast<int>(right));
-  if (problem.window_left >= 0)  // the frontend counts the diagonal
-    attributes.set_diagonal_band_left_bound(static_cast<int>(problem.window_left + 1));
-  if (attention::is_padded(problem.mask))
+  if (window_left >= 0)  // the frontend counts the diagonal
+    attributes.set_diagonal_band_left_bound(static_cast<int>(window_left + 1));
+  if (attention::is_padded(mask))
     attributes.set_padding_mask(true)
         .set_seq_len_q(tensors.lengths(TensorRole::kLengthsQ))
         .set_seq_len_kv(tensors.lengths(TensorRole::kLengthsKv));
-  if (problem.bias == Bias::kPostScale)
+  if (bias == Bias::kPostScale)
     attributes.set_bias(tensors.bias());
-  if (problem.bias == Bias::kAlibi)
+  if (bias == Bias::kAlibi)
     attributes.set_alibi_mask(true);
-  if (problem.dropout > 0)
-    attributes.set_dropout(static_cast<float>(problem.dropout),
+  if (dropout > 0)
+    attributes.set_dropout(static_cast<float>(dropout),
                            tensors.one_int64(TensorRole::kDropoutSeed),
                            tensors.one_int64(TensorRole::kDropoutOffset));
   return attributes;
@@ -246,21 +249,26 @@ Result<std::unique_ptr<ProblemGraph>> ProblemGraph::make(
 }
 
 void ProblemGraph::add_forward(const Problem& problem) {
+  // What as_built() has not set to its default.
+  const auto& [pass, training, wants_stats, bias_gradient, deterministic, capture] =
+      problem.of_pass();
   Tensors tensors(*this, problem);
   auto attributes = common_attributes<fe::graph::SDPA_attributes>(problem, tensors);
-  attributes.set_generate_stats(problem.stats);
+  attributes.set_generate_stats(wants_stats);
   const auto [o, stats] = sdpa(tensors.q(), tensors.k(), tensors.v(), attributes);
   tensors.set_output(o, TensorRole::kO);
-  if (problem.stats)
+  if (wants_stats)
     tensors.set_stats(stats);
 }
 
 void ProblemGraph::add_backward(const Problem& problem) {
+  const auto& [pass, training, stats, bias_gradient, deterministic, capture] =
+      problem.of_pass();
   Tensors tensors(*this, problem);
   auto attributes =
       common_attributes<fe::graph::SDPA_backward_attributes>(problem, tensors);
-  attributes.set_deterministic_algorithm(problem.deterministic);
-  if (problem.bias_gradient)
+  attributes.set_deterministic_algorithm(deterministic);
+  if (bias_gradient)
     attributes.set_dbias(tensors.bias_gradient());
   const auto [grad_q, grad_k, grad_v] =
       sdpa_backward(tensors.q(), tensors.k(), tensors.v(), tensors.o(),

@@ -264,8 +264,8 @@ TEST(AttentionOfLargeTensors, HasTheLastQueriesOfTheLongestSequence) {
                      .sq = kRows,
                      .skv = 8,
                      .dqk = 64,
-                     .bias = Bias::kPostScale}};
-    problem.bias_gradient = true;
+                     .bias = Bias::kPostScale},
+                    {.bias_gradient = true}};
     Call<T> small(problem_of(problem));
     small.run_both();
     problem.sq = kLongest;
@@ -283,8 +283,8 @@ TEST(AttentionOfLargeTensors, HasStatisticsAndBiasesOfPackedSequencesThatMayBeLo
                      .skv = 8,
                      .dqk = 64,
                      .layout = Layout::kThd,
-                     .bias = Bias::kPostScale}};
-    problem.bias_gradient = true;
+                     .bias = Bias::kPostScale},
+                    {.bias_gradient = true}};
     Call<T> small(problem_of(problem), {.lengths_q = {8}, .lengths_kv = {8}});
     small.run_both();
     problem.sq = kLongest;

@@ -1,0 +1,89 @@
+// One description of a struct for both ways: as fields, and back. It names every field
+// of the struct, so that one that is added does not compile until it is in here; and
+// what it writes is what it reads.
+//
+//   constexpr auto kInputFields = [](auto& codec, auto& input) {
+//     auto& [name, bytes] = input;
+//     codec("name", name);
+//     codec("bytes", bytes);
+//   };
+//
+//   Fields fields = fields_of(input, kInputFields);
+//   Result<LinkInput> input = read_fields<LinkInput>(fields, "message", kInputFields);
+
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "codec/field_decoder.h"
+#include "codec/fields.h"
+#include "kiln/result.h"
+#include "util/bytes.h"
+
+namespace kiln {
+
+template <typename Value, typename Description>
+Fields fields_of(const Value& value, const Description& description);
+
+/// Writes what FieldDecoder reads by the functions of the same names.
+class FieldEncoder {
+ public:
+  explicit FieldEncoder(Fields& fields) : fields_(fields) {}
+
+  template <typename Value>
+  void operator()(std::string_view label, const Value& value) {
+    if constexpr (std::is_same_v<Value, std::filesystem::path>)
+      fields_.add(label, value.native());
+    else if constexpr (std::is_same_v<Value, Bytes>)
+      fields_.add(label, as_text(value));
+    else if constexpr (std::is_convertible_v<const Value&, std::string_view>)
+      fields_.add(label, value);
+    else if constexpr (std::is_integral_v<Value>)
+      add_number(fields_, label, value);
+    else if constexpr (requires { value.count(); })
+      add_number(fields_, label, value.count());
+    else if constexpr (requires { value.has_value(); })
+      value ? (*this)(label, *value) : void();
+    else
+      for (const auto& each : value) (*this)(label, each);
+  }
+  template <typename Enum>
+  void enumerator(std::string_view label, Enum value, Enum /*last*/) {
+    add_number(fields_, label, static_cast<unsigned>(value));
+  }
+  template <typename Value, typename Description>
+  void one(std::string_view label, const Value& value, const Description& description) {
+    add_nested(fields_, label, fields_of(value, description));
+  }
+  template <typename List, typename Description>
+  void each(std::string_view label, const List& list, const Description& description) {
+    for (const auto& value : list) one(label, value, description);
+  }
+
+ private:
+  Fields& fields_;
+};
+
+template <typename Value, typename Description>
+Fields fields_of(const Value& value, const Description& description) {
+  Fields fields;
+  FieldEncoder encoder(fields);
+  description(encoder, value);
+  return fields;
+}
+
+/// Unknown fields are ignored. Errors: kCorrupt for a field that is missing or has an
+/// impossible value; the message starts with `subject`.
+template <typename Value, typename Description>
+Result<Value> read_fields(const Fields& fields, std::string_view subject,
+                          const Description& description) {
+  FieldDecoder decoder(fields, subject);
+  Value value{};
+  description(decoder, value);
+  return decoder.finish(std::move(value));
+}
+
+}  // namespace kiln
