@@ -21,7 +21,7 @@ namespace kiln::cache {
 
 /// Bytes on the heap that are not zeroed first: a read overwrites them anyway, and for
 /// a small object zeroing costs as much as hashing. Or bytes of something that it keeps
-/// alive, such as a mapped file.
+/// alive, such as the body of an answer.
 /// Thread safety: as for std::vector.
 class Buffer {
  public:

@@ -25,15 +25,31 @@
 
 namespace kiln::cache {
 
-inline constexpr std::uint32_t kPackVersion = 1;
+inline constexpr std::uint32_t kPackVersion = 2;  // written; 1 is read, too
 inline constexpr std::uint64_t kMostPackRows = 1'000'000;
 
-/// What a row of the index is about.
+/// What a row of the index is about, as its number in the file: not that of a Kind. 6
+/// is taken, too, for objects that are files of other programs.
 enum class PackKind : std::uint32_t {
   kCubin = 1,
   kPtx = 2,
   kPlan = 3,
   kToolchain = 4,  // the record of the NVRTC that built: toolchains/recorded.json
+  kLtoIr = 5,
+};
+
+/// Of a kind of objects.
+[[nodiscard]] PackKind pack_kind(Kind kind);
+
+/// What a pack says about itself. A signature covers all of it.
+struct PackHeader {
+  std::string producer{};  // "kiln 0.2.0"
+  // From here on of version 2; a pack of version 1 has none of it.
+  std::string name{};                     // of its file: "job.kpack"
+  std::int64_t created_ns = 0;            // since 1970
+  std::uint64_t serial = 0;               // larger than in the pack of this name before
+  std::vector<std::string> toolchains{};  // name and build ids of each that is recorded
+  friend bool operator==(const PackHeader&, const PackHeader&) = default;
 };
 
 /// A row of a pack's index.
@@ -43,6 +59,12 @@ struct PackRow {
   std::uint64_t size = 0;
   Digest digest;  // SHA-256 of these bytes
   PackKind kind = PackKind::kCubin;
+};
+
+/// A row that is not used, while the others are.
+struct BadRow {
+  Digest key;
+  std::string_view why;
 };
 
 /// What a pack is opened with.
@@ -68,10 +90,10 @@ struct PackReading {
 /// fails the checks of what is read from it.
 class Pack {
  public:
-  /// Reads header, index and footer, and checks all of them, trust and signature.
-  /// Cost: SHA-256 of the index, 88 bytes an object. Errors: kNotFound; kUntrusted (as
-  /// a root, by its owner, or by a signature); kCorrupt (truncated, changed, no pack);
-  /// kUnavailable (of a newer format); kIo.
+  /// Reads header, index and footer, and checks all of them, trust and signature. A row
+  /// that is impossible costs that row. Cost: SHA-256 of the index, 88 bytes an object.
+  /// Errors: kNotFound; kUntrusted (as a root, by its owner, or by a signature);
+  /// kCorrupt (truncated, changed, no pack); kUnavailable (of a newer format); kIo.
   [[nodiscard]] static Result<std::unique_ptr<const Pack>> open(
       const std::filesystem::path& path, const PackReading& reading);
 
@@ -81,12 +103,15 @@ class Pack {
       UniqueFd file, const PackReading& reading);
 
   [[nodiscard]] std::optional<PackRow> find(const Digest& key) const;
-  [[nodiscard]] std::size_t row_count() const;
-  [[nodiscard]] PackRow row(std::size_t number) const;
-  /// Rows of objects.
+  /// Those that can be used, by key.
+  [[nodiscard]] const std::vector<PackRow>& rows() const { return rows_; }
+  /// Of `rows`, those of objects.
   [[nodiscard]] std::size_t object_count() const {
-    return row_count() - toolchains_.size();
+    return rows_.size() - toolchains_.size();
   }
+  [[nodiscard]] const std::vector<BadRow>& bad_rows() const { return bad_rows_; }
+  /// Rows of kinds that a later version of Kiln has added.
+  [[nodiscard]] std::uint64_t unknown_rows() const { return unknown_rows_; }
 
   /// The object of a row, checked as an object from elsewhere: SHA-256 of the row,
   /// every check of a hit, and verify_fully().
@@ -97,44 +122,44 @@ class Pack {
     return toolchains_;
   }
   [[nodiscard]] std::uint64_t size_bytes() const { return size_; }
-  [[nodiscard]] const std::string& producer() const { return producer_; }
+  [[nodiscard]] const PackHeader& header() const { return header_; }
   [[nodiscard]] const std::vector<Signature>& signatures() const { return signatures_; }
 
  private:
-  class Map;  // of the whole file
-
   Pack(UniqueFd file, FileSystem& file_system)
       : file_(std::move(file)), file_system_(file_system) {}
 
   [[nodiscard]] Result<void> load(const PackReading& reading);
-  [[nodiscard]] Result<void> check_rows(std::uint64_t end) const;
-  [[nodiscard]] Result<void> load_toolchains();
+  [[nodiscard]] Result<Bytes> load_header();
+  void take_rows(ByteView index, std::uint64_t begin, std::uint64_t end);
+  void load_toolchains();
+  void drop_rows(const std::function<std::string_view(const PackRow&)>& why_bad);
   [[nodiscard]] Result<Bytes> bytes_at(std::uint64_t offset, std::size_t size) const;
   [[nodiscard]] Result<Buffer> buffer_at(const PackRow& row) const;
 
   const UniqueFd file_;
   FileSystem& file_system_;
   std::uint64_t size_ = 0;
-  Bytes index_;
-  std::string producer_;
+  std::uint32_t version_ = 0;
+  PackHeader header_;
+  std::vector<PackRow> rows_;
+  std::vector<BadRow> bad_rows_;
+  std::uint64_t unknown_rows_ = 0;
   std::vector<std::string> toolchains_;
   std::vector<Signature> signatures_;
-  // Set where the file lies on a file system that is never written: elsewhere it could
-  // be cut, and an access behind its end would kill the process.
-  std::shared_ptr<const Map> map_;
 };
 
 /// Takes the bytes of a pack in their order.
 using PackSink = std::function<Result<void>(ByteView)>;
 
-/// Writes a pack: begin(), then the objects, then finish(). The same objects in the
-/// same order give the same bytes. Thread safety: none.
+/// Writes a pack: begin(), then the objects, then finish(). The same header and objects
+/// in the same order give the same bytes. Thread safety: none.
 class PackWriter {
  public:
   explicit PackWriter(PackSink sink) : sink_(std::move(sink)) {}
 
-  /// `producer`, "kiln 0.2.0", is cut after 40 bytes. Errors: those of the sink.
-  [[nodiscard]] Result<void> begin(std::string_view producer);
+  /// Errors: kInvalidArgument (over 64 KiB); those of the sink.
+  [[nodiscard]] Result<void> begin(const PackHeader& header);
   /// Two of one key are an error, kInvalidArgument. Errors: those of the sink.
   [[nodiscard]] Result<void> add(const StoredObject& object);
   /// A record that is there already is left out.

@@ -135,6 +135,15 @@ class Seeds::Seed {
         {.file_system = seeds.file_system_, .trust = seeds.trust_, .keys = keys}));
     state_.objects = pack_->object_count();
     state_.bytes = pack_->size_bytes();
+    state_.header = pack_->header();
+    if (const auto& bad = pack_->bad_rows(); !bad.empty()) {
+      state_.bad_rows = bad.size();
+      counters_.add(Counter::kSeedRefused, bad.size());
+      log(LogLevel::kWarning,
+          {"rows of the seed ", state_.path.native(),
+           " that are not used: ", std::to_string(bad.size()), "; the first, of ",
+           bad.front().key.hex(), ": ", bad.front().why});
+    }
     return {};
   }
 

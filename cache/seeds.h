@@ -44,6 +44,8 @@ struct SeedState {
   bool is_pack = false;
   std::uint64_t objects = 0;     // of a pack
   std::uint64_t bytes = 0;       // of a pack
+  std::uint64_t bad_rows = 0;    // of a pack
+  PackHeader header{};           // of a pack
   std::optional<Error> error{};  // why it is not used
 };
 

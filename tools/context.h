@@ -19,7 +19,8 @@ namespace kiln::tools {
 /// Thread safety: printing belongs to the thread that runs the verb.
 struct Context {
   Config config;
-  bool json = false;  // one document on stdout, everything else on stderr
+  std::string_view cache_dir_by;  // "--cache-dir", "KILN_CACHE_DIR"; "": the default
+  bool json = false;              // one document on stdout, everything else on stderr
   Terminal out{stdout};
   Terminal err{stderr};
   /// Never null while a verb runs, and until its output is flushed.

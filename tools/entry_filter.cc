@@ -47,7 +47,7 @@ void add_filter_options(OptionSet& cli, EntryFilterOptions& options) {
 
 void add_age_option(OptionSet& cli, EntryFilterOptions& options) {
   cli.option("--older-than", options.older_than, "DURATION",
-             "Entries not used for this long: 30m, 12h, 7d");
+             "Entries not used for this long, with a unit: 30m, 12h, 7d");
 }
 
 Result<void> check_templates(const Config& config, const EntryFilterOptions& options) {
@@ -80,7 +80,7 @@ Result<cache::ListQuery> make_query(const Config& config,
       add_kernels(catalog, name, query.templates);
   }
   if (!options.older_than.empty()) {
-    const auto age = KILN_TRY(parse_duration(options.older_than));
+    const auto age = KILN_TRY(parse_age(options.older_than));
     query.unused_since_ns =
         cache::unix_now_ns() -
         std::chrono::duration_cast<std::chrono::nanoseconds>(age).count();

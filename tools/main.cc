@@ -172,7 +172,7 @@ Result<Config> settings(const CommonOptions& common) {
 Result<void> check_cache_dir(const ParsedVerb& parsed) {
   const std::string& folder = parsed.common->cache_dir;
   std::error_code unknown;
-  if (folder.empty() || parsed.verb->cache_dir == CacheDir::kMakes ||
+  if (folder.empty() || parsed.verb->cache_dir != CacheDir::kExpects ||
       std::filesystem::exists(folder, unknown) || unknown)
     return {};
   return fail(ErrorCode::kUnavailable,
@@ -188,6 +188,10 @@ int run_verb(const ParsedVerb& parsed, Context& context) {
   if (const auto checked = check_cache_dir(parsed); !checked)
     return report_failure(context, checked.error());
   context.config = *std::move(config);
+  if (!parsed.common->cache_dir.empty())
+    context.cache_dir_by = "--cache-dir";
+  else if (!process_environment()("KILN_CACHE_DIR").value_or("").empty())
+    context.cache_dir_by = "KILN_CACHE_DIR";
   auto stop = StopSignal::install();
   if (!stop)
     return report_failure(context, stop.error());

@@ -34,17 +34,22 @@ Result<std::unique_ptr<cache::Cache>> open_cache(const Config& config) {
   return cache;
 }
 
-Result<std::unique_ptr<cache::Cache>> open_named_cache(const Config& config) {
+Result<std::unique_ptr<cache::Cache>> open_named_cache(const Context& context) {
+  auto cache = KILN_TRY(open_cache(context.config));
+  if (!cache->is_absent())
+    return cache;
   std::error_code unknown;
-  const bool is_named = !process_environment()("KILN_CACHE_DIR").value_or("").empty();
-  if (is_named && !std::filesystem::exists(config.cache_dir, unknown) && !unknown)
+  const std::filesystem::path& root = cache->layout().root();
+  if (!context.cache_dir_by.empty() &&
+      !std::filesystem::exists(root / "objects", unknown))
     return fail(ErrorCode::kUnavailable,
-                fmt::format("KILN_CACHE_DIR is {}: there is no such folder",
-                            config.cache_dir.native()));
-  auto cache = KILN_TRY(open_cache(config));
-  if (cache->is_absent())
-    print_error(fmt::format("{}: there is no cache yet; the first build makes it\n",
-                            cache->layout().root().native()));
+                fmt::format("{} is {}: {}", context.cache_dir_by, root.native(),
+                            std::filesystem::exists(root, unknown)
+                                ? "that is no cache, since it has no folder 'objects': "
+                                  "is its file system mounted?"
+                                : "there is no such folder"));
+  print_error(fmt::format("{}: there is no cache yet; the first build makes it\n",
+                          root.native()));
   return cache;
 }
 

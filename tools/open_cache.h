@@ -17,10 +17,11 @@ namespace kiln::tools {
 /// folder that is empty or does not exist yet is an empty cache, and stays as it is.
 [[nodiscard]] Result<std::unique_ptr<cache::Cache>> open_cache(const Config& config);
 
-/// The same for verbs whose answer about a misspelt KILN_CACHE_DIR would look well:
-/// says it if there is no cache. Errors: also kUnavailable where that names no folder.
+/// The same for verbs whose answer about an empty mount point would look well. Says if
+/// the default place has no cache. Errors: also kUnavailable where a folder is named
+/// that does not exist or is no cache.
 [[nodiscard]] Result<std::unique_ptr<cache::Cache>> open_named_cache(
-    const Config& config);
+    const Context& context);
 
 /// As open_cache(), of a service that finds keys and builds nothing. Errors: also those
 /// of BuildService::open.

@@ -28,12 +28,14 @@ constexpr std::uint64_t kLargestMinisig = 65536;
 constexpr std::uint64_t kMostGrowth = 200;
 constexpr std::uint64_t kAlwaysAllowed = 64ULL << 20U;
 
-/// An unnamed file, which is gone with its descriptor.
-Result<UniqueFd> open_scratch() {
+std::filesystem::path temporary_folder() {
   std::error_code error;
   auto folder = std::filesystem::temp_directory_path(error);
-  if (error)
-    folder = "/tmp";
+  return error ? "/tmp" : folder;
+}
+
+/// An unnamed file, which is gone with its descriptor.
+Result<UniqueFd> open_scratch(const std::filesystem::path& folder) {
   UniqueFd file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (file)
     return file;
@@ -72,13 +74,14 @@ Result<bool> is_compressed(int file, const std::filesystem::path& path) {
   return as_text(begin) == "\x28\xB5\x2F\xFD";
 }
 
-Result<UniqueFd> decompressed(int file, const std::filesystem::path& path) {
+Result<UniqueFd> decompressed(int file, const std::filesystem::path& path,
+                              const std::filesystem::path& scratch_folder) {
   struct stat info {};
   if (::fstat(file, &info) != 0)
     return posix_error("stat", path, errno);
   const std::uint64_t most =
       kAlwaysAllowed + kMostGrowth * static_cast<std::uint64_t>(info.st_size);
-  UniqueFd scratch = KILN_TRY(open_scratch());
+  UniqueFd scratch = KILN_TRY(open_scratch(scratch_folder));
   const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(ZSTD_createDCtx(),
                                                                      &ZSTD_freeDCtx);
   if (context == nullptr)
@@ -112,10 +115,9 @@ Result<UniqueFd> decompressed(int file, const std::filesystem::path& path) {
   return scratch;
 }
 
-Result<std::unique_ptr<const cache::Pack>> open_pack(UniqueFd file,
-                                                     const std::filesystem::path& path,
-                                                     const cache::TrustPolicy& trust,
-                                                     const PackSigning& signing) {
+Result<std::unique_ptr<const cache::Pack>> open_pack(
+    UniqueFd file, const std::filesystem::path& path, const cache::TrustPolicy& trust,
+    const PackSigning& signing, const std::filesystem::path& scratch) {
   const auto open =
       [&](std::span<const PublicKey> keys,
           bool needs_signature) -> Result<std::unique_ptr<const cache::Pack>> {
@@ -123,7 +125,7 @@ Result<std::unique_ptr<const cache::Pack>> open_pack(UniqueFd file,
     if (!contents)
       return posix_error("duplicate", path, errno);
     if (KILN_TRY(is_compressed(file.get(), path)))
-      contents = KILN_TRY(decompressed(file.get(), path));
+      contents = KILN_TRY(decompressed(file.get(), path, scratch));
     auto pack = cache::Pack::from(std::move(contents),
                                   {.file_system = cache::real_file_system(),
                                    .trust = trust,
@@ -151,6 +153,12 @@ Result<std::unique_ptr<const cache::Pack>> open_pack(UniqueFd file,
   return open({}, false);
 }
 
+const PackSigning kUnsigned{.keys = {}, .is_needed = false, .minisig = {}};
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
 }  // namespace
 
 struct PackFile::Compressor {
@@ -175,9 +183,7 @@ struct PackFile::Compressor {
 };
 
 Result<std::unique_ptr<PackFile>> PackFile::create(const std::filesystem::path& path) {
-  const auto folder =
-      path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-  std::string temporary = (folder / ".new-XXXXXX").native();
+  std::string temporary = (folder_of(path) / ".new-XXXXXX").native();
   UniqueFd file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!file)
     return posix_error("create", temporary, errno);
@@ -219,7 +225,39 @@ Result<void> PackFile::write(ByteView bytes) {
   });
 }
 
-Result<std::uint64_t> PackFile::commit(const Signer* signer) {
+Result<void> PackFile::read_back(std::uint64_t objects,
+                                 const std::stop_token& stop) const {
+  UniqueFd contents(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!contents)
+    return posix_error("duplicate", path_, errno);
+  const auto pack = KILN_TRY(open_pack(std::move(contents), path_,
+                                       cache::TrustPolicy::of_this_process({}),
+                                       kUnsigned, folder_of(path_)));
+  const auto& bad = pack->bad_rows();
+  if (!bad.empty() || pack->unknown_rows() != 0 || pack->object_count() != objects)
+    return fail(
+        ErrorCode::kCorrupt,
+        fmt::format("{}: what was written reads back as {} of {} objects{}{}; "
+                    "no pack was written",
+                    path_.native(), pack->object_count(), objects,
+                    bad.empty() ? "" : ": ", bad.empty() ? "" : bad.front().why));
+  for (const cache::PackRow& row : pack->rows()) {
+    if (stop.stop_requested())
+      return fail(ErrorCode::kCancelled, "stopped; no pack was written");
+    if (row.kind == cache::PackKind::kToolchain)
+      continue;
+    if (const auto object = pack->read(row); !object)
+      return fail(ErrorCode::kCorrupt,
+                  fmt::format("{}: the object {} reads back wrong ({} check: {}); no "
+                              "pack was written",
+                              path_.native(), row.key.hex(),
+                              to_string(object.error().check), object.error().detail));
+  }
+  return {};
+}
+
+Result<std::uint64_t> PackFile::commit(std::uint64_t objects, const Signer* signer,
+                                       const std::stop_token& stop) {
   if (compressor_ != nullptr)
     KILN_TRY(compressor_->compress({}, ZSTD_e_end, [this](ByteView compressed) {
       return write_through(compressed);
@@ -228,6 +266,7 @@ Result<std::uint64_t> PackFile::commit(const Signer* signer) {
     return posix_error("chmod", temporary_, errno);
   if (::fdatasync(file_.get()) != 0)
     return posix_error("sync", path_, errno);
+  KILN_TRY(read_back(objects, stop));
   if (::close(file_.release()) != 0)
     return posix_error("close", path_, errno);
   std::string minisig;
@@ -268,15 +307,17 @@ Result<std::unique_ptr<const cache::Pack>> open_pack_file(
     return Result<std::string>(read_minisig(path).value_or(""));
   };
   return open_pack(std::move(file), path, trust,
-                   {.keys = keys, .is_needed = !keys.empty(), .minisig = minisig});
+                   {.keys = keys, .is_needed = !keys.empty(), .minisig = minisig},
+                   temporary_folder());
 }
 
 Result<std::unique_ptr<const cache::Pack>> open_pack_bytes(
     ByteView bytes, const std::string& name, const cache::TrustPolicy& trust,
     const PackSigning& signing) {
-  UniqueFd file = KILN_TRY(open_scratch());
+  const auto folder = temporary_folder();
+  UniqueFd file = KILN_TRY(open_scratch(folder));
   KILN_TRY(write_all(file.get(), bytes, name));
-  return open_pack(std::move(file), name, trust, signing);
+  return open_pack(std::move(file), name, trust, signing, folder);
 }
 
 }  // namespace kiln::tools

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -35,15 +36,21 @@ class PackFile {
   ~PackFile();
 
   [[nodiscard]] Result<void> write(ByteView bytes);
-  /// Replaces the file, synced; with a signer, its .minisig as well, just before it.
-  /// Returns the bytes of the file. Errors: kIo; those of the signer.
-  [[nodiscard]] Result<std::uint64_t> commit(const Signer* signer);
+  /// Reads back what was written, with every check of a reader, and replaces the file,
+  /// synced; with a signer, its .minisig as well, just before it. Returns the bytes of
+  /// the file. Errors: kCorrupt, if that is not a pack of so many objects that are all
+  /// sound; kCancelled; kIo; those of the signer.
+  [[nodiscard]] Result<std::uint64_t> commit(std::uint64_t objects,
+                                             const Signer* signer,
+                                             const std::stop_token& stop);
 
  private:
   struct Compressor;
 
   PackFile(std::filesystem::path path, std::string temporary, UniqueFd file);
   [[nodiscard]] Result<void> write_through(ByteView bytes);
+  [[nodiscard]] Result<void> read_back(std::uint64_t objects,
+                                       const std::stop_token& stop) const;
 
   const std::filesystem::path path_;
   std::string temporary_;  // empty once it is in place

@@ -14,7 +14,7 @@
 namespace kiln::tools {
 
 /// What a verb does where --cache-dir names no folder.
-enum class CacheDir : bool { kMakes, kExpects };
+enum class CacheDir : std::uint8_t { kMakes, kExpects, kReports };
 
 /// Where a verb looks besides the cache, and so has --seed, and --remote with what
 /// belongs to it.
@@ -28,7 +28,8 @@ struct Verb {
   const char* group;
   Run (*add)(OptionSet& cli);
   /// kExpects: the verb works on a cache that is there, so that a name without a folder
-  /// is a mistake, and not an empty cache in which all is well.
+  /// is a mistake, and not an empty cache in which all is well. kReports: the verb says
+  /// so itself, of a folder that is no cache, too.
   CacheDir cache_dir = CacheDir::kMakes;
   Beyond beyond = Beyond::kNothing;
   /// The options that help leaves out where the command line has these words; may be

@@ -8,6 +8,7 @@
 #include "build/build_options.h"
 #include "toolchain/toolchain_files.h"
 #include "tools/exit_code.h"
+#include "tools/output/entries.h"
 #include "tools/output/progress.h"
 #include "tools/output/standard_streams.h"
 #include "util/log.h"
@@ -78,10 +79,11 @@ Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
                 fmt::format("nothing is unpacked, since nothing can be stored: {}",
                             cache->mode_reason()));
   Unpacked unpacked;
+  for (const auto& [key, why] : pack.bad_rows())
+    add_problem(unpacked, key, {ErrorCode::kCorrupt, std::string(why)});
   {
     Progress progress(context.err, pack.object_count());
-    for (std::size_t i = 0; i < pack.row_count(); ++i) {
-      const cache::PackRow row = pack.row(i);
+    for (const cache::PackRow& row : pack.rows()) {
       if (context.stop->token().stop_requested() || unpacked.lost_in_a_row >= kMostLost)
         break;
       if (row.kind == cache::PackKind::kToolchain)
@@ -104,16 +106,24 @@ Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
                 {"stored", unpacked.stored},
                 {"already_there", unpacked.already_there},
                 {"failed", unpacked.failed},
+                {"skipped", pack.unknown_rows()},
+                {"header", header_json(pack.header())},
                 {"toolchain", toolchain ? ordered_json(*toolchain) : nullptr},
                 {"signed_by", by},
                 {"problems", unpacked.problems}});
   } else {
+    const std::string header = header_text(pack.header());
     print(context.out.fitted(fmt::format(
-        "{}: {}: {} stored, {} already there{}{}\n", file,
+        "{}: {}: {} stored, {} already there{}{}{}{}{}\n", file,
         counted(pack.object_count(), "object", "objects"), unpacked.stored,
         unpacked.already_there,
         unpacked.failed == 0 ? "" : fmt::format(", {} failed", unpacked.failed),
-        toolchain ? fmt::format("; of {}", *toolchain) : "")));
+        pack.unknown_rows() == 0
+            ? ""
+            : fmt::format(", {} skipped that a later version of Kiln has added",
+                          pack.unknown_rows()),
+        toolchain ? fmt::format("; of {}", *toolchain) : "", header.empty() ? "" : "; ",
+        header)));
     if (gave_up)
       print(context.out.fitted(
           "the rest is not unpacked, since nothing more can be stored: make room, and "

@@ -87,7 +87,7 @@ Result<WantedList> find_requests(Context& context, const SelectionOptions& selec
 Result<WantedList> find_entries(const Context& context,
                                 const SelectionOptions& selection) {
   WantedList work;
-  work.opened = KILN_TRY(open_named_cache(context.config));
+  work.opened = KILN_TRY(open_named_cache(context));
   const EntryFilterOptions filter{selection.architectures.lists, selection.templates,
                                   ""};
   const auto entries = KILN_TRY(work.cache().walk(

@@ -58,7 +58,7 @@ struct WantedList {
                                                const SelectionOptions& selection,
                                                bool make_root = false);
 
-/// What `ls` would list. Errors: those of open_cache() and make_query().
+/// What `ls` would list. Errors: those of open_named_cache() and make_query().
 [[nodiscard]] Result<WantedList> find_entries(const Context& context,
                                               const SelectionOptions& selection);
 

@@ -57,11 +57,12 @@ class Warmed:
 @dataclass(frozen=True)
 class Packed:
     """What kiln.pack() wrote: ``missing`` and ``failed`` of what was selected are not in it, and
-    ``problems`` says why of each."""
+    ``problems`` says why of each. ``header`` has the pack's name, time, serial and toolchains."""
 
     file: str
     objects: int
     bytes: int
+    header: dict[str, Any]
     missing: int
     failed: int
     toolchain: str | None
@@ -71,13 +72,16 @@ class Packed:
 
 @dataclass(frozen=True)
 class Unpacked:
-    """What kiln.unpack() put into the cache; ``problems`` has what ``failed``."""
+    """What kiln.unpack() put into the cache; ``problems`` has what ``failed``, ``skipped`` counts rows
+    of kinds that a later version has added, and ``header`` is as in :class:`Packed`."""
 
     file: str
     objects: int
     stored: int
     already_there: int
     failed: int
+    skipped: int
+    header: dict[str, Any]
     toolchain: str | None
     signed_by: list[str]
     problems: list[dict[str, Any]] = field(repr=False)

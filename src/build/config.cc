@@ -48,9 +48,10 @@ constexpr std::array kVariables{
                         "File with the client's certificate and its key."},
     EnvironmentVariable{"KILN_REMOTE_WAIT",
                         "How long a request may take before the build starts beside "
-                        "it; 250ms by default."},
+                        "it: 2, which is seconds, or 100ms; 250ms by default."},
     EnvironmentVariable{"KILN_COMPILE_TIMEOUT",
-                        "Time limit of one build: 90, 5m; 300 seconds by default."},
+                        "Time limit of one build: 90, which is seconds, or 5m; 300 by "
+                        "default."},
     EnvironmentVariable{"KILN_WORKER_MEMORY",
                         "Resident memory limit of one build; 4GiB by default."},
     EnvironmentVariable{"KILN_JOBS", "Builds at a time; the usable cores by default."},

@@ -91,6 +91,15 @@ Result<std::chrono::milliseconds> parse_duration(std::string_view text) {
       fmt::format("'{}' is not a duration; write 250ms, 30s, 5m, 12h or 7d", text));
 }
 
+Result<std::chrono::milliseconds> parse_age(std::string_view text) {
+  const std::optional<Quantity> quantity = split(text);
+  if (quantity && quantity->unit.empty() && quantity->value > 0)
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("the duration '{0}' has no unit; write {0}d, {0}h or {0}s", text));
+  return parse_duration(text);
+}
+
 Result<std::chrono::milliseconds> parse_time_limit(std::string_view text) {
   const auto limit = KILN_TRY(parse_duration(text));
   if (limit.count() == 0)

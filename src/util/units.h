@@ -29,6 +29,10 @@ struct NumberRange {
 /// Errors: kInvalidArgument (also a negative one, or over 100 years).
 [[nodiscard]] Result<std::chrono::milliseconds> parse_duration(std::string_view text);
 
+/// As parse_duration(), of what removes: a number without a unit is an error, since its
+/// writer may mean days. Errors: kInvalidArgument.
+[[nodiscard]] Result<std::chrono::milliseconds> parse_age(std::string_view text);
+
 /// As parse_duration(), but more than zero. Errors: kInvalidArgument.
 [[nodiscard]] Result<std::chrono::milliseconds> parse_time_limit(std::string_view text);
 

@@ -79,16 +79,20 @@ void read(ByteView bytes) {
   const auto pack = cache::Pack::open("/x", {.file_system = files, .trust = trust});
   if (!pack)
     return;
-  require((*pack)->row_count() ==
-          (*pack)->object_count() + (*pack)->toolchains().size());
-  for (std::size_t i = 0; i < (*pack)->row_count(); ++i) {
-    const cache::PackRow row = (*pack)->row(i);
-    require(row.offset + row.size <= bytes.size());
+  const auto& rows = (*pack)->rows();
+  require(rows.size() == (*pack)->object_count() + (*pack)->toolchains().size());
+  std::uint64_t taken = 0;
+  for (const cache::PackRow& row : rows) {
+    require(row.offset <= bytes.size() && row.size <= bytes.size() - row.offset);
+    taken += row.size;
     const bool is_object = row.kind != cache::PackKind::kToolchain;
     require((*pack)->find(row.key).has_value() == is_object);
     if (const auto object = (*pack)->read(row))
-      require(is_object && object->key() == row.key);
+      require(is_object && object->key() == row.key &&
+              cache::pack_kind(object->kind()) == row.kind);
   }
+  require(taken <= bytes.size());
+  for (const cache::BadRow& row : (*pack)->bad_rows()) require(!row.why.empty());
 }
 
 }  // namespace

@@ -426,8 +426,9 @@ TEST_F(ProgramAttentionPlansTest, OtherVerbsKnowWhatAPlanIs) {
   ASSERT_THAT(listed["entries"], SizeIs(1));
   EXPECT_EQ(listed["entries"][0]["key"], key);
   EXPECT_EQ(kiln_.json_of({"verify"})["checked"], 2);
-  EXPECT_EQ(kiln_.json_of({"clear", "--template", "cudnn_attention_fwd"})["keys"],
-            json{key});
+  EXPECT_EQ(
+      kiln_.json_of({"clear", "--template", "cudnn_attention_fwd", "--yes"})["keys"],
+      json{key});
   EXPECT_THAT(kiln_.object_files(), SizeIs(1));
 }
 

@@ -236,14 +236,15 @@ TEST_F(ProgramInspectTest, ClearTakesKeysFiltersAgesAndAll) {
   EXPECT_THAT(by_key["freed_bytes"].get<int>(), testing::Gt(0));
   EXPECT_THAT(by_key["keys"], ElementsAre(key));
   EXPECT_EQ(kiln_.run({"clear", key}).status, 1);
-  EXPECT_EQ(kiln_.json_of({"clear", "--older-than", "1h"})["removed"], 0);
+  EXPECT_EQ(kiln_.json_of({"clear", "--older-than", "1h", "--yes"})["removed"], 0);
   const auto backward = list({"--template", "tiny_bwd", "--arch", "8.0"}).size();
-  EXPECT_EQ(
-      kiln_.json_of({"clear", "--template", "tiny_bwd", "--arch", "8.0"})["removed"],
-      backward);
+  EXPECT_EQ(kiln_.json_of({"clear", "--template", "tiny_bwd", "--arch", "8.0",
+                           "--yes"})["removed"],
+            backward);
   EXPECT_THAT(list({"--arch", "8.0"}, "template"), testing::Each("tiny_fwd"));
   const auto old = list({"--arch", "9.0"}).size();
-  EXPECT_EQ(kiln_.json_of({"clear", "--older-than", "0s", "--arch", "9.0"})["removed"],
+  EXPECT_EQ(kiln_.json_of(
+                {"clear", "--older-than", "0s", "--arch", "9.0", "--yes"})["removed"],
             old);
   EXPECT_EQ(kiln_.run({"clear", "--all", "--yes"}).status, 0);
   EXPECT_THAT(kiln_.object_files(), IsEmpty());
@@ -356,11 +357,55 @@ TEST_F(ProgramInspectTest, WhyACacheIsOffIsSaidOnce) {
   EXPECT_THAT(doctor.err, IsEmpty());
 }
 
+// The mount point of a cache that is not mounted: no `kiln verify || page` is green.
+TEST_F(ProgramInspectTest, ANamedFolderThatIsNoCacheIsExitThree) {
+  const fs::path empty = kiln_.folder() / "empty";
+  fs::create_directory(empty);
+  const std::string text = " is " + empty.native() + ": that is no cache, since it has";
+  for (const char* verb : {"ls", "stats", "verify", "trim"}) {
+    const auto by_option = kiln_.run({verb, "--cache-dir", empty});
+    EXPECT_EQ(by_option.status, 3) << by_option.text();
+    EXPECT_THAT(by_option.err, HasSubstr("--cache-dir" + text));
+    EXPECT_EQ(kiln_.run({verb, "--cache-dir", "/etc"}).status, 3) << verb;
+    kiln_.set("KILN_CACHE_DIR", empty);
+    const auto by_variable = kiln_.run({verb, "--json"});
+    EXPECT_EQ(by_variable.status, 3) << by_variable.text();
+    EXPECT_EQ(by_variable.json()["error"]["code"], "unavailable");
+    EXPECT_THAT(by_variable.err, HasSubstr("KILN_CACHE_DIR" + text));
+  }
+  EXPECT_EQ(kiln_.run({"pack", "-o", kiln_.folder() / "job.kpack"}).status, 3);
+  EXPECT_TRUE(fs::is_empty(empty));
+  // Of another version of the cache, whose programs may have written nothing else.
+  fs::create_directories(empty / "objects/v999");
+  const auto other = kiln_.run({"verify"});
+  EXPECT_EQ(other.status, 0) << other.text();
+  EXPECT_THAT(other.err, HasSubstr("there is no cache yet"));
+}
+
+TEST_F(ProgramInspectTest, ACollectorOfMetricsIsToldThatThereIsNoCache) {
+  const Arguments metrics{"stats", "--format", "openmetrics"};
+  const auto expect_present = [&](const Arguments& more, const char* text) {
+    Arguments words = metrics;
+    words.insert(words.end(), more.begin(), more.end());
+    const auto finished = kiln_.run(words);
+    EXPECT_EQ(finished.status, 0) << finished.text();
+    EXPECT_THAT(finished.out, HasSubstr(text));
+  };
+  for (const fs::path& named : {kiln_.folder() / "none", fs::path("/etc")}) {
+    expect_present({"--cache-dir", named}, "kiln_cache_present 0\n");
+    kiln_.set("KILN_CACHE_DIR", named);
+    expect_present({}, "kiln_cache_present 0\n");
+  }
+  kiln_.unset("KILN_CACHE_DIR");
+  expect_present({}, "kiln_cache_present 0\n");
+  kiln_.set("KILN_CACHE_DIR", kiln_.cache_dir());
+  warm("tiny_fwd:dtype=f16", "9.0");
+  expect_present({}, "kiln_cache_present 1\n");
+}
+
 TEST_F(ProgramInspectTest, LookingIntoAFolderThatIsNoCacheLeavesItAsItIs) {
   const fs::path empty = kiln_.folder() / "empty";
   fs::create_directory(empty);
-  for (const char* verb : {"ls", "stats", "verify", "trim"})
-    EXPECT_EQ(kiln_.run({verb, "--cache-dir", empty}).status, 0) << verb;
   EXPECT_EQ(kiln_.run({"show", "abcdef", "--cache-dir", empty}).status, 1);
   EXPECT_EQ(kiln_
                 .run({"why", "--template", "tiny_fwd:dtype=bf16", "--arch", "9.0",

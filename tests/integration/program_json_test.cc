@@ -181,20 +181,31 @@ TEST_F(ProgramJsonTest, VerifyTrimClearAndStats) {
 
 TEST_F(ProgramJsonTest, PackUnpackAndKey) {
   const std::string pack = kiln_.folder() / "job.kpack";
-  const Members both{{"file", "s"},       {"objects", "n"},   {"failed", "n"},
-                     {"toolchain", "sl"}, {"signed_by", "a"}, {"problems", "a"}};
+  const Members both{{"file", "s"},    {"objects", "n"},    {"failed", "n"},
+                     {"header", "o"},  {"toolchain", "sl"}, {"signed_by", "a"},
+                     {"problems", "a"}};
   const std::string key = kiln_.folder() / "key";
   expect_members(kiln_.json_of({"key", "new", key})["keys"][0],
                  {{"id", "s"}, {"public_key", "s"}});
   expect_members(kiln_.json_of({"pack", "-o", pack, "--sign", key}),
                  with(both, {{"bytes", "n"}, {"missing", "n"}}));
-  expect_members(kiln_.json_of({"unpack", pack}),
-                 with(both, {{"stored", "n"}, {"already_there", "n"}}));
+  const json unpacked = kiln_.json_of({"unpack", pack});
+  expect_members(
+      unpacked,
+      with(both, {{"stored", "n"}, {"already_there", "n"}, {"skipped", "n"}}));
+  expect_members(unpacked["header"], {{"producer", "s"},
+                                      {"name", "s"},
+                                      {"created", "sl"},
+                                      {"serial", "n"},
+                                      {"toolchains", "a"}});
+  EXPECT_THAT(unpacked["header"]["created"].get<std::string>(),
+              MatchesRegex(kTimePattern));
   const json stats = kiln_.json_of({"stats", "--seed", pack});
   expect_members(stats["seeds"][0], {{"path", "s"},
                                      {"kind", "s"},
                                      {"objects", "nl"},
                                      {"bytes", "nl"},
+                                     {"header", "ol"},
                                      {"error", "ol"}});
 }
 
@@ -305,9 +316,8 @@ TEST_F(ProgramJsonTest, TheDocumentsHaveTheMembersAndValuesTheyHad) {
 }
 
 TEST_F(ProgramJsonTest, AnEmptyCacheIsAnEmptyListAndNoError) {
-  const std::filesystem::path nothing = kiln_.folder() / "nothing";
-  std::filesystem::create_directory(nothing);
-  kiln_.set("KILN_CACHE_DIR", nothing);
+  kiln_.unset("KILN_CACHE_DIR");
+  kiln_.set("XDG_CACHE_HOME", kiln_.folder() / "nothing");
   EXPECT_THAT(kiln_.json_of({"ls"})["entries"], IsEmpty());
   EXPECT_EQ(kiln_.json_of({"stats"})["entries"], 0);
   EXPECT_EQ(kiln_.json_of({"verify"})["checked"], 0);

@@ -23,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using test::operator+;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -154,7 +155,7 @@ TEST_F(ProgramPackTest, SeveralSeedsAndARootAmongThem) {
 
 TEST_F(ProgramPackTest, DoctorStatsAndWhyKnowTheSeeds) {
   const std::string pack = warm_and_pack();
-  fs::create_directory(place("node"));
+  fs::create_directories(place("node/objects"));
   use_cache("node");
   kiln_.set("KILN_SEED", pack + ":" + place("none.kpack"));
   const json stats = kiln_.json_of({"stats"});
@@ -222,11 +223,102 @@ TEST_F(ProgramPackTest, APackIsWrittenWholeOrNotAtAll) {
     EXPECT_THAT(entry.path().filename().native(), Not(testing::StartsWith(".new-")));
 }
 
-TEST_F(ProgramPackTest, TheSameObjectsGiveTheSamePack) {
+TEST_F(ProgramPackTest, TheSameObjectsGiveTheSamePackButForItsHeader) {
   warm_and_pack();
+  const auto behind_header = [](const Bytes& pack) {
+    return Bytes(
+        pack.begin() + static_cast<std::ptrdiff_t>(test::header_bytes_of(pack)),
+        pack.begin() + static_cast<std::ptrdiff_t>(test::footer_of(pack)));
+  };
   const Bytes first = bytes_of("job.kpack");
-  kiln_.json_of({"pack", "-o", place("again.kpack")});
-  EXPECT_EQ(bytes_of("again.kpack"), first);
+  kiln_.json_of({"pack", "-o", place("agn.kpack")});  // a name as long
+  const Bytes second = bytes_of("agn.kpack");
+  EXPECT_NE(second, first);
+  EXPECT_EQ(behind_header(second), behind_header(first));
+}
+
+TEST_F(ProgramPackTest, AHeaderNamesThePackItsTimeSerialAndToolchain) {
+  EXPECT_EQ(kiln_.json_of(kWarm)["compiled"], kObjects);
+  const std::string pack = place("job.kpack");
+  const auto header_of = [&](const Arguments& more = {}) {
+    const json packed = kiln_.json_of(Arguments{"pack", "-o", pack} + more)["header"];
+    EXPECT_EQ(kiln_.json_of({"unpack", pack})["header"], packed);
+    return packed;
+  };
+  const json first = header_of();
+  EXPECT_EQ(first["name"], "job.kpack");
+  EXPECT_THAT(first["created"].get<std::string>(), testing::EndsWith("Z"));
+  ASSERT_EQ(first["toolchains"].size(), 1U);
+  const json record = json::parse(
+      read_text_file(kiln_.cache_dir() / "toolchains/recorded.json", 65536).value());
+  EXPECT_THAT(
+      first["toolchains"][0].get<std::string>(),
+      AllOf(testing::StartsWith("nvrtc-13.0-"),
+            testing::EndsWith(fmt::format(" {}+{}", record["nvrtc"].get<std::string>(),
+                                          record["builtins"].get<std::string>()))));
+  EXPECT_GT(header_of()["serial"], first["serial"]) << "the default grows";
+  EXPECT_EQ(header_of({"--serial", "17"})["serial"], 17);
+  for (const char* wrong : {"0", "-1", "x", "9223372036854775808"})
+    EXPECT_EQ(kiln_.run({"pack", "-o", pack, "--serial", wrong}).status, 2) << wrong;
+  EXPECT_THAT(kiln_.run({"unpack", pack}).out,
+              AllOf(HasSubstr("written as job.kpack at 20"), HasSubstr("serial 17")));
+  kiln_.set("KILN_SEED", pack);
+  EXPECT_THAT(kiln_.run({"doctor"}).out, HasSubstr("written as job.kpack at 20"));
+  EXPECT_EQ(kiln_.json_of({"stats"})["seeds"][0]["header"]["serial"], 17);
+}
+
+TEST_F(ProgramPackTest, LtoIrOfAnySizeIsPackedAndUnpacked) {
+  kiln_.unset("KILN_NVRTC");
+  std::string source = "extern \"C\" __global__ void k(float* x) {\n";
+  for (int i = 0; i < 1500; ++i)
+    source += fmt::format("  x[{}] = x[{}] * {}.0f + sinf(x[{}]);\n", i, i + 1, i, i);
+  const Arguments large{"compile", kiln_.write("large.cu", source + "}\n"), "--arch",
+                        "lto_90"};
+  const Arguments small{"compile", kiln_.write("small.cu", test::kTinySource), "--arch",
+                        "lto_90"};
+  if (kiln_.run(small).status == 3)
+    GTEST_SKIP() << "THERE IS NO NVRTC HERE: LTO-IR was not packed";
+  ASSERT_EQ(kiln_.json_of(large)["compiled"], 1);
+  std::uintmax_t largest = 0;
+  for (const fs::path& file : kiln_.object_files())
+    largest = std::max(largest, fs::file_size(file));
+  EXPECT_GT(largest, 65536U) << "more than the record of a toolchain may have";
+  const std::string pack = place("job.kpack");
+  ASSERT_EQ(kiln_.json_of({"pack", "-o", pack})["objects"], 2);
+  use_cache("node");
+  kiln_.set("KILN_NO_JIT", "1");
+  for (const Arguments& each : {small, large})
+    EXPECT_EQ(hits_of_tier(kiln_.json_of(each + Arguments{"--seed", pack}), "seed"), 1);
+  use_cache("other");
+  EXPECT_EQ(kiln_.json_of({"unpack", pack})["stored"], 2);
+  for (const Arguments& each : {small, large})
+    EXPECT_EQ(hits_of_tier(kiln_.json_of(each), "disk"), 1);
+  EXPECT_EQ(kiln_.run({"verify"}).status, 0);
+}
+
+TEST_F(ProgramPackTest, ABadRowCostsThatRowAndIsNamed) {
+  const std::string pack = warm_and_pack();
+  Bytes lying = bytes_of("job.kpack");
+  std::size_t row = test::row_of(lying, 0);
+  if (load_le<std::uint32_t>(lying, row + 80) == 4)  // the toolchain's record
+    row = test::row_of(lying, 1);
+  const std::string key = Digest(ByteView(lying).subspan(row).first<32>()).hex();
+  test::store_le(lying, row + 32, std::uint64_t{1} << 40U);
+  test::repair_pack(lying);
+  test::write_bytes(pack, lying);
+  use_cache("node");
+  const json unpacked = kiln_.json_of({"unpack", pack}, 1);
+  EXPECT_EQ(unpacked["stored"], kObjects - 1);
+  EXPECT_EQ(unpacked["failed"], 1);
+  EXPECT_EQ(unpacked["problems"][0]["key"], key);
+  test::store_le(lying, row + 32, std::uint64_t{0});
+  test::store_le(lying, row + 80, std::uint32_t{999});  // of a later version
+  test::repair_pack(lying);
+  test::write_bytes(pack, lying);
+  const json skipped = kiln_.json_of({"unpack", pack});
+  EXPECT_EQ(skipped["already_there"], kObjects - 1);
+  EXPECT_EQ(skipped["skipped"], 1);
+  EXPECT_THAT(kiln_.run({"unpack", pack}).out, HasSubstr(", 1 skipped that a later"));
 }
 
 TEST_F(ProgramPackTest, ACompressedPackIsUnpackedAndABombIsNot) {

@@ -252,6 +252,33 @@ TEST_F(ProgramTerminalTest, ClearAllAsksAndTakesOnlyYesForYes) {
   EXPECT_THAT(kiln_.object_files(), IsEmpty());
 }
 
+TEST_F(ProgramTerminalTest, ClearByAFilterAsksAndKeysNeverDo) {
+  using Arguments = test::KilnProgram::Arguments;
+  EXPECT_EQ(kiln_.run(warm_).status, 0);
+  for (const Arguments& filter :
+       {Arguments{"--template", "tiny_fwd"},
+        Arguments{"--older-than", "0s", "--template", "tiny_fwd"},
+        Arguments{"--arch", "9.0", "--template", "tiny_fwd"}}) {
+    const auto refused = kiln_.run_on_terminal(Arguments{"clear"} + filter, "n\n");
+    EXPECT_TRUE(std::regex_search(
+        refused.out, std::regex("remove 6 entries, [0-9.]+ KiB, of [^?]+\\? ")))
+        << refused.text();
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_EQ(kiln_.run(Arguments{"clear"} + filter).status, 2) << "no terminal";
+    EXPECT_THAT(kiln_.object_files(), SizeIs(12));
+  }
+  EXPECT_THAT(kiln_.run_on_terminal({"clear", "--arch", "9.0", "--dry-run"}).out,
+              AllOf(HasSubstr("would remove 12 entries"), Not(HasSubstr("?"))));
+  const auto agreed = kiln_.run_on_terminal({"clear", "--template", "tiny_fwd"}, "y\n");
+  EXPECT_EQ(agreed.status, 0) << agreed.text();
+  EXPECT_THAT(kiln_.object_files(), SizeIs(6));
+  const std::string key = kiln_.json_of({"ls"})["entries"][0]["key"];
+  EXPECT_THAT(kiln_.run_on_terminal({"clear", key}).out,
+              AllOf(HasSubstr("removed 1 entry"), Not(HasSubstr("?"))));
+  EXPECT_EQ(kiln_.run({"clear", "--template", "tiny_bwd", "--yes"}).status, 0);
+  EXPECT_THAT(kiln_.object_files(), IsEmpty());
+}
+
 TEST_F(ProgramTerminalTest, FailuresStandAboveTheBarWhole) {
   kiln_.use_fake_nvrtc("crash");
   const auto finished = kiln_.run_on_terminal(warm_);

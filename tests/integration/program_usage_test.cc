@@ -10,6 +10,7 @@
 namespace kiln {
 namespace {
 
+using test::operator+;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -110,6 +111,9 @@ TEST_F(ProgramUsageTest, BadNumbersSizesAndDurationsAreRefused) {
                  {"is not a duration"});
   expect_wrong({"warm", "--quick", "--arch", "9.0", "--timeout", "0"}, {"time limit"});
   expect_wrong({"clear", "--older-than", "-1d"}, {"is not a duration"});
+  for (const char* more : {"--dry-run", "--yes"})
+    expect_wrong({"clear", "--older-than", "5", more},
+                 {"the duration '5' has no unit; write 5d, 5h or 5s"});
   expect_wrong({"doctor", "--profile", "p.json", "--device", "x"}, {"--device"});
   expect_wrong({"doctor", "--device", "0"}, {"--device goes with --profile"});
   for (const char* shard : {"1", "1/", "-1/2", "0/0", "both"})
@@ -127,6 +131,8 @@ TEST_F(ProgramUsageTest, BadEnvironmentVariablesAreNamed) {
     kiln_.unset(name);
   };
   expect_named("KILN_CACHE_SIZE", "lots");
+  expect_named("KILN_CACHE_SIZE", "10");
+  expect_named("KILN_PCH_SIZE", "2");
   expect_named("KILN_COMPILE_TIMEOUT", "0");
   expect_named("KILN_COMPILE_TIMEOUT", "soon");
   expect_named("KILN_WORKER_MEMORY", "-1");
@@ -147,7 +153,7 @@ TEST_F(ProgramUsageTest, UnknownWordsOfAListAreAnsweredWithTheNearestOne) {
   expect_wrong({"render", "scaled_sofmax_fwd:dtype=bf16"}, {"'scaled_softmax_fwd'?"});
   expect_wrong({"templates", "scaled_softmax_fwdd"}, {"'scaled_softmax_fwd'?"});
   expect_wrong({"ls", "--template", "scaled_sofmax_fwd"}, {"'scaled_softmax_fwd'?"});
-  expect_wrong({"clear", "--template", "softmx"}, {"'softmax'?"});
+  expect_wrong({"clear", "--template", "softmx", "--yes"}, {"'softmax'?"});
   expect_wrong({"warm", "--template", "scaled_softmax_fwd:dtyp=bf16", "--arch", "9.0"},
                {"no parameter 'dtyp'", "did you mean 'dtype'?"});
   expect_wrong({"render", "scaled_softmax_fwd:dtype=bf17"},
@@ -161,6 +167,10 @@ TEST_F(ProgramUsageTest, NothingIsRemovedWithoutASelectionAndAYes) {
   expect_wrong({"clear"}, {"say what to remove"});
   expect_wrong({"clear", "--yes"}, {"say what to remove"});
   expect_wrong({"clear", "--all"}, {"--yes"});
+  for (const Arguments& filter :
+       {Arguments{"--template", "softmax"}, Arguments{"--arch", "9.0"},
+        Arguments{"--older-than", "30d"}})
+    expect_wrong(Arguments{"clear"} + filter, {"add --yes to confirm, or --dry-run"});
   expect_wrong({"clear", "--all", "--arch", "9.0", "--yes"}, {"exclude each other"});
   expect_wrong({"clear", "--precompiled", "--arch", "9.0"}, {"exclude each other"});
   expect_wrong({"clear", "--all", "abcdef", "--yes"}, {"exclude each other"});

@@ -450,7 +450,7 @@ def test_the_watch_is_quiet_about_a_sound_cache_and_not_about_a_damaged_one(mach
 def test_each_count_that_the_page_names_is_exported_by_a_node_with_bad_servers(machine):
     row = re.search(r"^\| `stats --format openmetrics` \|(.*)\|$", PAGE, re.M)[1]
     named = re.findall(r"`(kiln_\w+)(?:\{([\w,]+)\})?`", row)
-    assert len(named) == 7, named
+    assert len(named) == 8, named
     machine(recipe("build"))
     machine(recipe("sign"))
     keys = machine.folder / "srv/kiln/signing.key"

@@ -234,7 +234,7 @@ Check index_check(cache::Cache& cache, Diagnosis& diagnosis) {
 
 Check seed_check(const cache::SeedState& seed) {
   Check check{"seed", CheckVerdict::kOk, seed_text(seed), ""};
-  if (seed.error) {
+  if (seed.error || seed.bad_rows > 0) {
     check.verdict = CheckVerdict::kWarn;
     check.remedy =
         "what it has is built again; replace it, or take it out of KILN_SEED";

@@ -157,15 +157,37 @@ std::string over_limit_text(const cache::Stats& stats) {
          "at once";
 }
 
+nlohmann::ordered_json header_json(const cache::PackHeader& header) {
+  const auto& [producer, name, created_ns, serial, toolchains] = header;
+  return {{"producer", producer},
+          {"name", name},
+          {"created", created_ns == 0 ? nlohmann::ordered_json(nullptr)
+                                      : nlohmann::ordered_json(time_text(created_ns))},
+          {"serial", serial},
+          {"toolchains", toolchains}};
+}
+
+std::string header_text(const cache::PackHeader& header) {
+  if (header.created_ns == 0)
+    return "";
+  return fmt::format("written as {} at {}, serial {}", printable_lines(header.name),
+                     time_text(header.created_ns), header.serial);
+}
+
 std::string seed_text(const cache::SeedState& seed) {
   if (seed.error)
     return fmt::format("{}: not used: {}", seed.path.native(),
                        printable_lines(seed.error->message));
   if (!seed.is_pack)
     return fmt::format("{}: a cache root", seed.path.native());
-  return fmt::format("{}: {}, {}", seed.path.native(),
+  const std::string header = header_text(seed.header);
+  return fmt::format("{}: {}, {}{}{}{}", seed.path.native(),
                      counted(seed.objects, "object", "objects"),
-                     format_size(seed.bytes));
+                     format_size(seed.bytes), header.empty() ? "" : ", ", header,
+                     seed.bad_rows == 0
+                         ? ""
+                         : fmt::format("; not used: {}",
+                                       counted(seed.bad_rows, "bad row", "bad rows")));
 }
 
 nlohmann::ordered_json seed_json(const cache::SeedState& seed) {
@@ -177,6 +199,7 @@ nlohmann::ordered_json seed_json(const cache::SeedState& seed) {
           {"kind", seed.is_pack ? "pack" : "root"},
           {"objects", number(seed.objects)},
           {"bytes", number(seed.bytes)},
+          {"header", has_counts ? header_json(seed.header) : nullptr},
           {"error", seed.error ? error_json(*seed.error) : nullptr}};
 }
 

@@ -55,9 +55,15 @@ inline constexpr std::size_t kShortKeyDigits = 12;
 /// When a cache that is over its limit is trimmed; empty where it is not over it.
 [[nodiscard]] std::string over_limit_text(const cache::Stats& stats);
 
-/// "job.kpack: 400 objects, 12.1 MiB", or why it is not used.
+/// {"producer","name","created","serial","toolchains"}: of a pack of version 1 without
+/// a time, and "" and 0.
+[[nodiscard]] nlohmann::ordered_json header_json(const cache::PackHeader& header);
+/// "written as job.kpack at 2026-01-31T12:00:00Z, serial 17"; "" of version 1.
+[[nodiscard]] std::string header_text(const cache::PackHeader& header);
+
+/// "job.kpack: 400 objects, 12.1 MiB", and its header, or why it is not used.
 [[nodiscard]] std::string seed_text(const cache::SeedState& seed);
-/// {"path","kind","objects","bytes","error"}; those of a root are null.
+/// {"path","kind","objects","bytes","header","error"}; those of a root are null.
 [[nodiscard]] nlohmann::ordered_json seed_json(const cache::SeedState& seed);
 
 struct Removal {

@@ -94,8 +94,9 @@ void add_seconds(std::string& text,
 
 }  // namespace
 
-std::string openmetrics_text(const cache::Stats& stats) {
+std::string openmetrics_text(const cache::Stats& stats, bool is_there) {
   std::string text;
+  add_gauge(text, "kiln_cache_present", "", is_there ? 1 : 0);
   add_gauge(text, "kiln_entries", "", stats.totals.entries);
   add_gauge(text, "kiln_size_bytes", "bytes", stats.totals.bytes);
   add_gauge(text, "kiln_limit_bytes", "bytes", stats.limit_bytes);

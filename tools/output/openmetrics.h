@@ -12,6 +12,7 @@ namespace kiln::tools {
 
 /// No label holds a key or a path. A counter "a.b" of the cache is kiln_a_total with b
 /// as a label.
-[[nodiscard]] std::string openmetrics_text(const cache::Stats& stats);
+/// `is_there`: there is a cache, and not an empty mount point, say.
+[[nodiscard]] std::string openmetrics_text(const cache::Stats& stats, bool is_there);
 
 }  // namespace kiln::tools

@@ -25,7 +25,8 @@ void add_exchange_options(OptionSet& cli, WarmExchangeOptions& options) {
            "Fetch from them what the other shards build, then build what is missing; "
            "without --shard fetch first");
   cli.option("--wait", options.wait, "DURATION",
-             "How long --pull waits for what others build: 90, 5m (default: 60 with "
+             "How long --pull waits for what others build: 90, which is seconds, or 5m "
+             "(default: 60 with "
              "--shard, else 0)");
   add_signing_options(cli, options.signing);
 }

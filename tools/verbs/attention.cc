@@ -114,8 +114,9 @@ Run add_attention(OptionSet& cli) {
              "plan is bound (default: the profile's)");
   cli.option("--jobs", options->jobs, "N",
              "warm: plans at a time (default: the usable cores)");
-  cli.option("--timeout", options->time_limit, "DURATION",
-             "warm: time limit of one plan: 90, 5m (default: 300)");
+  cli.option(
+      "--timeout", options->time_limit, "DURATION",
+      "warm: time limit of one plan: 90, which is seconds, or 5m (default: 300)");
   cli.flag("--dry-run", options->dry_run,
            "warm: say what would be built; build nothing");
   cli.flag("--fail-fast", options->fail_fast, "warm: stop at the first failure");

@@ -44,9 +44,9 @@ Result<void> check_selection(const ClearOptions& options) {
   return {};
 }
 
+/// Keys name what they remove, and precompiled headers only save time.
 bool asks(const ClearOptions& options) {
-  // Every selection but --all names what it removes.
-  return options.all && !options.yes && !options.dry_run;
+  return (options.all || is_given(options.filter)) && !options.yes && !options.dry_run;
 }
 
 /// Checked even if there is nothing to remove, so that a script fails at its first run.
@@ -54,7 +54,9 @@ Result<void> check_confirmation(const Context& context, const ClearOptions& opti
   if (!asks(options) || (context.err.is_terminal() && ::isatty(STDIN_FILENO) == 1))
     return {};
   return fail(ErrorCode::kInvalidArgument,
-              "clear --all removes everything; add --yes to confirm");
+              options.all ? "clear --all removes everything; add --yes to confirm"
+                          : "clear removes all that its filters select; add --yes to "
+                            "confirm, or --dry-run to see how much that is");
 }
 
 using Selection = std::vector<cache::Entry>;
@@ -63,24 +65,24 @@ Result<void> confirm(const Context& context, const ClearOptions& options,
                      const cache::Cache& cache, const Selection& selection) {
   if (!asks(options) || selection.empty())
     return {};
-  print_error(fmt::format("remove all {} of {}? [y/N] ",
+  std::uint64_t bytes = 0;
+  for (const cache::Entry& entry : selection) bytes += entry.size_bytes;
+  print_error(fmt::format("remove {}{}, {}, of {}? [y/N] ", options.all ? "all " : "",
                           counted(selection.size(), "entry", "entries"),
-                          cache.layout().root().native()));
+                          format_size(bytes), cache.layout().root().native()));
   const std::string answer = KILN_TRY(read_input(context.stop->token()));
   if (!answer.starts_with('y') && !answer.starts_with('Y'))
     return fail(ErrorCode::kCancelled, "nothing was removed");
   return {};
 }
 
-Result<Selection> select(cache::Cache& cache, const Config& config,
+Result<Selection> select(cache::Cache& cache, const cache::ListQuery& query,
                          const ClearOptions& options) {
   if (options.precompiled)
     return Selection();
-  if (options.keys.empty()) {
-    const auto query = KILN_TRY(make_query(config, options.filter));
+  if (options.keys.empty())
     return cache.walk(
         query, options.all ? cache::Damaged::kInclude : cache::Damaged::kLeaveOut);
-  }
   Selection entries;
   for (const Digest& key : KILN_TRY(resolve_keys(cache, options.keys))) {
     // An entry that cannot be described is damaged, and is removed all the same.
@@ -143,13 +145,14 @@ class Remover {
 
 Result<int> run(Context& context, const ClearOptions& options) {
   KILN_TRY(check_selection(options));
+  const auto query = KILN_TRY(make_query(context.config, options.filter));
   KILN_TRY(check_confirmation(context, options));
   const auto cache = KILN_TRY(open_cache(context.config));
   if (cache->mode() == cache::Mode::kReadOnly && !options.dry_run) {
     return fail(ErrorCode::kUnavailable,
                 fmt::format("the cache is read-only: {}", cache->mode_reason()));
   }
-  const Selection selection = KILN_TRY(select(*cache, context.config, options));
+  const Selection selection = KILN_TRY(select(*cache, query, options));
   if (selection.empty() && !options.precompiled)
     KILN_TRY(check_templates(context.config, options.filter));
   KILN_TRY(confirm(context, options, *cache, selection));
@@ -173,13 +176,17 @@ Result<int> run(Context& context, const ClearOptions& options) {
 Run add_clear(OptionSet& cli) {
   auto options = std::make_shared<ClearOptions>();
   cli.argument("KEY", options->keys, "Keys, or unique prefixes of 6 digits or more");
-  cli.flag("--all", options->all, "Every entry; asks on a terminal");
+  cli.flag("--all", options->all, "Every entry");
   cli.flag("--precompiled", options->precompiled,
            "The precompiled headers, which save time only");
   add_filter_options(cli, options->filter);
   add_age_option(cli, options->filter);
   cli.flag("--dry-run", options->dry_run, "Say what would go; remove nothing");
   cli.flag("--yes", options->yes, "Do not ask");
+  cli.footer(
+      "Filters combine with AND. Before --all or a filter removes anything, it says\n"
+      "how much and asks on a terminal. Elsewhere --yes has to be there, else the\n"
+      "exit status is 2 and nothing is removed. Keys by name never ask.\n");
   return [options](Context& context) {
     return finish_lookup(context, run(context, *options));
   };

@@ -87,7 +87,7 @@ Result<int> run(Context& context, const LsOptions& options) {
     query.limit = 1 + KILN_TRY(parse_number("--limit", options.limit,
                                             {0, std::numeric_limits<int>::max()}));
   }
-  const auto cache = KILN_TRY(open_named_cache(context.config));
+  const auto cache = KILN_TRY(open_named_cache(context));
   auto entries = KILN_TRY(cache->list(query));
   const bool has_more = query.limit == entries.size();
   if (has_more)

@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "cache/unix_time.h"
 #include "kiln/version.h"
 #include "toolchain/toolchain_files.h"
 #include "tools/exit_code.h"
@@ -27,6 +31,7 @@ using nlohmann::ordered_json;
 
 struct PackOptions {
   std::string output;
+  std::string serial;
   SelectionOptions selection;
   SigningOptions signing;
 };
@@ -66,8 +71,24 @@ Result<void> check_output(const std::string& path) {
   return {};
 }
 
+/// But for the toolchain. Errors: kInvalidArgument.
+Result<cache::PackHeader> begin_header(const PackOptions& options) {
+  constexpr std::uint64_t kMostSerial = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t now_ns = cache::unix_now_ns();
+  // The time grows by itself.
+  std::uint64_t serial = static_cast<std::uint64_t>(now_ns) / 1'000'000;
+  if (!options.serial.empty())
+    serial = KILN_TRY(parse_number("--serial", options.serial, {1, kMostSerial}));
+  return cache::PackHeader{
+      .producer = fmt::format("kiln {}", version()),
+      .name = std::filesystem::path(options.output).filename().native(),
+      .created_ns = now_ns,
+      .serial = serial};
+}
+
 Result<int> run(Context& context, const PackOptions& options) {
   KILN_TRY(check_output(options.output));
+  cache::PackHeader header = KILN_TRY(begin_header(options));
   const auto keys = KILN_TRY(trusted_keys(context.config, options.signing));
   const auto signed_by = KILN_TRY(signers(context.config, options.signing, keys));
   WantedList work = are_requests(options.selection)
@@ -80,17 +101,22 @@ Result<int> run(Context& context, const PackOptions& options) {
                               work.cache().layout().root().native())});
     return kSomeFailed;  // the command line was right
   }
+  if (work.toolchain)
+    header.toolchains.push_back(
+        fmt::format("{} {}", work.toolchain->name(), to_string(work.toolchain->id)));
   std::ranges::sort(work.wanted, {}, &Wanted::key);
   const auto file = KILN_TRY(PackFile::create(options.output));
   cache::PackWriter writer([&](ByteView bytes) { return file->write(bytes); });
-  KILN_TRY(writer.begin(fmt::format("kiln {}", version())));
+  KILN_TRY(writer.begin(header));
   const std::uint64_t packed = KILN_TRY(add_objects(context, work, writer));
   if (work.toolchain)
     KILN_TRY(writer.add_toolchain(device::record_of(*work.toolchain)));
   KILN_TRY(writer.finish(signed_by));
   std::uint64_t bytes = 0;
   if (packed > 0)
-    bytes = KILN_TRY(file->commit(signed_by.empty() ? nullptr : &signed_by.front()));
+    bytes =
+        KILN_TRY(file->commit(packed, signed_by.empty() ? nullptr : &signed_by.front(),
+                              context.stop->token()));
   std::uint64_t missing = 0;
   std::uint64_t failed = 0;
   ordered_json problems = ordered_json::array();
@@ -112,6 +138,7 @@ Result<int> run(Context& context, const PackOptions& options) {
         {"file", options.output},
         {"objects", packed},
         {"bytes", bytes},
+        {"header", header_json(header)},
         {"missing", missing},
         {"failed", failed},
         {"toolchain",
@@ -150,6 +177,9 @@ Run add_pack(OptionSet& cli) {
   cli.option("-o", options->output, "FILE",
              "The pack, NAME.kpack; compressed for transport as NAME.kpack.zst. It is "
              "written whole or not at all");
+  cli.option("--serial", options->serial, "N",
+             "A number that grows from pack to pack of one name (default: the time, in "
+             "ms since 1970)");
   add_selection_options(cli, options->selection);
   add_signing_options(cli, options->signing, "; a FILE.minisig is written, too");
   add_keys_option(cli, options->signing, "The public key of --signer");

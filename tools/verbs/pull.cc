@@ -165,7 +165,8 @@ Run add_pull(OptionSet& cli) {
              "Keep the pack as FILE instead, for KILN_SEED");
   cli.option(
       "--wait", options->wait, "DURATION",
-      "Ask for what is missing again and again for so long: 60, 5m (default: 0)");
+      "Ask for what is missing again and again for so long: 60, which is seconds, or "
+      "5m (default: 0)");
   add_selection_options(cli, options->selection);
   cli.footer(
       "Fetches what `kiln warm` with the same words would build: the keys are made\n"

@@ -37,10 +37,13 @@ Result<void> check(const Context& context, const OptionSet& cli,
 
 Result<int> run(Context& context, const OptionSet& cli, const StatsOptions& options) {
   KILN_TRY(check(context, cli, options));
-  const auto cache = KILN_TRY(open_named_cache(context.config));
+  const bool is_metrics = !options.format.empty();  // of which one says what is missing
+  const auto cache =
+      KILN_TRY(is_metrics ? open_cache(context.config) : open_named_cache(context));
   const cache::Stats stats = KILN_TRY(cache->stats());
-  if (!options.format.empty()) {
-    KILN_TRY(write_output_file(options.output, as_bytes(openmetrics_text(stats))));
+  if (is_metrics) {
+    const std::string text = openmetrics_text(stats, !cache->is_absent());
+    KILN_TRY(write_output_file(options.output, as_bytes(text)));
     return 0;
   }
   const auto seeds = cache->seeds() != nullptr ? cache->seeds()->states()

@@ -27,7 +27,7 @@ Result<int> run(Context& context, const TrimOptions& options) {
     trim.minimum_age = std::chrono::seconds(0);  // and remove new entries too
   }
   trim.dry_run = options.dry_run ? cache::DryRun::kYes : cache::DryRun::kNo;
-  const auto cache = KILN_TRY(open_named_cache(context.config));
+  const auto cache = KILN_TRY(open_named_cache(context));
   const cache::TrimResult result = KILN_TRY(cache->trim(trim));
   const PrecompiledTotals precompiled =
       precompiled_store(context.config, *cache).trim(trim.dry_run);

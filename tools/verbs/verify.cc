@@ -61,7 +61,7 @@ ordered_json result_json(const cache::VerifyResult& result) {
 }
 
 Result<int> run(Context& context, const VerifyOptions& options) {
-  const auto cache = KILN_TRY(open_named_cache(context.config));
+  const auto cache = KILN_TRY(open_named_cache(context));
   const cache::VerifyResult result =
       KILN_TRY(cache->verify({.quarantine = options.quarantine ? cache::Quarantine::kYes
                                                                : cache::Quarantine::kNo,
@@ -91,8 +91,11 @@ Run add_verify(OptionSet& cli) {
   cli.flag("--quarantine", options->quarantine,
            "Move corrupt objects into the cache's quarantine folder");
   cli.footer(
-      "Exit status: a sum of 1 (corrupt), 8 (untrusted: somebody else can write it)\n"
-      "and 16 (unreadable); 0 if all is well; 3 if there is no such cache.\n");
+      "Exit status: 0 if all is well, else a sum of bits: bit 0 (1): some objects are\n"
+      "corrupt; bit 3 (8): some are untrusted, since somebody else can write them;\n"
+      "bit 4 (16): some are unreadable. 2 and 3 are no bits, so look for them first:\n"
+      "2 is wrong usage, and 3 says that there is no cache, as in an unmounted mount\n"
+      "point.\n");
   return
       [options](Context& context) { return finish(context, run(context, *options)); };
 }

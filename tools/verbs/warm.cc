@@ -187,7 +187,7 @@ Run add_warm(OptionSet& cli) {
   cli.option("--jobs", options->jobs, "N",
              "Builds at a time (default: the usable cores)");
   cli.option("--timeout", options->time_limit, "DURATION",
-             "Time limit of one build: 90, 5m (default: 300)");
+             "Time limit of one build: 90, which is seconds, or 5m (default: 300)");
   cli.option(
       "--shard", options->shard, "I/N|auto",
       "Build only part I of N, counted from 0, so that N machines share the work; "

@@ -140,8 +140,10 @@ TEST_F(FormatVersionsTest, fault_35_ObjectsOfOtherVersionsAreNeitherSeenNorTouch
   kiln_.run({"doctor"});
   const std::string key = ReferenceObject(0).key().hex();
   kiln_.run({"show", key});
-  EXPECT_EQ(kiln_.run({"clear", "--template", "softmax", "--arch", "7.5"}).status, 0);
-  EXPECT_EQ(kiln_.json_of({"clear", "--older-than", "7d"})["removed"], 0);
+  EXPECT_EQ(
+      kiln_.run({"clear", "--template", "softmax", "--arch", "7.5", "--yes"}).status,
+      0);
+  EXPECT_EQ(kiln_.json_of({"clear", "--older-than", "7d", "--yes"})["removed"], 0);
   EXPECT_EQ(kiln_.json_of({"clear", "--all", "--dry-run"})["removed"], kObjects);
   EXPECT_EQ(kiln_.json_of({"trim", "--max-size", "1B", "--dry-run"})["removed"],
             kObjects);

@@ -190,7 +190,7 @@ TEST_F(CorruptRowsProgram, fault_18_NoVerbDeletesOrFallsOverALie) {
     // Of the others each meets every third lie, or every one.
     const bool all = fault_length() > 1;
     if (all || i % 3 == 0)
-      run({"clear", "--older-than", "12h"});
+      run({"clear", "--older-than", "12h", "--yes"});
     if (all || i % 3 == 1)
       run({"trim", "--max-size", "1G"});
     if (all || i % 3 == 2)

@@ -3,14 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <fstream>
 #include <thread>
+#include <utility>
 
 #include "cache/cache.h"
 #include "codec/private_key.h"
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/sample_pack.h"
 #include "tests/support/temp_dir.h"
+#include "util/log.h"
 
 namespace kiln::cache {
 namespace {
@@ -144,6 +147,53 @@ TEST_F(SeedsTest, AnObjectForAnotherTargetOrWithAWrongPayloadIsAMiss) {
   const auto checking = open();
   EXPECT_FALSE(checking->find(key_, "sm_90a"));
   EXPECT_EQ(checking->counters().snapshot().at("corrupt.payload"), 1U);
+}
+
+TEST_F(SeedsTest, AnObjectOfEveryKindIsServed) {
+  const auto objects = test::objects_of_every_kind();
+  write_bytes(pack_, pack_of(objects));
+  const auto cache = open();
+  for (const StoredObject& object : objects) {
+    Tier tier = Tier::kBuild;
+    const auto found = cache->find(object.key(), "sm_90a", &tier);
+    ASSERT_TRUE(found) << to_string(object.kind());
+    EXPECT_EQ(tier, Tier::kSeed);
+    EXPECT_EQ(found->kind(), object.kind());
+  }
+  EXPECT_EQ(cache->seeds()->states().at(0).header, test::sample_header());
+}
+
+TEST_F(SeedsTest, ABadRowIsCountedAndNamedAndTheOthersAreServed) {
+  Bytes lying = whole_;
+  std::size_t row = 0;
+  while (Digest(ByteView(lying).subspan(test::row_of(lying, row)).first<32>()) != key_)
+    ++row;
+  test::store_le(lying, test::row_of(lying, row) + 32, std::uint64_t{1} << 40U);
+  test::repair_pack(lying);
+  write_bytes(pack_, lying);
+  std::vector<std::string> said;
+  log_to([&](LogLevel, const std::string& line) { said.push_back(line); });
+  const auto cache = open();
+  EXPECT_FALSE(cache->find(key_));
+  EXPECT_TRUE(cache->find(objects_[2].key()));
+  log_to({});
+  EXPECT_THAT(said, testing::ElementsAre(testing::AllOf(
+                        testing::HasSubstr(pack_.native()),
+                        testing::HasSubstr(key_.hex() + ": its row in the index"))));
+  EXPECT_EQ(cache->counters().get(Counter::kSeedRefused), 1U);
+  EXPECT_EQ(cache->seeds()->states().at(0).bad_rows, 1U);
+}
+
+TEST_F(SeedsTest, AnIoErrorInOneObjectIsAMissOfThatObject) {
+  files_.on_type = [](std::string_view) { return std::int64_t{0x73717368}; };
+  const auto cache = open();
+  EXPECT_FALSE(cache->find(Digest::of(as_bytes("another")))) << "it is open now";
+  bool fails = true;
+  files_.before = [&](std::string_view call, int) {
+    return call == "pread" && std::exchange(fails, false) ? -EIO : 0;
+  };
+  EXPECT_FALSE(cache->find(key_));
+  EXPECT_TRUE(cache->find(objects_[2].key()));
 }
 
 TEST_F(SeedsTest, OneThatIsCutMissesAndIsCounted) {

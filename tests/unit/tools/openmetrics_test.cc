@@ -76,8 +76,9 @@ std::map<std::string, std::string> samples_of(const std::string& text) {
 }
 
 TEST(OpenMetrics, HasEveryCountOnceInTheGrammar) {
-  const auto samples = samples_of(openmetrics_text(some_stats()));
+  const auto samples = samples_of(openmetrics_text(some_stats(), true));
   EXPECT_EQ(samples, (std::map<std::string, std::string>{
+                         {"kiln_cache_present", "1"},
                          {"kiln_entries", "12"},
                          {"kiln_size_bytes", "345678"},
                          {"kiln_limit_bytes", "10737418240"},
@@ -93,19 +94,20 @@ TEST(OpenMetrics, EveryCounterThereIsFitsTheGrammar) {
   cache::Stats stats;
   for (std::size_t i = 0; i < cache::kCounterCount; ++i)
     stats.counters[std::string(to_string(static_cast<cache::Counter>(i)))] = i;
-  EXPECT_EQ(samples_of(openmetrics_text(stats)).size(), cache::kCounterCount + 3);
+  EXPECT_EQ(samples_of(openmetrics_text(stats, true)).size(), cache::kCounterCount + 4);
 }
 
 TEST(OpenMetrics, AHitIsCountedInOneTier) {
   cache::Stats stats;
   stats.counters = {{"hits", 10}, {"seed_hits", 4}};
-  const auto samples = samples_of(openmetrics_text(stats));
+  const auto samples = samples_of(openmetrics_text(stats, true));
   EXPECT_EQ(samples.at("kiln_gets_total{tier=\"disk\"}"), "6");
   EXPECT_EQ(samples.at("kiln_gets_total{tier=\"seed\"}"), "4");
   // The counter file may be torn between the two.
   stats.counters["seed_hits"] = 11;
-  EXPECT_EQ(samples_of(openmetrics_text(stats)).at("kiln_gets_total{tier=\"disk\"}"),
-            "0");
+  EXPECT_EQ(
+      samples_of(openmetrics_text(stats, true)).at("kiln_gets_total{tier=\"disk\"}"),
+      "0");
 }
 
 TEST(OpenMetrics, WhatRemotesWereAskedIsCountedByServerMethodAndResult) {
@@ -124,11 +126,12 @@ TEST(OpenMetrics, WhatRemotesWereAskedIsCountedByServerMethodAndResult) {
                     {"remote_seconds.1", 1},
                     {"remote_seconds.inf", 1},
                     {"uploads_dropped", 6}};
-  auto samples = samples_of(openmetrics_text(stats));
+  auto samples = samples_of(openmetrics_text(stats, true));
   std::erase_if(samples, [](const auto& sample) {
     return sample.first.starts_with("kiln_remote_seconds_bucket");
   });
-  for (const char* gauge : {"kiln_entries", "kiln_size_bytes", "kiln_limit_bytes"})
+  for (const char* gauge :
+       {"kiln_cache_present", "kiln_entries", "kiln_size_bytes", "kiln_limit_bytes"})
     samples.erase(gauge);
   EXPECT_EQ(samples,
             (std::map<std::string, std::string>{
@@ -154,7 +157,7 @@ TEST(OpenMetrics, AHistogramsBucketsAddUp) {
   cache::Stats stats;
   stats.counters = {
       {"remote_seconds.0.025", 5}, {"remote_seconds.1", 1}, {"remote_seconds.inf", 1}};
-  const auto samples = samples_of(openmetrics_text(stats));
+  const auto samples = samples_of(openmetrics_text(stats, true));
   const auto bucket = [&](const char* bound) {
     return samples.at("kiln_remote_seconds_bucket{le=\"" + std::string(bound) + "\"}");
   };
@@ -167,14 +170,15 @@ TEST(OpenMetrics, AHistogramsBucketsAddUp) {
 }
 
 TEST(OpenMetrics, ACacheWithoutCountsIsWhole) {
-  EXPECT_EQ(samples_of(openmetrics_text({})).size(), 3U);
+  EXPECT_EQ(samples_of(openmetrics_text({}, false)).at("kiln_cache_present"), "0");
+  EXPECT_EQ(samples_of(openmetrics_text({}, false)).size(), 4U);
 }
 
 TEST(OpenMetrics, HasNoTypeThatTheOlderFormatLacks) {
   // node_exporter's textfile collector drops a whole file with a type that it does not
   // know.
   for (const char* type : {" info\n", " stateset\n", " unknown\n", " gaugehistogram\n"})
-    EXPECT_THAT(openmetrics_text(some_stats()), Not(HasSubstr(type)));
+    EXPECT_THAT(openmetrics_text(some_stats(), true), Not(HasSubstr(type)));
 }
 
 }  // namespace

@@ -54,6 +54,15 @@ TEST(ParseDuration, RefusesWhatIsNoDuration) {
   }
 }
 
+TEST(ParseAge, NeedsAUnitSinceItsWriterMayMeanDays) {
+  EXPECT_EQ(parse_age("5").error().message,
+            "the duration '5' has no unit; write 5d, 5h or 5s");
+  EXPECT_EQ(parse_age("1.5").error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(parse_age("5d"), hours(120));
+  EXPECT_EQ(parse_age("0"), seconds(0));
+  EXPECT_EQ(parse_age("soon").error().message, parse_duration("soon").error().message);
+}
+
 TEST(ParseErrors, QuoteTheTextAndShowTheForm) {
   EXPECT_EQ(parse_size("lots").error().message,
             "'lots' is not a size; write 512M, 1.5G or 10GiB");
