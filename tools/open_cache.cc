@@ -35,13 +35,14 @@ Result<std::unique_ptr<cache::Cache>> open_cache(const Config& config) {
 }
 
 Result<std::unique_ptr<cache::Cache>> open_named_cache(const Config& config) {
+  auto cache = KILN_TRY(open_cache(config));  // which asks a mount that may be dead
   std::error_code unknown;
   const bool is_named = !process_environment()("KILN_CACHE_DIR").value_or("").empty();
-  if (is_named && !std::filesystem::exists(config.cache_dir, unknown) && !unknown)
+  if (is_named && cache->is_absent() &&
+      !std::filesystem::exists(config.cache_dir, unknown) && !unknown)
     return fail(ErrorCode::kUnavailable,
                 fmt::format("KILN_CACHE_DIR is {}: there is no such folder",
                             config.cache_dir.native()));
-  auto cache = KILN_TRY(open_cache(config));
   if (cache->is_absent())
     print_error(fmt::format("{}: there is no cache yet; the first build makes it\n",
                             cache->layout().root().native()));

@@ -13,8 +13,9 @@
 
 namespace kiln::tools {
 
-/// What a verb does where --cache-dir names no folder.
-enum class CacheDir : bool { kMakes, kExpects };
+/// What a verb does where --cache-dir names no folder: makes it, or says that it is not
+/// there. One that looks leaves nothing undone when a signal ends it.
+enum class CacheDir : std::uint8_t { kMakes, kExpects, kLooksAt };
 
 /// Where a verb looks besides the cache, and so has --seed, and --remote with what
 /// belongs to it.
@@ -27,14 +28,16 @@ struct Verb {
   const char* summary;
   const char* group;
   Run (*add)(OptionSet& cli);
-  /// kExpects: the verb works on a cache that is there, so that a name without a folder
-  /// is a mistake, and not an empty cache in which all is well.
+  /// Not kMakes: the verb works on a cache that is there, so that a name without a
+  /// folder is a mistake, and not an empty cache in which all is well.
   CacheDir cache_dir = CacheDir::kMakes;
   Beyond beyond = Beyond::kNothing;
   /// The options that help leaves out where the command line has these words; may be
   /// null.
   std::vector<std::string> (*foreign_options)(const std::vector<std::string>& words) =
       nullptr;
+  /// It has more to say than that the cache gives no answer.
+  bool shows_dead_cache = false;
 };
 
 /// The options that every verb has, or each that looks beyond the cache.
