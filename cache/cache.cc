@@ -20,6 +20,7 @@ namespace kiln::cache {
 namespace {
 
 constexpr const char* kElsewhere = "; name another place in KILN_CACHE_DIR";
+constexpr std::chrono::seconds kRootPatience{2};
 constexpr std::size_t kShortestPrefix = 6;
 constexpr std::size_t kMostCandidates = 8;
 
@@ -82,11 +83,13 @@ Cache::Cache(CacheOptions options)
                                                    : real_file_system()),
       layout_(options_.root),
       trust_(TrustPolicy::of_this_process(options_.trusted_uids)),
-      seeds_(options_.seeds.empty()
-                 ? nullptr
-                 : std::make_unique<Seeds>(SeedOptions{options_.seeds, options_.keys,
-                                                       options_.payload_check},
-                                           file_system_, trust_, counters_)) {}
+      seeds_(
+          options_.seeds.empty()
+              ? nullptr
+              : std::make_unique<Seeds>(
+                    SeedOptions{options_.seeds, options_.keys, options_.payload_check,
+                                options_.seed_wait, options_.ask_mount},
+                    file_system_, trust_, shared_counters_)) {}
 
 Cache::~Cache() {
   if (background_ != nullptr && background_->in_child())
@@ -109,6 +112,17 @@ Mode Cache::leave_absent(const std::string& path) {
   return turn_off(path + " does not exist");
 }
 
+/// Touches no mount that may be dead.
+bool Cache::find_silence() {
+  const auto far =
+      options_.ask_mount ? far_mount_of(layout_.root()) : std::optional<FarMount>();
+  if (!far || options_.ask_mount(layout_.root(), *far, kRootPatience))
+    return false;
+  is_silent_ = true;
+  std::ignore = turn_off(silence(layout_.root(), *far) + kElsewhere);
+  return true;
+}
+
 Mode Cache::determine_mode() {
   const std::string& root = layout_.root().native();
   if (root.empty())
@@ -116,6 +130,8 @@ Mode Cache::determine_mode() {
         "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME names a place for it");
   if (!layout_.root().is_absolute())
     return turn_off(fmt::format("'{}' is no absolute path; set KILN_CACHE_DIR", root));
+  if (find_silence())
+    return Mode::kOff;
   if (const auto trusted = trust_.check_path(file_system_, root); !trusted)
     return turn_off(trusted.error());
   struct stat info {};

@@ -57,6 +57,9 @@ struct CacheOptions {
   FileSystem* file_system = nullptr;         // null: the real one. Must outlive this.
   std::vector<std::filesystem::path> seeds;  // packs and roots, see seeds.h
   std::filesystem::path keys;                // trusted public keys, or empty
+  std::chrono::milliseconds seed_wait = kSeedWait;
+  /// Asked before a root or a seed on a far mount is touched; may be empty.
+  AskMount ask_mount{};
 };
 
 /// Where an artifact comes from.
@@ -101,8 +104,9 @@ class Cache {
   /// Never fails: an unusable root gives Mode::kReadOnly or kOff, and one logged
   /// warning with the path and the reason (also in mode_reason()): for kOff here, for
   /// kReadOnly at the first publish, since a warmed cache may well be read-only. Reads
-  /// no environment variables. Cost: a few stat and mkdir calls; the index is not
-  /// opened.
+  /// no environment variables. Cost: a few stat and mkdir calls, and a read of
+  /// /proc/self/mountinfo; the index is not opened. A root on a far mount is asked for
+  /// by a process first, for two seconds.
   [[nodiscard]] static std::unique_ptr<Cache> open(CacheOptions options);
 
   Cache(const Cache&) = delete;
@@ -116,6 +120,8 @@ class Cache {
   [[nodiscard]] const std::string& mode_reason() const { return mode_reason_; }
   /// True if there is no cache of this format in the root, and none was to be made.
   [[nodiscard]] bool is_absent() const { return is_absent_; }
+  /// True if the mount of the root gave no answer: a call on it would not return.
+  [[nodiscard]] bool is_silent() const { return is_silent_; }
   [[nodiscard]] const Layout& layout() const { return layout_; }
   [[nodiscard]] const LockFolder& lock_folder() const { return lock_folder_; }
   /// False if there is no index: the cache is off, read-only or on a network file
@@ -191,6 +197,7 @@ class Cache {
  private:
   explicit Cache(CacheOptions options);
   [[nodiscard]] Mode determine_mode();
+  [[nodiscard]] bool find_silence();
   [[nodiscard]] Mode prepare_objects();
   void open_parts();
   [[nodiscard]] Mode turn_off(std::string reason);
@@ -208,10 +215,12 @@ class Cache {
   FileSystem& file_system_;
   const Layout layout_;
   const TrustPolicy trust_;
-  Counters counters_;
+  const std::shared_ptr<Counters> shared_counters_ = std::make_shared<Counters>();
+  Counters& counters_ = *shared_counters_;
   Mode mode_ = Mode::kOff;
   std::string mode_reason_;
   bool is_absent_ = false;
+  bool is_silent_ = false;
   LockFolder lock_folder_;
   std::array<std::atomic<bool>, 2> warned_{};  // [0] untrusted, [1] unreadable objects
   std::atomic<bool> warned_read_only_{false};

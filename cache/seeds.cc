@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
 #include "cache/layout.h"
+#include "util/left_behind.h"
 #include "util/log.h"
 #include "util/read_file.h"
 #include "util/try.h"
@@ -16,6 +19,9 @@ namespace {
 
 constexpr std::uint64_t kLargestKeyFile = 65536;
 constexpr std::uint64_t kLargestRecord = 65536;
+// By the thread that is left behind: a mount that comes back until then is used.
+constexpr std::chrono::minutes kMountPatience{1};
+constexpr std::chrono::seconds kListingWait{2};
 
 /// For transport only: an object in it cannot be found without all before it.
 bool is_compressed(const std::filesystem::path& path) {
@@ -42,23 +48,62 @@ Result<std::vector<PublicKey>> read_trusted_keys(FileSystem& file_system,
   return keys;
 }
 
+std::string silence(const std::filesystem::path& path, const FarMount& mount) {
+  return fmt::format("{} gives no answer: is the mount dead ({})?", path.native(),
+                     to_string(mount));
+}
+
+/// What calls that are left behind use of the service.
+struct Seeds::Shared {
+  SeedOptions options;
+  FileSystem& file_system;
+  TrustPolicy trust;
+  std::shared_ptr<Counters> counters;
+};
+
 /// A pack, or a root; or neither, with the reason.
 class Seeds::Seed {
  public:
-  Seed(std::filesystem::path path, const Seeds& seeds)
-      : state_{.path = std::move(path)}, counters_(seeds.counters_) {
-    if (auto done = open(seeds); !done) {
+  Seed(std::filesystem::path path, std::shared_ptr<const Shared> shared)
+      : path_(std::move(path)), shared_(std::move(shared)) {
+    state_.path = path_;
+  }
+
+  /// The mount that may be dead; null: it is local.
+  [[nodiscard]] const FarMount* far() {
+    const MutexLock lock(place_mutex_);
+    if (!std::exchange(is_located_, true))
+      far_ = far_mount_of(path_);
+    return far_ ? &*far_ : nullptr;
+  }
+
+  /// Of one whose mount gave no answer.
+  [[nodiscard]] bool is_silent() const { return is_silent_; }
+  void set_silent(bool silent) {
+    if (silent && !is_silent_.exchange(true)) {
+      counters().add(Counter::kSeedRefused);
+      log(LogLevel::kWarning, {"a seed is not used: ", silence(path_, *far_)});
+    } else if (!silent) {
+      is_silent_ = false;
+    }
+  }
+
+  /// At the first call; others wait meanwhile.
+  void open_once() {
+    const MutexLock lock(open_mutex_);
+    if (std::exchange(is_open_, true))
+      return;
+    if (auto done = open_here(); !done) {
       state_.error = std::move(done).error();
-      counters_.add(state_.error->code == ErrorCode::kUntrusted
-                        ? Counter::kUntrusted
-                        : Counter::kSeedRefused);
+      counters().add(state_.error->code == ErrorCode::kUntrusted
+                         ? Counter::kUntrusted
+                         : Counter::kSeedRefused);
       log(LogLevel::kWarning, {"a seed is not used: ", state_.error->message});
     }
   }
 
   [[nodiscard]] std::optional<StoredObject> find(const Digest& key,
-                                                 std::string_view target,
-                                                 const PayloadCheck& check) {
+                                                 std::string_view target) {
     auto found = read(key);
     if (!found || !*found) {
       if (!found)
@@ -71,8 +116,8 @@ class Seeds::Seed {
                    fmt::format("it is for {}, not for {}", object.target(), target)});
       return std::nullopt;
     }
-    if (check) {
-      if (const auto checked = check(object); !checked) {
+    if (shared_->options.payload_check) {
+      if (const auto checked = shared_->options.payload_check(object); !checked) {
         refuse(key, {Check::kPayload, checked.error().message});
         return std::nullopt;
       }
@@ -80,33 +125,44 @@ class Seeds::Seed {
     return std::move(object);
   }
 
-  [[nodiscard]] std::vector<std::string> toolchains(FileSystem& file_system,
-                                                    const TrustPolicy& trust) const {
+  [[nodiscard]] std::vector<std::string> toolchains() const {
     if (pack_ != nullptr)
       return pack_->toolchains();
     if (store_ == nullptr)
       return {};
     const std::filesystem::path record = layout_->recorded_toolchain();
-    if (!trust.check_path(file_system, record))
+    if (!shared_->trust.check_path(shared_->file_system, record))
       return {};
     auto text = read_text_file(record, kLargestRecord);
     return text ? std::vector{*std::move(text)} : std::vector<std::string>();
   }
 
   [[nodiscard]] const SeedState& state() const { return state_; }
+  /// The same of one that is silent: what is being opened must not be read.
+  [[nodiscard]] SeedState silent_state() const {
+    return {.path = path_,
+            .error = Error{ErrorCode::kUnavailable, silence(path_, *far_)}};
+  }
 
  private:
   using Found = tl::expected<std::optional<StoredObject>, Rejection>;
 
-  Result<void> open(const Seeds& seeds) {
-    const std::filesystem::path& path = state_.path;
-    FileSystem& file_system = seeds.file_system_;
+  [[nodiscard]] Counters& counters() { return *shared_->counters; }
+
+  Result<void> open_here() {
+    const std::filesystem::path& path = path_;
+    // By a process first: a thread that hangs in a dead mount can keep this one from
+    // ending.
+    if (far_ && shared_->options.ask_mount &&
+        !shared_->options.ask_mount(path, *far_, kMountPatience))
+      return fail(ErrorCode::kUnavailable, silence(path, *far_));
+    FileSystem& file_system = shared_->file_system;
     struct stat info {};
     const int err = file_system.stat(path.c_str(), info);
     if (err != 0 || !S_ISDIR(info.st_mode))
-      return open_pack(seeds);
+      return open_pack();
     layout_.emplace(path);
-    KILN_TRY(seeds.trust_.check_path(file_system, layout_->objects()));
+    KILN_TRY(shared_->trust.check_path(file_system, layout_->objects()));
     if (file_system.stat(layout_->objects().c_str(), info) != 0)
       return fail(
           ErrorCode::kNotFound,
@@ -114,12 +170,12 @@ class Seeds::Seed {
     // Its own counters: what it quarantined or marked would be the seed's, and what it
     // finds is counted here.
     store_ = std::make_unique<ObjectStore>(
-        *layout_, file_system, seeds.trust_, store_counters_,
+        *layout_, file_system, shared_->trust, store_counters_,
         ObjectStoreOptions{.access = Access::kReadOnly});
     return {};
   }
 
-  Result<void> open_pack(const Seeds& seeds) {
+  Result<void> open_pack() {
     if (is_compressed(state_.path))
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{} is compressed: unpack it by zstd -d, or into the "
@@ -127,12 +183,12 @@ class Seeds::Seed {
                               state_.path.native()));
     state_.is_pack = true;
     std::vector<PublicKey> keys;
-    if (!seeds.options_.keys.empty())
-      keys = KILN_TRY(
-          read_trusted_keys(seeds.file_system_, seeds.trust_, seeds.options_.keys));
+    if (!shared_->options.keys.empty())
+      keys = KILN_TRY(read_trusted_keys(shared_->file_system, shared_->trust,
+                                        shared_->options.keys));
     pack_ = KILN_TRY(Pack::open(
         state_.path,
-        {.file_system = seeds.file_system_, .trust = seeds.trust_, .keys = keys}));
+        {.file_system = shared_->file_system, .trust = shared_->trust, .keys = keys}));
     state_.objects = pack_->object_count();
     state_.bytes = pack_->size_bytes();
     state_.header = pack_->header();
@@ -168,16 +224,24 @@ class Seeds::Seed {
   }
 
   void refuse(const Digest& key, const Rejection& why) {
-    counters_.add_corrupt(why.check);
-    counters_.add(Counter::kSeedRefused);
+    counters().add_corrupt(why.check);
+    counters().add(Counter::kSeedRefused);
     if (!has_warned_.exchange(true))
       log(LogLevel::kWarning,
           {"the object ", key.hex(), " of the seed ", state_.path.native(),
            " is not used (", to_string(why.check), "): ", why.detail});
   }
 
+  const std::filesystem::path path_;
+  const std::shared_ptr<const Shared> shared_;
+  Mutex place_mutex_;
+  bool is_located_ KILN_GUARDED_BY(place_mutex_) = false;
+  std::optional<FarMount> far_;  // constant once is_located_
+  std::atomic<bool> is_silent_{false};
+  Mutex open_mutex_;
+  bool is_open_ KILN_GUARDED_BY(open_mutex_) = false;
+  // Constant once is_open_.
   SeedState state_;
-  Counters& counters_;
   Counters store_counters_;
   std::unique_ptr<const Pack> pack_;
   std::optional<Layout> layout_;
@@ -185,22 +249,36 @@ class Seeds::Seed {
   std::atomic<bool> has_warned_{false};
 };
 
-Seeds::Seeds(SeedOptions options, FileSystem& file_system, const TrustPolicy& trust,
-             Counters& counters)
-    : options_(std::move(options)),
-      file_system_(file_system),
-      trust_(trust),
-      counters_(counters) {}
+Seeds::Seeds(SeedOptions options, FileSystem& file_system, TrustPolicy trust,
+             std::shared_ptr<Counters> counters)
+    : shared_(std::make_shared<const Shared>(Shared{
+          std::move(options), file_system, std::move(trust), std::move(counters)})),
+      seeds_([this] {
+        std::vector<std::shared_ptr<Seed>> seeds;
+        for (const std::filesystem::path& place : shared_->options.places)
+          seeds.push_back(std::make_shared<Seed>(full_path(place), shared_));
+        return seeds;
+      }()),
+      wait_(shared_->options.wait) {}
 
 Seeds::~Seeds() = default;
 
-const std::vector<std::unique_ptr<Seeds::Seed>>& Seeds::opened() {
-  const MutexLock lock(mutex_);
-  if (!std::exchange(is_open_, true)) {
-    for (const std::filesystem::path& place : options_.places)
-      seeds_.push_back(std::make_unique<Seed>(full_path(place), *this));
+/// nullopt: it does not answer.
+template <typename T, typename Question>
+std::optional<T> Seeds::ask(const std::shared_ptr<Seed>& seed, Question question,
+                            std::chrono::milliseconds limit) {
+  if (seed->far() == nullptr) {
+    seed->open_once();
+    return question(*seed);
   }
-  return seeds_;
+  if (seed->is_silent())
+    return std::nullopt;
+  return call_or_leave<T>(
+      [seed, question = std::move(question)] {
+        seed->open_once();
+        return question(*seed);
+      },
+      limit, [seed](bool silent) { seed->set_silent(silent); });
 }
 
 void Seeds::pass_over(const Digest& key) {
@@ -214,25 +292,37 @@ std::optional<StoredObject> Seeds::find(const Digest& key, std::string_view targ
     if (passed_over_.contains(key))
       return std::nullopt;
   }
-  for (const auto& seed : opened()) {
-    if (auto object = seed->find(key, target, options_.payload_check))
-      return object;
+  const auto find = [key, target = std::string(target)](Seed& seed) {
+    return seed.find(key, target);
+  };
+  for (const auto& seed : seeds_) {
+    auto found = ask<std::optional<StoredObject>>(seed, find, wait_.load());
+    if (found && *found)
+      return *std::move(found);
   }
   return std::nullopt;
 }
 
-std::vector<std::string> Seeds::toolchains() {
+std::vector<std::string> Seeds::toolchains(SeedPlaces places) {
   std::vector<std::string> records;
-  for (const auto& seed : opened()) {
-    for (std::string& record : seed->toolchains(file_system_, trust_))
-      records.push_back(std::move(record));
+  const auto read = [](Seed& seed) { return seed.toolchains(); };
+  for (const auto& seed : seeds_) {
+    if (places == SeedPlaces::kLocal && seed->far() != nullptr)
+      continue;
+    auto found = ask<std::vector<std::string>>(seed, read, wait_.load());
+    if (found)
+      std::ranges::move(*found, std::back_inserter(records));
   }
   return records;
 }
 
 std::vector<SeedState> Seeds::states() {
   std::vector<SeedState> states;
-  for (const auto& seed : opened()) states.push_back(seed->state());
+  const auto read = [](Seed& seed) { return seed.state(); };
+  for (const auto& seed : seeds_) {
+    auto state = ask<SeedState>(seed, read, kListingWait);
+    states.push_back(state ? *std::move(state) : seed->silent_state());
+  }
   return states;
 }
 

@@ -1,11 +1,15 @@
 // Seeds: packs and cache roots that are read and never written, asked where the cache
 // itself has no object. Trusted by ownership, as a root is; one that cannot be used is
-// said once and passed over, and so is each of its objects that fails a check.
+// said once and passed over, and so is each of its objects that fails a check. One on a
+// mount that may be dead is asked on a thread that can be left behind.
 
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -21,6 +25,7 @@
 #include "codec/digest.h"
 #include "codec/signature.h"
 #include "kiln/result.h"
+#include "util/far_mount.h"
 #include "util/mutex.h"
 
 namespace kiln::cache {
@@ -31,12 +36,31 @@ namespace kiln::cache {
     FileSystem& file_system, const TrustPolicy& trust,
     const std::filesystem::path& path);
 
+/// Whether the mount of a path answers within a limit. Asked by a process that can be
+/// given up, so that no thread of this one enters a dead mount.
+using AskMount = std::function<bool(const std::filesystem::path&, const FarMount&,
+                                    std::chrono::milliseconds limit)>;
+
+/// "/mnt/a.kpack gives no answer: is nfs4 at /mnt dead?"
+[[nodiscard]] std::string silence(const std::filesystem::path& path,
+                                  const FarMount& mount);
+
+/// How long a seed on a far mount is waited for, where a build can take its place, and
+/// where nothing can.
+inline constexpr std::chrono::milliseconds kSeedWait{250};
+inline constexpr std::chrono::milliseconds kLongSeedWait{10'000};
+
 struct SeedOptions {
   std::vector<std::filesystem::path> places;  // asked in this order
   /// Of trusted keys. A pack that has signatures then needs one of theirs. Empty: none.
   std::filesystem::path keys;
   PayloadCheck payload_check;
+  std::chrono::milliseconds wait = kSeedWait;
+  AskMount ask_mount;  // empty: no mount is asked beforehand
 };
+
+/// Seeds on local disks, or those on far mounts as well.
+enum class SeedPlaces : bool { kLocal, kAll };
 
 /// For listings.
 struct SeedState {
@@ -50,11 +74,14 @@ struct SeedState {
 };
 
 /// Thread safety: every method may run concurrently.
+/// A seed on a far mount that gives no answer in time costs the process that time once:
+/// from then on it is passed over, until the call that was left behind returns.
 class Seeds {
  public:
-  /// Opens nothing yet: that is left to the first call. All must outlive it.
-  Seeds(SeedOptions options, FileSystem& file_system, const TrustPolicy& trust,
-        Counters& counters);
+  /// Opens nothing yet: that is left to the first call. The file system must outlive
+  /// the process where there are seeds on far mounts.
+  Seeds(SeedOptions options, FileSystem& file_system, TrustPolicy trust,
+        std::shared_ptr<Counters> counters);
   Seeds(const Seeds&) = delete;
   Seeds& operator=(const Seeds&) = delete;
   Seeds(Seeds&&) = delete;
@@ -70,23 +97,28 @@ class Seeds {
   void pass_over(const Digest& key);
 
   /// The toolchains that were recorded in the seeds, as their JSON files have them.
-  [[nodiscard]] std::vector<std::string> toolchains();
+  [[nodiscard]] std::vector<std::string> toolchains(SeedPlaces places);
 
+  /// Waits up to two seconds for each that has not been asked yet.
   [[nodiscard]] std::vector<SeedState> states();
+
+  /// From now on kLongSeedWait is waited: without the seeds there is nothing.
+  void be_patient() { wait_ = kLongSeedWait; }
 
  private:
   class Seed;
+  struct Shared;
 
-  [[nodiscard]] const std::vector<std::unique_ptr<Seed>>& opened();
+  template <typename T, typename Question>
+  [[nodiscard]] std::optional<T> ask(const std::shared_ptr<Seed>& seed,
+                                     Question question,
+                                     std::chrono::milliseconds limit);
 
-  const SeedOptions options_;
-  FileSystem& file_system_;
-  const TrustPolicy& trust_;
-  Counters& counters_;
+  const std::shared_ptr<const Shared> shared_;  // with calls that are left behind
+  const std::vector<std::shared_ptr<Seed>> seeds_;
+  std::atomic<std::chrono::milliseconds> wait_;
   Mutex mutex_;
-  bool is_open_ KILN_GUARDED_BY(mutex_) = false;
   std::set<Digest> passed_over_ KILN_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<Seed>> seeds_;  // constant once is_open_
 };
 
 }  // namespace kiln::cache

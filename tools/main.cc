@@ -7,6 +7,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -17,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "build/dead_mounts.h"
 #include "kiln/version.h"
 #include "tools/exit_code.h"
 #include "tools/output/standard_streams.h"
@@ -28,6 +30,10 @@
 
 namespace kiln::tools {
 namespace {
+
+// From a signal on: others end what they do, and print what was done.
+constexpr std::chrono::seconds kLookerPatience{2};
+constexpr std::chrono::seconds kDoerPatience{30};
 
 tl::unexpected<Error> wrong_usage(const CLI::App& verb, std::string_view what) {
   return fail(ErrorCode::kInvalidArgument,
@@ -169,10 +175,14 @@ Result<Config> settings(const CommonOptions& common) {
 }
 
 /// The default place may not be there yet. One that is named is, or is misspelt.
-Result<void> check_cache_dir(const ParsedVerb& parsed) {
+Result<void> check_cache_dir(const ParsedVerb& parsed, const Config& config) {
   const std::string& folder = parsed.common->cache_dir;
   std::error_code unknown;
-  if (folder.empty() || parsed.verb->cache_dir != CacheDir::kExpects ||
+  if (folder.empty() || parsed.verb->cache_dir == CacheDir::kMakes)
+    return {};
+  if (const auto answers = check_mount(config, "--cache-dir", folder); !answers)
+    return parsed.verb->shows_dead_cache ? Result<void>() : answers;
+  if (parsed.verb->cache_dir != CacheDir::kExpects ||
       std::filesystem::exists(folder, unknown) || unknown)
     return {};
   return fail(ErrorCode::kUnavailable,
@@ -185,17 +195,18 @@ int run_verb(const ParsedVerb& parsed, Context& context) {
   Result<Config> config = settings(*parsed.common);
   if (!config)
     return report_failure(context, config.error());
-  if (const auto checked = check_cache_dir(parsed); !checked)
+  auto stop =
+      StopSignal::install(parsed.verb->only_looks ? kLookerPatience : kDoerPatience);
+  if (!stop)
+    return report_failure(context, stop.error());
+  context.stop = *std::move(stop);
+  if (const auto checked = check_cache_dir(parsed, *config); !checked)
     return report_failure(context, checked.error());
   context.config = *std::move(config);
   if (!parsed.common->cache_dir.empty())
     context.cache_dir_by = "--cache-dir";
   else if (!process_environment()("KILN_CACHE_DIR").value_or("").empty())
     context.cache_dir_by = "KILN_CACHE_DIR";
-  auto stop = StopSignal::install();
-  if (!stop)
-    return report_failure(context, stop.error());
-  context.stop = *std::move(stop);
   const int status = parsed.run(context);
   return context.stop->exit_code().value_or(status);
 }

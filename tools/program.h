@@ -27,15 +27,20 @@ struct Verb {
   const char* summary;
   const char* group;
   Run (*add)(OptionSet& cli);
-  /// kExpects: the verb works on a cache that is there, so that a name without a folder
-  /// is a mistake, and not an empty cache in which all is well. kReports: the verb says
-  /// so itself, of a folder that is no cache, too.
+  /// kMakes: a name without a folder is a place for a cache. kExpects: the verb works
+  /// on a cache that is there, so that such a name is a mistake, and not an empty cache
+  /// in which all is well. kReports: the verb says so itself, of a folder that is no
+  /// cache, too.
   CacheDir cache_dir = CacheDir::kMakes;
   Beyond beyond = Beyond::kNothing;
   /// The options that help leaves out where the command line has these words; may be
   /// null.
   std::vector<std::string> (*foreign_options)(const std::vector<std::string>& words) =
       nullptr;
+  /// It leaves nothing undone when a signal ends it.
+  bool only_looks = false;
+  /// It has more to say than that the cache gives no answer.
+  bool shows_dead_cache = false;
 };
 
 /// The options that every verb has, or each that looks beyond the cache.

@@ -32,7 +32,7 @@ sigset_t stop_signals() {
 
 }  // namespace
 
-Result<std::unique_ptr<StopSignal>> StopSignal::install() {
+Result<std::unique_ptr<StopSignal>> StopSignal::install(std::chrono::seconds patience) {
   const sigset_t set = stop_signals();
   if (const int err = ::pthread_sigmask(SIG_BLOCK, &set, nullptr); err != 0)
     return posix_error("pthread_sigmask", "SIGINT, SIGTERM", err);
@@ -42,13 +42,14 @@ Result<std::unique_ptr<StopSignal>> StopSignal::install() {
   UniqueFd wake(::eventfd(0, EFD_CLOEXEC));
   if (!wake)
     return posix_error("eventfd", "stop", errno);
-  std::unique_ptr<StopSignal> stop(new StopSignal(std::move(signals), std::move(wake)));
+  std::unique_ptr<StopSignal> stop(
+      new StopSignal(std::move(signals), std::move(wake), patience));
   KILN_TRY(stop->start());
   return stop;
 }
 
-StopSignal::StopSignal(UniqueFd signals, UniqueFd wake)
-    : signals_(std::move(signals)), wake_(std::move(wake)) {}
+StopSignal::StopSignal(UniqueFd signals, UniqueFd wake, std::chrono::seconds patience)
+    : patience_(patience), signals_(std::move(signals)), wake_(std::move(wake)) {}
 
 Result<void> StopSignal::start() {
   try {
@@ -75,8 +76,13 @@ StopSignal::~StopSignal() {
 
 void StopSignal::watch() {
   std::array<pollfd, 2> fds{{{signals_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
+  using std::chrono::milliseconds;
+  int limit = -1;  // none before the first signal
   while (true) {
-    if (::poll(fds.data(), fds.size(), -1) < 0 && errno != EINTR)
+    const int ready = ::poll(fds.data(), fds.size(), limit);
+    if (ready == 0)
+      ::_exit(kExitBase + signal_.load());
+    if (ready < 0 && errno != EINTR)
       return;
     if (fds[1].revents != 0)
       return;
@@ -88,6 +94,7 @@ void StopSignal::watch() {
     if (signal_.exchange(number) != 0)
       ::_exit(kExitBase + number);  // second signal: end at once
     source_.request_stop();
+    limit = static_cast<int>(milliseconds(patience_).count());
   }
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -15,13 +16,15 @@
 namespace kiln::tools {
 
 /// While an object lives, SIGINT and SIGTERM request a stop instead of ending the
-/// program; a second signal ends it at once. Construct it before any thread is started:
-/// every thread inherits the blocked signals, and one reads them from a signalfd.
-/// Thread safety: all methods may be called from any thread.
+/// program; a second signal ends it at once, and so does the first one after
+/// `patience`: a call on a dead mount does not see it. Construct it before any thread
+/// is started: every thread inherits the blocked signals, and one reads them from a
+/// signalfd. Thread safety: all methods may be called from any thread.
 class StopSignal {
  public:
   /// Errors: kIo, kUnavailable (no thread can be started).
-  [[nodiscard]] static Result<std::unique_ptr<StopSignal>> install();
+  [[nodiscard]] static Result<std::unique_ptr<StopSignal>> install(
+      std::chrono::seconds patience);
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
   StopSignal(StopSignal&&) = delete;
@@ -33,10 +36,11 @@ class StopSignal {
   [[nodiscard]] std::optional<int> exit_code() const;
 
  private:
-  StopSignal(UniqueFd signals, UniqueFd wake);
+  StopSignal(UniqueFd signals, UniqueFd wake, std::chrono::seconds patience);
   [[nodiscard]] Result<void> start();
   void watch();
 
+  const std::chrono::seconds patience_;
   UniqueFd signals_;  // a signalfd
   UniqueFd wake_;     // an eventfd: written once, by the destructor
   std::stop_source source_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "build/artifact.h"
+#include "build/dead_mounts.h"
 #include "build/wait_notice.h"
 #include "compile/pool/cores.h"
 #include "util/log.h"
@@ -33,6 +34,8 @@ cache::CacheOptions cache_options(const Config& config) {
   options.runtime_dir = config.runtime_dir;
   options.seeds = config.seeds;
   options.keys = config.keys;
+  options.seed_wait = config.no_jit ? cache::kLongSeedWait : cache::kSeedWait;
+  options.ask_mount = ask_mount(config);
   return options;
 }
 

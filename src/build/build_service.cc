@@ -7,6 +7,7 @@
 
 #include "build/artifact.h"
 #include "build/build_options.h"
+#include "build/dead_mounts.h"
 #include "build/remote_setup.h"
 #include "compile/pool/worker_path.h"
 #include "device/compatibility.h"
@@ -111,6 +112,7 @@ Answers whom_answers(const Error& error, const key::HeaderSnapshot& headers) {
 
 Result<std::unique_ptr<BuildService>> BuildService::open(
     const Config& config, const BuildServiceOptions& options) {
+  KILN_TRY(check_mounts(config));
   auto catalog = KILN_TRY(
       render::TemplateCatalog::open(templates::embedded(), config.template_dirs));
   std::optional<remote::RemoteOptions> remotes;
@@ -150,9 +152,14 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
                                       described->architectures};
           },
           Toolchains::kLookAgainAfter,
-          [this] {
+          [this](SeedNeed need) {
             cache::Seeds* const seeds = cache_->seeds();
-            return seeds == nullptr ? std::vector<std::string>() : seeds->toolchains();
+            if (seeds == nullptr)
+              return std::vector<std::string>();
+            if (need == SeedNeed::kNothingElse)
+              seeds->be_patient();
+            return seeds->toolchains(need == SeedNeed::kHint ? cache::SeedPlaces::kLocal
+                                                             : cache::SeedPlaces::kAll);
           }),
       keys_(hint_folder(*cache_, cache_->layout().memo()),
             compile::find_standard_headers(config_.worker.value_or(""))) {}

@@ -12,6 +12,22 @@
 #include "util/try.h"
 
 namespace kiln {
+namespace {
+
+/// A seed whose mount is dead must not hold up what is chosen without it.
+SeedNeed need_of_seeds(const std::vector<device::Toolchain>& usable,
+                       const device::ToolchainCriteria& criteria) {
+  const bool has_own =
+      criteria.recorded && device::matches(*criteria.recorded, criteria.wanted);
+  if (usable.empty())
+    return has_own ? SeedNeed::kHint : SeedNeed::kNothingElse;
+  const bool is_only =
+      usable.size() == 1 && device::choose_toolchain(usable, criteria).has_value();
+  return has_own || is_only || usable.front().is_explicit ? SeedNeed::kHint
+                                                          : SeedNeed::kChoice;
+}
+
+}  // namespace
 
 Toolchains::Toolchains(const Config& config, OwnFolder folder, Ask ask,
                        std::chrono::seconds look_again_after, SeedRecords seeds)
@@ -101,11 +117,12 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::choose(
                                      .driver = config_.for_driver,
                                      .only_for_driver = config_.for_driver.has_value(),
                                      .build_for = build_for};
-  for (const device::Toolchain& each : records()) {
+  criteria.recorded = own_record();
+  for (device::Toolchain& each : seed_records(need_of_seeds(found->usable, criteria))) {
     // The first, unless another one is asked for.
     if (!criteria.recorded || (!device::matches(*criteria.recorded, criteria.wanted) &&
                                device::matches(each, criteria.wanted)))
-      criteria.recorded = each;
+      criteria.recorded = std::move(each);
   }
   // A driver that cannot be opened must not stop `kiln warm` on a login node; `kiln
   // doctor` and the loading of a kernel report its error.
@@ -160,27 +177,30 @@ Result<void> Toolchains::record(device::Toolchain toolchain) {
 }
 
 std::optional<device::Toolchain> Toolchains::recorded() const {
-  auto found = records();
+  if (auto own = own_record())
+    return own;
+  auto found = seed_records(SeedNeed::kChoice);
   return found.empty() ? std::nullopt : std::optional(std::move(found.front()));
 }
 
-std::vector<device::Toolchain> Toolchains::records() const {
+std::optional<device::Toolchain> Toolchains::own_record() const {
+  if (folder_.empty())
+    return std::nullopt;
+  auto recorded = device::read_recorded(folder_);
+  if (recorded)
+    return *std::move(recorded);
+  const bool is_closed = recorded.error().code == ErrorCode::kIo;
+  const bool is_news = is_closed && !has_warned_of_record_.exchange(true);
+  log(is_news ? LogLevel::kWarning : LogLevel::kDebug,
+      {"the NVRTC that this cache was warmed with is not known: ",
+       recorded.error().message,
+       is_closed ? "; the cache's owner can let others read it (chmod -R a+rX)" : ""});
+  return std::nullopt;
+}
+
+std::vector<device::Toolchain> Toolchains::seed_records(SeedNeed need) const {
   std::vector<device::Toolchain> found;
-  if (!folder_.empty()) {
-    auto recorded = device::read_recorded(folder_);
-    if (!recorded) {
-      const bool is_closed = recorded.error().code == ErrorCode::kIo;
-      const bool is_news = is_closed && !has_warned_of_record_.exchange(true);
-      log(is_news ? LogLevel::kWarning : LogLevel::kDebug,
-          {"the NVRTC that this cache was warmed with is not known: ",
-           recorded.error().message,
-           is_closed ? "; the cache's owner can let others read it (chmod -R a+rX)"
-                     : ""});
-    }
-    if (recorded && *recorded)
-      found.push_back(**std::move(recorded));
-  }
-  for (const std::string& record : seeds_ ? seeds_() : std::vector<std::string>()) {
+  for (const std::string& record : seeds_ ? seeds_(need) : std::vector<std::string>()) {
     if (auto recorded = device::parse_recorded(record))
       found.push_back(*std::move(recorded));
   }

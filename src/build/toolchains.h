@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -28,6 +29,10 @@
 
 namespace kiln {
 
+/// How much depends on what seeds have recorded: at most a warning; the choice; or that
+/// there is a toolchain at all.
+enum class SeedNeed : std::uint8_t { kHint, kChoice, kNothingElse };
+
 /// Thread safety: every method may run concurrently; one thread searches, and the
 /// others that need the list wait for it. No lock is held meanwhile.
 class Toolchains {
@@ -39,7 +44,7 @@ class Toolchains {
 
   static constexpr std::chrono::minutes kLookAgainAfter{5};
   /// The records of toolchains in seeds, as text.
-  using SeedRecords = std::function<std::vector<std::string>()>;
+  using SeedRecords = std::function<std::vector<std::string>(SeedNeed)>;
 
   /// `folder` is `<cache root>/toolchains`, or empty to keep nothing. `seeds` is asked
   /// where it has no record; it may be empty. `ask` is called
@@ -90,8 +95,9 @@ class Toolchains {
   [[nodiscard]] std::optional<device::Toolchain> recorded() const;
 
  private:
-  /// recorded() first, then those of the seeds.
-  [[nodiscard]] std::vector<device::Toolchain> records() const;
+  /// What this cache root has recorded.
+  [[nodiscard]] std::optional<device::Toolchain> own_record() const;
+  [[nodiscard]] std::vector<device::Toolchain> seed_records(SeedNeed need) const;
 
   using Found = std::shared_ptr<const device::FoundToolchains>;
 

@@ -33,6 +33,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kTick{20};           // how often limits are checked
 constexpr milliseconds kReapTimeout{2000};  // for a process that was sent SIGKILL
+constexpr milliseconds kLeaveTimeout{20};
 constexpr std::size_t kOutputBytes = 64U << 10U;
 constexpr std::size_t kOutputTailBytes = 2048;
 constexpr std::size_t kReadStepBytes = 256U << 10U;
@@ -114,6 +115,8 @@ class SpawnSetup {
   tl::expected<pid_t, int> spawn(const ChildCommand& command) {
     std::vector<std::string> arguments{command.path.native(), "--parent",
                                        std::to_string(::getpid())};
+    arguments.insert(arguments.end(), command.arguments.begin(),
+                     command.arguments.end());
     auto environment = command.environment;
     const auto pointers = [](std::vector<std::string>& strings) {
       std::vector<char*> list;
@@ -329,6 +332,14 @@ void ChildProcess::kill() {
                              " does not end though it was killed; left behind"});
     pid_ = -1;
   }
+}
+
+void ChildProcess::leave() {
+  if (pid_ != -1 && is_our_child(pid_)) {
+    std::ignore = ::kill(-pid_, SIGKILL);
+    std::ignore = reap(kLeaveTimeout);  // else it stays a zombie once it ends
+  }
+  pid_ = -1;
 }
 
 /// Returns the exit status and sets pid_ to -1. nullopt if the worker has not ended

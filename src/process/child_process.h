@@ -33,6 +33,7 @@ struct ChildCommand {
   std::vector<std::string>
       environment{};  // "NAME=value"; the child's whole environment
   std::string_view name = "compile worker";  // in messages
+  std::vector<std::string> arguments{};      // behind "--parent <pid>"
 };
 
 /// The limits that end an exchange when the child does not answer.
@@ -70,6 +71,9 @@ class ChildProcess {
 
   /// SIGKILL to the group, then reap. Idempotent.
   void kill();
+
+  /// The same of one that may hang in the kernel: does not wait for its end.
+  void leave();
 
   /// False once the process has ended; a zombie is not alive.
   [[nodiscard]] bool alive() const;

@@ -33,11 +33,13 @@ inline bool enter_namespaces(int flags) {
          write("/proc/self/gid_map", gid + " " + gid + " 1");
 }
 
+/// What a body of in_mount_namespace() returns where this machine lacks what it needs.
+inline constexpr int kImpossible = 77;
+
 /// Runs `body` in a mount namespace of its own; its exit status, or nullopt where this
 /// machine allows no such thing.
 template <typename Body>
 std::optional<int> in_mount_namespace(const Body& body) {
-  constexpr int kImpossible = 77;
   ChildProcess child([&] {
     if (!enter_namespaces(CLONE_NEWNS) ||
         ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)

@@ -51,6 +51,8 @@ void look_at_root(const cache::Cache& cache, CacheFacts& facts) {
   facts.root = cache.layout().root().native();
   facts.mode = mode_name(cache);
   facts.has_index = cache.has_index();
+  if (cache.is_silent())
+    return;
   struct stat info {};
   if (::stat(facts.root.c_str(), &info) == 0) {
     facts.owner = info.st_uid;

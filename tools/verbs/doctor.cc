@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "build/dead_mounts.h"
 #include "device/profile.h"
 #include "tools/exit_code.h"
 #include "tools/output/file_output.h"
@@ -66,6 +67,12 @@ Result<void> write_profile(BuildService& service, const DoctorOptions& options) 
 Result<int> run(Context& context, const OptionSet& cli, const DoctorOptions& options) {
   if (cli.is_given("--device") && options.profile.empty())
     return fail(ErrorCode::kInvalidArgument, "--device goes with --profile FILE");
+  // The search for libraries cannot leave one out: it would hang.
+  if (const auto dead = dead_search_places(context.config); !dead.empty())
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("no library can be looked for: {}; take it out of that "
+                            "setting, or unmount it",
+                            fmt::join(dead, "; ")));
   const auto service =
       KILN_TRY(BuildService::open(context.config, {.stop = context.stop->token(),
                                                    .make_root = false,
@@ -98,7 +105,8 @@ Run add_doctor(OptionSet& cli) {
              "Compare with another node's `kiln doctor --json`; may be repeated");
   cli.footer(
       "Exit status: 0 unless a check says fail, then 1; 3 if --cache-dir is not "
-      "there.\n");
+      "there, or if templates, keys or libraries are on a mount that gives no "
+      "answer.\n");
   return [options, cli](Context& context) {
     return finish(context, run(context, cli, *options));
   };

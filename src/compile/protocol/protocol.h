@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "codec/frame.h"
@@ -26,6 +27,9 @@ inline constexpr const char* kScratchVariable = "KILN_WORKER_SCRATCH";
 
 /// The time limit of a DescribeRequest.
 inline constexpr std::chrono::seconds kDescribeLimit{60};
+/// Behind "--parent <pid>": the worker is to look at a mount; the mount and a place on
+/// it follow.
+inline constexpr std::string_view kProbeArgument = "--probe";
 
 /// Opens an NVRTC and asks for its version and architectures.
 struct DescribeRequest {

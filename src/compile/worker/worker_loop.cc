@@ -25,6 +25,7 @@
 #include "compile/protocol/protocol.h"
 #include "compile/worker/compile_log.h"
 #include "compile/worker/confinement.h"
+#include "compile/worker/probe_mount.h"
 #include "kiln/version.h"
 #include "process/child_process.h"
 #include "util/proc_file.h"
@@ -213,13 +214,21 @@ int run_worker(std::string_view name, std::span<char*> arguments,
     fmt::print("{} {}, build {}\n", name, version(), build_id());
     return EXIT_SUCCESS;
   }
+  constexpr std::size_t kWithProbe = 6;
+  const bool probes = arguments.size() == kWithProbe && arguments[3] == kProbeArgument;
   const auto parent =
-      arguments.size() == 3 && std::string_view(arguments[1]) == "--parent"
+      (probes || arguments.size() == 3) && std::string_view(arguments[1]) == "--parent"
           ? parse_pid(arguments[2])
           : std::nullopt;
   if (!parent) {
     fmt::print(stderr, "{} is started by Kiln itself; see 'kiln --help'\n", name);
     return 2;
+  }
+  if (probes) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() == *parent)
+      probe_mount(arguments[4], arguments[5]);
+    exit_now(EXIT_SUCCESS);
   }
   serve(*parent, answer);
 }

@@ -115,7 +115,7 @@ TEST_F(ToolchainsTest, ASeedsRecordCountsWhereTheRootHasNone) {
   const device::Toolchain ours = recorded("aaaaaaaa", "12.9");
   const device::Toolchain theirs = recorded("bbbbbbbb", "13.0");
   const auto ask = [&](auto&, auto&, auto&) -> Facts { return facts_; };
-  Toolchains toolchains(config_, dir_.path() / "toolchains", ask, 5min, [&] {
+  Toolchains toolchains(config_, dir_.path() / "toolchains", ask, 5min, [&](SeedNeed) {
     return std::vector<std::string>{"no record", device::record_of(theirs)};
   });
   EXPECT_EQ(toolchains.recorded()->id, theirs.id);
@@ -124,10 +124,30 @@ TEST_F(ToolchainsTest, ASeedsRecordCountsWhereTheRootHasNone) {
   config_.nvrtc.reset();
   config_.toolchain = "bbbbbbbb";
   Toolchains asking(config_, dir_.path() / "toolchains", ask, 5min,
-                    [&] { return std::vector{device::record_of(theirs)}; });
+                    [&](SeedNeed) { return std::vector{device::record_of(theirs)}; });
   const auto chosen = asking.choose(std::nullopt);
   ASSERT_TRUE(chosen) << chosen.error().message;
   EXPECT_EQ((*chosen)->toolchain.id, theirs.id) << "a setting asks for the seed's";
+}
+
+/// A seed on a far mount is not asked for a hint: it may be dead.
+TEST_F(ToolchainsTest, WhereAnNvrtcIsNamedSeedsAreAskedForNoMoreThanAHint) {
+  std::vector<SeedNeed> needs;
+  const auto ask = [&](auto&, auto&, auto&) -> Facts { return facts_; };
+  const auto seeds = [&](SeedNeed need) {
+    needs.push_back(need);
+    return std::vector<std::string>();
+  };
+  Toolchains named(config_, {}, ask, 5min, seeds);
+  ASSERT_TRUE(named.choose(std::nullopt));
+  EXPECT_EQ(needs, std::vector{SeedNeed::kHint});
+  needs.clear();
+  config_.nvrtc.reset();
+  config_.toolchain = "bbbbbbbb";
+  Toolchains asking(config_, {}, ask, 5min, seeds);
+  EXPECT_FALSE(asking.choose(std::nullopt));
+  ASSERT_EQ(needs.size(), 1U);
+  EXPECT_NE(needs[0], SeedNeed::kHint) << "nobody else knows it";
 }
 
 }  // namespace

@@ -248,8 +248,9 @@ TEST_F(SeedsTest, ASignedPackNeedsATrustedKeyWhereSomeAreGiven) {
 
 TEST_F(SeedsTest, TheirToolchainsAreKnown) {
   const fs::path other = make_root("other", 0, 0);
-  EXPECT_THAT(open({pack_, other, dir_.path() / "none"})->seeds()->toolchains(),
-              testing::ElementsAre(test::kSampleRecord, "of other"));
+  EXPECT_THAT(
+      open({pack_, other, dir_.path() / "none"})->seeds()->toolchains(SeedPlaces::kAll),
+      testing::ElementsAre(test::kSampleRecord, "of other"));
 }
 
 // A plan that this cuDNN does not load is removed, and built.

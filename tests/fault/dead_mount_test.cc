@@ -1,0 +1,313 @@
+// Rows 50 to 54: mounts whose server is gone, as a FUSE file system of the test's own.
+// Calls on it do not return: those of a server that takes no request end by SIGKILL
+// alone, those of one that takes them and is silent not even by that.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <thread>
+
+#include "cache/cache.h"
+#include "tests/support/fault/campaign.h"
+#include "tests/support/fuse_mount.h"
+#include "tests/support/namespaces.h"
+#include "tests/support/processes.h"
+#include "tests/support/program.h"
+#include "tests/support/sample_pack.h"
+
+namespace kiln {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::Not;
+namespace fs = std::filesystem;
+using test::Campaign;
+using test::FuseMount;
+using test::ReferenceObject;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kGoodTime{15};
+constexpr const char* kNoMounts =
+    "NOT TESTED: no FUSE file system can be mounted here (/dev/fuse, or user "
+    "namespaces)";
+
+/// How a server is gone.
+using Death = void (FuseMount::*)();
+constexpr Death kStops = &FuseMount::stop;
+constexpr Death kIsSilent = &FuseMount::hold;
+
+/// Runs `body` where a folder is a mount, and `kiln` a program of its own.
+class DeadMountTest : public testing::Test {
+ public:
+  struct Place {
+    FuseMount& mount;
+    fs::path path;
+    test::KilnProgram& kiln;
+  };
+  /// False: not possible here.
+  static bool on_a_mount(const std::function<void(const Place&)>& body) {
+    const auto status = test::in_mount_namespace([&] {
+      test::KilnProgram kiln;
+      const fs::path place = kiln.folder() / "mount";
+      FuseMount mount(place, kiln.folder() / "behind");
+      if (!mount.is_mounted())
+        return test::kImpossible;
+      fs::permissions(kiln.folder() / "behind", fs::perms::owner_all);
+      body({mount, place, kiln});
+      mount.go_on();
+      return 0;
+    });
+    EXPECT_EQ(status.value_or(0), 0);
+    return status.has_value();
+  }
+};
+
+/// How long it took; a test failure if it did not end.
+std::chrono::milliseconds run(test::KilnProgram& kiln,
+                              const test::KilnProgram::Arguments& arguments,
+                              test::Finished& finished) {
+  const auto began = Clock::now();
+  finished = kiln.start(arguments).finish(kGoodTime);
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began);
+}
+
+/// Side by side: each waits.
+std::vector<test::Finished> run_all(
+    test::KilnProgram& kiln, const std::vector<test::KilnProgram::Arguments>& all) {
+  std::vector<test::Running> running;
+  for (const auto& arguments : all) running.push_back(kiln.start(arguments));
+  std::vector<test::Finished> finished;
+  for (test::Running& each : running) finished.push_back(each.finish(kGoodTime));
+  return finished;
+}
+
+test::KilnProgram::Arguments warm_of(const std::string& templates) {
+  return {"warm",     "--template-dir", templates, "--template",
+          "tiny_fwd", "--arch",         "9.0",     "--json"};
+}
+
+void check_seed(const DeadMountTest::Place& at, Death dies) {
+  test::KilnProgram& kiln = at.kiln;
+  kiln.use_fake_nvrtc();
+  const std::string templates = test::write_tiny_templates(kiln);
+  ASSERT_EQ(kiln.run(warm_of(templates)).status, 0);
+  ASSERT_EQ(kiln.run({"pack", "-o", at.path / "job.kpack"}).status, 0);
+  kiln.set("KILN_SEED", at.path / "job.kpack");
+  test::Finished finished;
+  const auto alive = run(kiln, warm_of(templates), finished);
+  (at.mount.*dies)();
+  const auto dead = run(kiln, warm_of(templates), finished);
+  EXPECT_EQ(finished.json()["hits"], 6) << finished.text();
+  EXPECT_THAT(finished.err, Not(HasSubstr("no answer"))) << "hits ask no seed";
+  kiln.set("KILN_CACHE_DIR", kiln.folder() / "new");
+  const auto missed = run(kiln, warm_of(templates), finished);
+  EXPECT_EQ(finished.json()["compiled"], 6) << finished.text();
+  const auto said = finished.err.find("job.kpack gives no answer");
+  ASSERT_NE(said, std::string::npos) << finished.text();
+  EXPECT_EQ(finished.err.find("no answer", said + 20), std::string::npos)
+      << "six kernels, and one wait: " << finished.err;
+  std::fprintf(stderr, "hits %lld ms, with a dead seed %lld ms; misses %lld ms\n",
+               static_cast<long long>(alive.count()),
+               static_cast<long long>(dead.count()),
+               static_cast<long long>(missed.count()));
+  kiln.set("KILN_NO_JIT", "1");
+  EXPECT_EQ(kiln.start(warm_of(templates)).finish(kGoodTime).status, 0)
+      << "what is here needs no seed";
+}
+
+TEST_F(DeadMountTest, fault_50_ASeedWhoseServerStopsCostsOneShortWait) {
+  Campaign campaign;
+  campaign.injected();
+  if (!on_a_mount([](const Place& at) { check_seed(at, kStops); }))
+    GTEST_SKIP() << kNoMounts;
+}
+
+TEST_F(DeadMountTest, fault_50_ASeedWhoseServerIsSilentCostsOneShortWait) {
+  Campaign campaign;
+  campaign.injected();
+  if (!on_a_mount([](const Place& at) { check_seed(at, kIsSilent); }))
+    GTEST_SKIP() << kNoMounts;
+}
+
+/// A seed that dies between two questions, and comes back.
+TEST_F(DeadMountTest, fault_51_ASeedThatDiesLaterIsPassedOverUntilItIsBack) {
+  Campaign campaign;
+  campaign.injected();
+  const bool possible = on_a_mount([](const Place& at) {
+    const auto objects = test::sample_objects(3);
+    fs::create_directory(at.kiln.folder() / "behind" / "root");
+    cache::CacheOptions far;
+    far.root = at.path / "root";
+    far.persistent_dir = at.kiln.folder() / "persistent";
+    for (const auto& object : objects)
+      ASSERT_EQ(cache::Cache::open(far)->publish(object).outcome,
+                cache::Published::kStored);
+    cache::CacheOptions options;
+    options.root = at.kiln.folder() / "local";
+    options.seeds = {at.path / "root"};
+    const auto cache = cache::Cache::open(options);
+    EXPECT_TRUE(cache->find(objects[0].key()));
+    at.mount.hold();
+    auto began = Clock::now();
+    EXPECT_FALSE(cache->find(objects[1].key()));
+    EXPECT_LT(Clock::now() - began, 3s) << "it waited 250 ms";
+    began = Clock::now();
+    for (int i = 0; i < 100; ++i) EXPECT_FALSE(cache->find(objects[2].key()));
+    EXPECT_LT(Clock::now() - began, 3s) << "it waits no second time";
+    EXPECT_EQ(cache->counters().snapshot().at("seed_refused"), 1U);
+    ASSERT_EQ(cache->seeds()->states().size(), 1U);
+    EXPECT_THAT(cache->seeds()->states()[0].error.value().message,
+                HasSubstr("gives no answer"));
+    at.mount.go_on();
+    EXPECT_TRUE(test::eventually(
+        5s, [&] { return cache->find(objects[2].key()).has_value(); }));
+    EXPECT_TRUE(cache->find(objects[1].key()));
+  });
+  if (!possible)
+    GTEST_SKIP() << kNoMounts;
+}
+
+TEST_F(DeadMountTest, fault_52_ACacheThatIsDeadAtOpenIsMemoryAlone) {
+  Campaign campaign;
+  campaign.injected(2);
+  const bool possible = on_a_mount([](const Place& at) {
+    at.kiln.use_fake_nvrtc();
+    at.kiln.set("KILN_CACHE_DIR", at.path / "cache");
+    const std::string source = at.kiln.write("k.cu", test::kTinySource);
+    const test::KilnProgram::Arguments compile{
+        "compile", source, "--arch", "9.0", "-o", at.kiln.folder() / "k"};
+    ASSERT_EQ(at.kiln.run(compile).status, 0);
+    for (const Death dies : {kStops, kIsSilent}) {
+      (at.mount.*dies)();
+      fs::remove(at.kiln.folder() / "k");
+      const auto began = Clock::now();
+      const auto finished = at.kiln.start(compile).finish(kGoodTime);
+      EXPECT_GE(Clock::now() - began, 2s);
+      EXPECT_TRUE(fs::exists(at.kiln.folder() / "k")) << finished.text();
+      const auto warning = finished.err.find("warning: the cache is off");
+      ASSERT_NE(warning, std::string::npos) << finished.text();
+      EXPECT_EQ(finished.err.find("warning", warning + 1), std::string::npos)
+          << "one line says it: " << finished.err;
+      at.mount.go_on();
+    }
+  });
+  if (!possible)
+    GTEST_SKIP() << kNoMounts;
+}
+
+TEST_F(DeadMountTest, fault_53_VerbsThatLookNameTheFolderThatGivesNoAnswer) {
+  Campaign campaign;
+  campaign.injected(8);
+  const bool possible = on_a_mount([](const Place& at) {
+    test::KilnProgram& kiln = at.kiln;
+    kiln.use_fake_nvrtc();
+    const std::string cache = at.path / "cache";
+    kiln.set("KILN_CACHE_DIR", cache);
+    const std::string key = kiln.compiled(test::kTinySource);
+    at.mount.hold();
+    const std::string named = cache + " gives no answer: is the mount dead (fuse at " +
+                              at.path.native() + ")?";
+    using Verbs = std::vector<test::KilnProgram::Arguments>;
+    for (const auto& finished : run_all(kiln, Verbs{{"ls"},
+                                                    {"stats"},
+                                                    {"verify"},
+                                                    {"show", key},
+                                                    {"why", key, key},
+                                                    {"ls", "--cache-dir", cache}})) {
+      EXPECT_EQ(finished.status, 3) << finished.text();
+      EXPECT_THAT(finished.err, HasSubstr(named));
+    }
+    for (const auto& finished : run_all(
+             kiln,
+             Verbs{{"doctor", "--json"}, {"doctor", "--json", "--cache-dir", cache}})) {
+      EXPECT_EQ(finished.status, 1) << finished.text();
+      EXPECT_THAT(finished.out, HasSubstr(named));
+      EXPECT_THAT(finished.out, HasSubstr("nvrtc")) << "and what it can";
+    }
+    kiln.unset("KILN_CACHE_DIR");
+    kiln.set("KILN_SEED", at.path / "job.kpack");
+    for (const auto& finished :
+         run_all(kiln, Verbs{{"stats", "--json"}, {"doctor", "--json"}})) {
+      EXPECT_THAT(finished.out, HasSubstr("job.kpack gives no answer"));
+      EXPECT_TRUE(nlohmann::json::accept(finished.out)) << finished.text();
+    }
+    kiln.set("KILN_TEMPLATE_DIR", at.path / "templates");
+    kiln.set("KILN_SEED", "");
+    const auto finished = kiln.start({"doctor"}).finish(kGoodTime);
+    EXPECT_EQ(finished.status, 3) << finished.text();
+    EXPECT_THAT(finished.err, HasSubstr("KILN_TEMPLATE_DIR: " + at.path.native()));
+  });
+  if (!possible)
+    GTEST_SKIP() << kNoMounts;
+}
+
+/// Without a worker no mount is asked, so the program enters the dead one.
+TEST_F(DeadMountTest, fault_53_ASignalEndsAVerbThatHangsInACall) {
+  Campaign campaign;
+  campaign.injected(4);
+  const bool possible = on_a_mount([](const Place& at) {
+    at.kiln.set("KILN_CACHE_DIR", at.path / "cache");
+    at.kiln.set("KILN_WORKER", "/nowhere");
+    at.mount.stop();
+    std::vector<test::Running> running;
+    for (const char* const verb : {"stats", "doctor", "stats", "doctor"})
+      running.push_back(at.kiln.start({verb}));
+    std::this_thread::sleep_for(1s);
+    for (std::size_t i = 0; i < running.size(); ++i) {
+      EXPECT_TRUE(test::is_running(running[i].pid())) << "it does not hang";
+      running[i].signal(i < 2 ? SIGTERM : SIGINT);
+    }
+    for (std::size_t i = 0; i < running.size(); ++i)
+      EXPECT_EQ(running[i].finish(kGoodTime).status, 128 + (i < 2 ? SIGTERM : SIGINT));
+  });
+  if (!possible)
+    GTEST_SKIP() << kNoMounts;
+}
+
+/// The call that touches the mount hangs, and nobody with it.
+TEST_F(DeadMountTest, fault_54_ACacheThatDiesLaterHoldsUpNoForkAndNoOtherKey) {
+  Campaign campaign;
+  campaign.injected(3);
+  const bool possible = on_a_mount([](const Place& at) {
+    const auto objects = test::sample_objects(3);
+    fs::create_directory(at.kiln.folder() / "behind" / "root");
+    cache::CacheOptions options;
+    options.root = at.path / "root";
+    options.runtime_dir = at.kiln.folder() / "runtime";
+    fs::create_directory(options.runtime_dir);
+    fs::permissions(options.runtime_dir, fs::perms::owner_all);
+    const auto cache = cache::Cache::open(options);
+    ASSERT_EQ(cache->publish(objects[0]).outcome, cache::Published::kStored);
+    at.mount.hold();
+    std::thread reader([&] { EXPECT_TRUE(cache->find(objects[0].key())); });
+    std::thread writer([&] {
+      EXPECT_EQ(cache->publish(objects[1]).outcome, cache::Published::kStored);
+    });
+    std::this_thread::sleep_for(200ms);  // both hang now, as far as one can tell
+    const auto began = Clock::now();
+    for (int i = 0; i < 2; ++i) {
+      test::ChildProcess child([] { return 0; });
+      EXPECT_EQ(child.wait(), 0);
+    }
+    EXPECT_LT(Clock::now() - began, 5s) << "fork waits";
+    {
+      const auto lock =
+          cache->lock({.key = objects[2].key(), .look_again = [] { return false; }});
+      EXPECT_EQ(lock.outcome, cache::LockOutcome::kHeld) << lock.reason;
+    }
+    EXPECT_LT(Clock::now() - began, 5s) << "another key waits";
+    at.mount.go_on();
+    reader.join();
+    writer.join();
+    EXPECT_TRUE(cache->find(objects[1].key()));
+  });
+  if (!possible)
+    GTEST_SKIP() << kNoMounts;
+}
+
+}  // namespace
+}  // namespace kiln
