@@ -194,7 +194,7 @@ class Seeds::Seed {
     state_.header = pack_->header();
     if (const auto& bad = pack_->bad_rows(); !bad.empty()) {
       state_.bad_rows = bad.size();
-      counters_.add(Counter::kSeedRefused, bad.size());
+      counters().add(Counter::kSeedRefused, bad.size());
       log(LogLevel::kWarning,
           {"rows of the seed ", state_.path.native(),
            " that are not used: ", std::to_string(bad.size()), "; the first, of ",
