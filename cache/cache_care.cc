@@ -135,9 +135,11 @@ void Cache::trim_if_full(std::uint64_t bytes, const std::stop_token& stop) {
       index_ != nullptr ? index_->totals() : fail(ErrorCode::kUnavailable, "no index");
   const std::uint64_t quarantined = counters_.get(Counter::kQuarantined);
   const bool has_more = std::exchange(quarantined_, quarantined) != quarantined;
-  // Without a usable index the cache must not grow for ever.
-  if (!has_more &&
-      (totals ? totals->bytes <= options_.limit_bytes : !trim_is_due(bytes)))
+  // Without a usable index the cache must not grow for ever. Asked in any case: it adds
+  // up the bytes, and tells other processes of this walk.
+  const bool is_full =
+      totals ? totals->bytes > options_.limit_bytes : trim_is_due(bytes);
+  if (!has_more && !is_full)
     return;
   TrimOptions options;
   options.limit_bytes = options_.limit_bytes;
@@ -157,7 +159,9 @@ bool Cache::trim_is_due(std::uint64_t bytes) {
   bytes_since_trim_ += bytes;
   struct stat info {};
   const std::string stamp = layout_.trim_stamp().native();
+  // The time of a file that another user can change says nothing; below it is refused.
   const bool fresh = file_system_.lstat(stamp.c_str(), info) == 0 &&
+                     trust_.accepts_file(info) &&
                      std::abs(unix_now_ns() - to_ns(info.st_mtim)) < kTrimCheckNs;
   const bool much = bytes_since_trim_ >= options_.limit_bytes / 20;
   if (fresh && !much)

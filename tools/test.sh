@@ -16,12 +16,14 @@ change must pass: each test in the build that is most likely to show its bug.
   2. clang-tidy, with -Wthread-safety, on the files changed since the upstream branch, or since the
      previous commit. After KILN_TIDY_SECONDS the remaining files get only -Wthread-safety and
      -Wshadow, for the same time again; files that then remain are named
-  3. preset asan (AddressSanitizer, UBSan): code that parses input and shares files, the fault tests
+  3. the product's other files that include a changed header, themselves or through others: clang on
+     each by itself, for missing includes; the nearest first, for KILN_TIDY_SECONDS
+  4. preset asan (AddressSanitizer, UBSan): code that parses input and shares files, the fault tests
      once, and the inputs that the fuzzers have found
-  4. preset tsan: the programs that have threads
-  5. preset dev: all other tests, with a second NVRTC; compile tests with the newest NVRTC; kernels
+  5. preset tsan: the programs that have threads
+  6. preset dev: all other tests, with a second NVRTC; compile tests with the newest NVRTC; kernels
      on the CPU; install, examples
-  6. if templates/, src/render/, src/attention/, src/cudnn/, src/compile/ or cache/ changed: the part
+  7. if templates/, src/render/, src/attention/, src/cudnn/, src/compile/ or cache/ changed: the part
      of --full that tests them, each for KILN_EXTRA_SECONDS at most and within the first 30 minutes
      of the run; the table names what is left out
 
@@ -29,7 +31,7 @@ change must pass: each test in the build that is most likely to show its bug.
                   file by itself, the compile tests with each NVRTC of tools/wheels.txt, fuzzers, all kernel variants, longer fault tests
                   (KILN_FAULT_LENGTH=5), the tests of Python once more with the oldest torch, the
                   wheel, known bugs put back in; hours
-  --quick         only steps 1 and 5, without fetching more NVRTCs and Python's packages
+  --quick         only steps 1 and 6, without fetching more NVRTCs and Python's packages
   --tidy-all      the submission tier with clang-tidy on every file
   --mutants       none of the above: puts known bugs back in, one at a time, and shows that the
                   tests catch each (tests/mutants; minutes)
@@ -45,8 +47,8 @@ the CUDA libraries that it depends on; for --full the oldest torch, too, into .d
 part other than the CUDA headers is missing, only the tests that need it are skipped.
 
 Environment:
-  KILN_TIDY_SECONDS=N  time limit of each half of step 2 (default: 150)
-  KILN_EXTRA_SECONDS=N time limit of each part of step 6 (default: 240)
+  KILN_TIDY_SECONDS=N  time limit of each half of step 2, and of step 3 (default: 150)
+  KILN_EXTRA_SECONDS=N time limit of each part of step 7 (default: 240)
   KILN_FUZZ_SECONDS=N  time of each fuzzer (default: 60 with --full, else 10 at most)
   KILN_FAULT_LENGTH=N  number of faults that the fault tests inject, as a multiple of the default
   KILN_NO_TOOLKIT=1    ignore installed toolkits in this script and in the build. The programs still
@@ -250,12 +252,26 @@ tidy_for() {
     clang-tidy --quiet -p build/clang "${@:2}" "$1"' bash '{}' "$@"
 }
 
+# Compiler errors come with these. One cheap check of its own: clang-tidy refuses to run with the compiler's
+# diagnostics alone.
+only_the_compiler='--checks=-*,misc-unused-alias-decls,clang-diagnostic-thread-safety*,clang-diagnostic-shadow*'
+
+# Of the files named on stdin prints those that the clang build compiles: others have no flags.
+compiled_files() {
+  while read -r file; do
+    grep -qF "\"file\": \"$root/$file\"" build/clang/compile_commands.json && echo "$file"
+  done
+}
+
+has_clang_tidy() {
+  command -v clang-tidy >/dev/null && command -v clang++ >/dev/null && return
+  skip "clang or clang-tidy is not installed"
+}
+
+looked_at="" # the files that check_tidy has looked at
 check_tidy() {
-  local build=build/clang file files left status=0 seconds=${KILN_TIDY_SECONDS:-150}
-  if ! command -v clang-tidy >/dev/null || ! command -v clang++ >/dev/null; then
-    skip "clang or clang-tidy is not installed"
-    return
-  fi
+  local files left status=0 seconds=${KILN_TIDY_SECONDS:-150}
+  has_clang_tidy || return
   files=$(tidy_files) || {
     skip "no earlier commit to compare with; --tidy-all checks every file"
     return
@@ -263,9 +279,8 @@ check_tidy() {
   [[ ${python_arguments[0]} == *=ON ]] || files=$(grep -v '^python/' <<<"$files")
   [[ -n $files ]] || return 0
   configure_clang >/dev/null || return
-  files=$(while read -r file; do # only files that the build compiles: others have no flags
-    grep -qF "\"file\": \"$root/$file\"" "$build"/compile_commands.json && echo "$file"
-  done <<<"$files")
+  files=$(compiled_files <<<"$files")
+  looked_at=$files
   say "files: $(wc -w <<<"$files")"
   [[ $mode != --tidy-all && $mode != --full ]] || seconds=1000000
   left=$(mktemp) || return
@@ -273,12 +288,31 @@ check_tidy() {
   files=$(sort "$left")
   if [[ -n $files ]]; then
     warn "clang-tidy took $seconds s: -Wthread-safety and -Wshadow alone for the $(wc -w <<<"$files") files left"
-    # One cheap check of its own: clang-tidy refuses to run with the compiler's diagnostics alone.
-    tidy_for "$seconds" \
-      '--checks=-*,misc-unused-alias-decls,clang-diagnostic-thread-safety*,clang-diagnostic-shadow*' \
-      <<<"$files" 3>"$left" || status=$?
+    tidy_for "$seconds" "$only_the_compiler" <<<"$files" 3>"$left" || status=$?
     [[ ! -s $left ]] || warn "not looked at: $(sort "$left" | xargs)"
   fi
+  rm -f "$left"
+  return $status
+}
+
+# Looks at what a changed header can have left without an include. check_tidy looks at the changed .cc files.
+check_includers() {
+  local base headers files left status=0
+  has_clang_tidy || return
+  base=$(tidy_base) || {
+    skip "no earlier commit to compare with; --tidy-all checks every file"
+    return
+  }
+  headers=$(git diff --name-only --no-renames "$base" -- '*.h') || return
+  files=$(xargs -r tools/includers.sh <<<"$headers") || return
+  files=$(grep -vxF -f <(printf '%s\n' "$looked_at") <<<"$files")
+  [[ -n $files ]] || return 0
+  configure_clang >/dev/null || return
+  files=$(compiled_files <<<"$files")
+  say "files: $(wc -w <<<"$files")"
+  left=$(mktemp) || return
+  tidy_for "${KILN_TIDY_SECONDS:-150}" "$only_the_compiler" <<<"$files" 3>"$left" || status=$?
+  [[ ! -s $left ]] || warn "not looked at: $(xargs <"$left")"
   rm -f "$left"
   return $status
 }
@@ -422,6 +456,7 @@ case $mode in
     kept_budgets=yes
     step "clang-format" check_format
     step "clang-tidy" check_tidy
+    step "what includes a change" check_includers
     ;;
 esac
 

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "key/header_snapshot.h"
 #include "key/tree_memo.h"
 #include "key/tree_walk.h"
 #include "util/include_directives.h"

@@ -2,6 +2,7 @@
 // stored. Nobody waits for the builds of all the others, one after another.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -9,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -22,6 +24,7 @@
 #include "tests/support/fault/campaign.h"
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/paths.h"
+#include "tests/support/processes.h"
 #include "tests/support/service_requests.h"
 #include "tests/support/temp_dir.h"
 
@@ -222,7 +225,9 @@ TEST(FailedBuild, fault_40_OneWhoseHeaderChangedMeanwhileAnswersNobodyElse) {
     return !failed && test::counted(*other, cache::Counter::kWorkerKilled) == 1 ? 0 : 1;
   });
   std::jthread builds([&] { EXPECT_FALSE(service->fetch(first)); });
-  std::this_thread::sleep_for(300ms);
+  // Besides the other process, a worker, which starts when the key is locked.
+  ASSERT_TRUE(
+      test::eventually(30s, [] { return test::children_of(::getpid()).size() == 2; }));
   begun.raise();
   std::jthread waits([&] { EXPECT_FALSE(service->fetch(second)); });
   std::ofstream(dir.path() / "first" / "a.h") << "broken";
@@ -240,7 +245,9 @@ TEST(FailedBuild, fault_40_ARefusalWithoutABuildAnswersNoOtherProcess) {
   options.root = dir.path() / "root";
   const Digest key = test::ReferenceObject(0).key();
   const Error refusal{ErrorCode::kTimeout, "ten minutes old"};
+  std::promise<void> begun;
   const auto refuse = [&](auto&, auto&) -> Result<NewArtifact> {
+    begun.set_value();
     std::this_thread::sleep_for(300ms);
     return tl::unexpected(refusal);
   };
@@ -250,7 +257,7 @@ TEST(FailedBuild, fault_40_ARefusalWithoutABuildAnswersNoOtherProcess) {
     EXPECT_FALSE(builds.build(
         {.key = key, .target = "sm_90a", .label = "k", .build = refuse}, {}));
   });
-  std::this_thread::sleep_for(100ms);
+  begun.get_future().wait();
   // As another process, with a cache of its own.
   const auto others = cache::Cache::open(options);
   CachedBuilds other(*others, {300s, 1U << 30U, {}});

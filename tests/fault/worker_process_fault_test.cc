@@ -85,10 +85,13 @@ TEST(CompileWorker, AStopEndsAQueuedBuild) {
   ASSERT_TRUE(test::eventually(kBounded,
                                [] { return !test::children_of(::getpid()).empty(); }));
   std::stop_source stop_queued;
+  std::atomic<bool> is_queued = false;
   auto queued = std::async(std::launch::async, [&] {
-    return pool.compile(small_job(), stop_queued.get_token());
+    return pool.compile(small_job(), stop_queued.get_token(), [&](BuildPhase phase) {
+      is_queued = phase == BuildPhase::kQueued;
+    });
   });
-  std::this_thread::sleep_for(100ms);
+  ASSERT_TRUE(test::eventually(kBounded, [&] { return is_queued.load(); }));
   stop_queued.request_stop();
   EXPECT_THAT(error_of(queued.get()).message, HasSubstr("queued"));
   stop.request_stop();
@@ -283,7 +286,7 @@ TEST_F(CompileFault, fault_04_AHungWorkerDiesWithItsKilledHost) {
   std::this_thread::sleep_for(300ms);
   EXPECT_TRUE(test::is_running(worker));
   ::kill(host, SIGKILL);
-  EXPECT_TRUE(test::eventually(1s, [&] { return !test::is_running(worker); }));
+  EXPECT_TRUE(test::eventually(kBounded, [&] { return !test::is_running(worker); }));
   ::waitpid(host, nullptr, 0);
 }
 

@@ -169,7 +169,7 @@ TEST_F(ProgramFleetTest, AStopEndsTheWaitForOthers) {
   const auto began = Clock::now();
   const auto stopped = running.finish();
   EXPECT_EQ(stopped.status, 143);
-  EXPECT_LT(Clock::now() - began, seconds(3));
+  EXPECT_LT(Clock::now() - began, seconds(20));  // it would have waited for a minute
   EXPECT_GT(stopped.json()["compiled"], 0);
 }
 

@@ -1,6 +1,6 @@
-// Every command of the README and of docs/, run as it stands there, with the output
-// that is shown, and their code. The C compiles; all other code is that of programs
-// that other tests run.
+// Every command of README, CONTRIBUTING and docs/, run as it stands there, with the
+// output that is shown, and their code. The C compiles; all other code is that of
+// programs that other tests run.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -88,6 +88,7 @@ std::vector<std::string> pages() {
        std::filesystem::directory_iterator(test::paths::source("docs")))
     found.push_back("docs/" + entry.path().filename().string());
   std::erase(found, "docs/stories.md");
+  found.emplace_back("CONTRIBUTING.md");
   std::ranges::sort(found);
   found.insert(found.begin(), "README.md");
   return found;
@@ -165,6 +166,23 @@ TEST(ReadmeTest, EveryCommandDoesWhatItSays) {
       ASSERT_EQ(keys.size(), 2U) << command;
     }
   }
+}
+
+// What they build and install is not tried here.
+TEST(ReadmeTest, TheScriptsOfTheProjectTakeTheArgumentsThatAreShown) {
+  int scripts = 0;
+  for (const std::string& page : pages()) {
+    for (const std::string& line : code_lines(lines_of(page), "")) {
+      if (!line.starts_with("./tools/"))
+        continue;
+      ++scripts;
+      const std::string command = line.substr(0, line.find('#')) + " --help";
+      const auto finished = test::KilnProgram().run_in_shell(
+          "cd '" + test::paths::source("") + "' && " + command);
+      EXPECT_EQ(finished.status, 0) << page << ": " << command << finished.text();
+    }
+  }
+  EXPECT_GE(scripts, 4);
 }
 
 /// How many blocks a page has in each language, "" where none is named.

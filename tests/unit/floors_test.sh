@@ -5,20 +5,15 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 mapfile -t files < <(find src cache tools python -name '*.h' -o -name '*.cc')
-printf '%s\n' "${files[@]}" | awk '
+{
+  printf '%s\n' "${files[@]}"
+  awk -f tools/includes.awk "${files[@]}"
+} | awk '
   function folder_of(file) {
     while (sub(/\/[^\/]*$/, "", file)) if (file in floor) return file
     return ""
   }
-  function resolve(from, name, local) {
-    local = from
-    sub(/[^\/]*$/, "", local)
-    if ((local name) in known) return local name
-    if (("src/" name) in known) return "src/" name
-    return name in known ? name : ""
-  }
-  NR == FNR { known[$0]; next }
-  FILENAME == "src/DESIGN.md" {
+  NR == FNR {
     if (split($0, cell, "|") < 4 || cell[2] !~ /^ [0-9]+ $/) next
     while (match(cell[3], /`[^`]+`/)) {
       floor[substr(cell[3], RSTART + 1, RLENGTH - 2)] = cell[2] + 0
@@ -26,15 +21,13 @@ printf '%s\n' "${files[@]}" | awk '
     }
     next
   }
-  FNR == 1 && (own = folder_of(FILENAME)) == "" { print FILENAME ": on no floor"; wrong = 1 }
-  /^ *# *include "/ {
-    split($0, part, "\"")
-    if ((target = resolve(FILENAME, part[2])) == "") next
-    other = folder_of(target)
+  (own = folder_of($1)) == "" { print $1 ": on no floor"; wrong = 1 }
+  NF == 3 {
+    other = folder_of($3)
     if (other != own && floor[other] >= floor[own]) {
       printf "%s:%d: includes %s: %s is on floor %d, %s on %d\n",
-             FILENAME, FNR, target, own, floor[own], other, floor[other]
+             $1, $2, $3, other, floor[other], own, floor[own]
       wrong = 1
     }
   }
-  END { exit wrong }' - src/DESIGN.md "${files[@]}"
+  END { exit wrong }' src/DESIGN.md -

@@ -8,10 +8,10 @@
 #include <fstream>
 #include <future>
 #include <set>
-#include <thread>
 
 #include "tests/integration/plan_service/plan_service_fixture.h"
 #include "tests/support/compile_jobs.h"
+#include "tests/support/processes.h"
 
 namespace kiln {
 namespace {
@@ -245,7 +245,8 @@ TEST_F(PlanServiceTest, AStopEndsABuildSoonAndTheNextOneSucceeds) {
   std::stop_source stop;
   auto fetched = std::async(std::launch::async,
                             [&] { return here_.plans->fetch(plan, stop.get_token()); });
-  std::this_thread::sleep_for(100ms);
+  ASSERT_TRUE(
+      test::eventually(30s, [] { return !test::children_of(::getpid()).empty(); }));
   stop.request_stop();
   const auto stopped_at = std::chrono::steady_clock::now();
   const auto stopped = fetched.get();

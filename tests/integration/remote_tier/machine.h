@@ -67,7 +67,7 @@ class Machine {
                           .name = "remote helper"};
     };
     options.wait = 60s;  // no machine is so busy
-    options.limits = {.whole = 4s, .slow_for = 1s};
+    options.limits = {.whole = 6s, .slow_for = 2s};
     options.now = [this] { return clock.now(); };
     options.random = [] { return 0.5; };
   }

@@ -46,7 +46,6 @@ class RemoteNodeTest : public testing::Test {
         Machine machine{{server_.address()}};
         machine.root = root_;
         machine.options.wait = 300ms;
-        machine.options.limits.slow_for = 2s;
         return run(machine, *ends_);
       });
     for (ChildProcess& process : processes) EXPECT_EQ(process.wait(), 0);

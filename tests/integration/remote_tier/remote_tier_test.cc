@@ -338,7 +338,7 @@ TEST_F(RemoteTierTest, AMachineThatCannotBuildLeavesTheServerItsTime) {
   machine_.options.wait = kShort;
   const BuildPlan impossible{.error = Error{ErrorCode::kUnavailable, "no NVRTC"},
                              .begins = false};
-  server_.be_late(500ms);
+  server_.be_late(300ms);
   EXPECT_EQ(machine_.fetch(1, impossible)->tier, cache::Tier::kRemote);
   EXPECT_EQ(machine_.built, 1);
   server_.be_silent();
@@ -350,7 +350,7 @@ TEST_F(RemoteTierTest, AMachineThatCannotBuildLeavesTheServerItsTime) {
 }
 
 TEST_F(RemoteTierTest, WithoutABuildAHitIsWaitedForAndADeadServerByItsLimitsAlone) {
-  server_.be_late(500ms);
+  server_.be_late(300ms);
   const auto hit = machine_.find_alone(1);
   ASSERT_TRUE(hit && *hit);
   EXPECT_EQ((*hit)->tier, cache::Tier::kRemote);

@@ -111,12 +111,14 @@ TEST_F(UploadsTest, AtMostSixtyFourWaitAndTheRestIsDroppedAndCounted) {
   be_silent_to("HEAD");
   builder().options.limits.whole = 60s;
   builder().options.limits.slow_for = 60s;
-  for (int i = 0; i < 100; ++i) ASSERT_TRUE(builder().fetch(i));
+  ASSERT_TRUE(builder().fetch(0));
+  ASSERT_TRUE(eventually(10s, [&] { return server_.requests("HEAD") == 1; }));
+  for (int i = 1; i < 100; ++i) ASSERT_TRUE(builder().fetch(i));
   // One is being sent.
   EXPECT_EQ(builder().counted("uploads_dropped"), 35U);
   const auto began = Clock::now();
   builder().close();
-  EXPECT_LT(Clock::now() - began, 7s);
+  EXPECT_LT(Clock::now() - began, 20s);
   EXPECT_GT(Clock::now() - began, 4s);
   EXPECT_EQ(builder().counted("uploads_dropped"), 100U);
 }
@@ -144,7 +146,7 @@ TEST_F(UploadsTest, AServerThatIsSlowToTakeThemHoldsUpNoBuild) {
   builder().options.limits.whole = 1000ms;
   for (int i = 0; i < 8; ++i) ASSERT_TRUE(builder().fetch(i));
   EXPECT_EQ(server_.requests("GET"), 8);
-  EXPECT_LE(server_.requests("PUT"), 1);
+  EXPECT_LT(server_.requests("PUT"), 3) << "as many as are sent in the end";
   builder().close();
   EXPECT_EQ(puts("timeout"), 3U);  // then it is left alone, though it answers HEAD
   EXPECT_EQ(builder().counted("uploads_dropped"), 8U);

@@ -34,6 +34,12 @@ class CacheTest : public testing::Test {
   void fail_on(std::string_view call, int err) {
     files_.before = [=](std::string_view now, int) { return now == call ? err : 0; };
   }
+  /// The root is on a network file system.
+  void have_no_index() {
+    files_.on_type = [&](std::string_view path) -> std::int64_t {
+      return path.starts_with(root_.native()) ? 0x6969 : 0;
+    };
+  }
   /// One after the other, each last used two hours ago.
   static void publish_old_objects(Cache& cache) {
     constexpr int kObjects = 20;
@@ -161,9 +167,7 @@ TEST_F(CacheTest, AFullDiskAtOpenIsNoReasonToGiveUp) {
 }
 
 TEST_F(CacheTest, ANetworkRootHasNoIndexAndItsLocksAreElsewhere) {
-  files_.on_type = [&](std::string_view path) -> std::int64_t {
-    return path.starts_with(root_.native()) ? 0x6969 : 0;
-  };
+  have_no_index();
   const auto cache = open();
   EXPECT_FALSE(cache->has_index());
   EXPECT_THAT(cache->lock_folder().path.native(),
@@ -207,6 +211,31 @@ TEST_F(CacheTest, WithoutIndexAndStampItTrimsByItselfAllTheSame) {
   const auto cache = Cache::open(small);
   publish_old_objects(*cache);
   EXPECT_LE(cache->stats().value().totals.bytes, 4000U);
+}
+
+TEST_F(CacheTest, AStampThatOthersCanWriteIsCountedThoughItIsFresh) {
+  have_no_index();
+  const auto cache = open();
+  std::ofstream(root_ / "trim.stamp") << "a stranger's";
+  ::chmod((root_ / "trim.stamp").c_str(), 0666);
+  std::ignore = cache->publish(*sample_);
+  cache->flush(10s);
+  EXPECT_GE(cache->counters().get(Counter::kUntrusted), 1U);
+}
+
+TEST_F(CacheTest, ATrimForTheQuarantineTellsOtherProcessesOfItsWalk) {
+  have_no_index();
+  const auto cache = open();
+  std::ignore = cache->publish(*sample_);
+  cache->flush(10s);
+  const std::string bad = cache->layout().object(sample_.key());
+  fs::permissions(bad, fs::perms::owner_all);
+  fs::resize_file(bad, 100);
+  EXPECT_FALSE(cache->find(sample_.key()));
+  fs::remove(root_ / "trim.stamp");
+  EXPECT_EQ(cache->publish(*sample_).outcome, Published::kStored);
+  cache->flush(10s);
+  EXPECT_TRUE(fs::exists(root_ / "trim.stamp"));
 }
 
 TEST_F(CacheTest, OverItsLimitItTrimsByItself) {
