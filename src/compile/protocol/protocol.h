@@ -24,7 +24,7 @@ inline constexpr const char* kScratchName = "new";
 /// In a worker's environment: that folder.
 inline constexpr const char* kScratchVariable = "KILN_WORKER_SCRATCH";
 
-/// The time limit of a DescribeRequest.
+/// The time limit of a DescribeRequest or CudnnRequest.
 inline constexpr std::chrono::seconds kDescribeLimit{60};
 
 /// Opens an NVRTC and asks for its version and architectures.
@@ -33,7 +33,8 @@ struct DescribeRequest {
   friend bool operator==(const DescribeRequest&, const DescribeRequest&) = default;
 };
 
-using Request = std::variant<CompileJob, DescribeRequest, PlanJob, LinkJob>;
+using Request =
+    std::variant<CompileJob, DescribeRequest, PlanJob, LinkJob, CudnnRequest>;
 
 /// The first message of a worker.
 struct Hello {
@@ -48,9 +49,9 @@ struct Progress {
 };
 
 /// A worker answers a request with any number of Progress, then one CompileOutput,
-/// PlanOutput, ToolchainDescription or Error.
+/// PlanOutput, ToolchainDescription, CudnnDescription or Error.
 using Reply = std::variant<Hello, Progress, CompileOutput, ToolchainDescription, Error,
-                           PlanOutput>;
+                           PlanOutput, CudnnDescription>;
 
 [[nodiscard]] Bytes encode_request(const Request& request);
 [[nodiscard]] Bytes encode_reply(const Reply& reply);

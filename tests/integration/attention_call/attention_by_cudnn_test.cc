@@ -156,6 +156,23 @@ TEST_F(AttentionByCudnn, ItRunsWhereTheRulesAndCudnnItselfAllowIt) {
   EXPECT_EQ(take_kinds().size(), 0U) << "a kernel of Kiln's was built";
 }
 
+TEST_F(AttentionByCudnn, OneThatCannotBeCalledLeavesTheProblemToKilnsKernel) {
+  const auto broken = temp_.path() / "libcudnn.so.9";
+  std::filesystem::copy_file(test::paths::kNoDeviceDriver, broken);
+  set("KILN_CUDNN", broken);
+  close();
+  const attention::Problem problem = small_problem();
+  const auto chosen = choice(0, problem);
+  EXPECT_EQ(chosen.backend, AttentionBackend::kKiln);
+  EXPECT_THAT(chosen.reason,
+              AllOf(HasSubstr("cuDNN " + broken.native() + " cannot be used: "),
+                    HasSubstr("look at LD_LIBRARY_PATH")));
+  EXPECT_EQ(explained(0, problem)["chosen"], "kiln");
+  const auto with = tensors(0, problem, chosen.workspace_bytes);
+  EXPECT_EQ(why(run(0, problem, with)), "done");
+  EXPECT_THAT(lines("warning"), ElementsAre(HasSubstr("run by Kiln's")));
+}
+
 TEST_F(AttentionByCudnn, BothPassesOfATrainingRunAndInACaptureToo) {
   attention::Problem forward = small_problem();
   forward.training = true;
