@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <utility>
@@ -135,14 +136,15 @@ class WorkerPool::State {
                        const ProgressCallback& on_phase, const Turn& turn = nullptr);
   Result<Turn> wait_turn(const CompileJob& wanted, std::stop_token stop,
                          const ProgressCallback& on_phase);
-  /// Around what the worker says of a library that it cannot describe.
-  struct Words {
+  /// How long a question may take, and what is said around its failure.
+  struct Manner {
+    milliseconds limit;
     std::string about;
     std::string_view remedy{};
   };
   template <typename Description, typename Question>
   Result<Description> describe(const Question& question, WorkerSet::Libraries libraries,
-                               const Words& words, std::stop_token stop);
+                               const Manner& manner, std::stop_token stop);
 
   [[nodiscard]] const OwnerProcess& owner() const { return owner_; }
 
@@ -324,7 +326,7 @@ Result<Turn> WorkerPool::State::wait_turn(const CompileJob& wanted,
 template <typename Description, typename Question>
 Result<Description> WorkerPool::State::describe(const Question& question,
                                                 WorkerSet::Libraries libraries,
-                                                const Words& words,
+                                                const Manner& manner,
                                                 std::stop_token stop) {
   const ActiveCall active(*this);
   const EitherStop either(std::move(stop), closing_.get_token());
@@ -332,12 +334,12 @@ Result<Description> WorkerPool::State::describe(const Question& question,
   const auto [answer] =
       KILN_TRY(run({.request = question,
                     .libraries = std::move(libraries),
-                    .time_limit = kDescribeLimit,
+                    .time_limit = manner.limit,
                     .memory_limit_bytes = options_.memory_limit_bytes},
                    either.token(), watch));
   const auto failed = [&](const Error& error) {
     return fail(error.code,
-                fmt::format("{}: {}{}", words.about, error.message, words.remedy));
+                fmt::format("{}: {}{}", manner.about, error.message, manner.remedy));
   };
   if (!answer)
     return failed(answer.error());
@@ -395,7 +397,7 @@ Result<ToolchainDescription> WorkerPool::describe(const NvrtcPaths& nvrtc,
                                                   std::stop_token stop) {
   return state().describe<ToolchainDescription>(
       DescribeRequest{nvrtc}, libraries_of(nvrtc),
-      {fmt::format("asking NVRTC {} what it is", nvrtc.nvrtc.native())},
+      {kDescribeLimit, fmt::format("asking NVRTC {} what it is", nvrtc.nvrtc.native())},
       std::move(stop));
 }
 
@@ -403,7 +405,8 @@ Result<CudnnDescription> WorkerPool::describe(const CudnnRequest& request,
                                               std::stop_token stop) {
   return state().describe<CudnnDescription>(
       request, {request.cudnn},
-      {fmt::format("cuDNN {} cannot be used", request.cudnn.native()),
+      {std::min<milliseconds>(kDescribeLimit, options_.time_limit),
+       fmt::format("cuDNN {} cannot be used", request.cudnn.native()),
        "; a cuDNN ends the process that calls it if it cannot load its own "
        "libcudnn_graph: install all libraries of one cuDNN in one folder, look at "
        "LD_LIBRARY_PATH, or name another one with KILN_CUDNN"},
