@@ -3,6 +3,7 @@
 #include <exception>
 #include <utility>
 
+#include "util/kept_fd.h"
 #include "util/log.h"
 #include "util/quiet_thread.h"
 
@@ -156,6 +157,8 @@ void Background::work(const Index::Batch& batch,
 void Background::write_counts(std::chrono::milliseconds limit) {
   if (counter_file_ == nullptr)
     return;
+  if (const std::uint64_t lost = take_lost_descriptors(); lost > 0)
+    counters_.add(Counter::kDescriptorsLost, lost);
   for (const auto& [name, n] : counters_.take_unwritten()) unwritten_[name] += n;
   // After a failure the next batch carries the counts. If there is none they are lost:
   // a count is not worth a failure.

@@ -46,6 +46,7 @@ std::string_view to_string(Counter counter) {
       "remote_hits",
       "uploads_dropped",
       "memory_hits",
+      "descriptors_lost",
   };
   return kNames[static_cast<std::size_t>(counter)];
 }

@@ -48,8 +48,9 @@ enum class Counter : std::uint8_t {
   kRemoteHits,          // these are among kHits, and were misses here
   kUploadsDropped,      // no room, refused, or the process ended first
   kMemoryHits,          // not among kHits: the cache was not asked
+  kDescriptorsLost,     // closed by the host while they were in use
 };
-inline constexpr std::size_t kCounterCount = 31;
+inline constexpr std::size_t kCounterCount = 32;
 
 /// "hits", "lock_bypassed", ... as in `stats --json`.
 [[nodiscard]] std::string_view to_string(Counter counter);

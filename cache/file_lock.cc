@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "util/fork_count.h"
+#include "util/kept_fd.h"
 #include "util/mutex.h"
 #include "util/own_path.h"
 #include "util/posix_error.h"
@@ -58,13 +59,14 @@ tl::unexpected<Error> open_error(FileSystem& files, const std::filesystem::path&
 
 struct FileLock::Held {
   FileSystem* files;
-  int fd;
+  KeptFd fd;
   std::uint64_t offset;
   std::uint64_t bytes;
+  bool is_locked = false;
   OwnerProcess owner{};
 };
 
-/// All locks that this process holds. Never destroyed.
+/// All locks that this process holds or tries to take. Never destroyed.
 class FileLock::Registry {
  public:
   static Registry& instance() {
@@ -73,10 +75,24 @@ class FileLock::Registry {
     return *registry;
   }
 
-  Mutex mutex;
-
-  void add(Held* held) KILN_REQUIRES(mutex) { held_.push_back(held); }
-  void remove(Held* held) KILN_REQUIRES(mutex) { held_.remove(held); }
+  /// How often this process has forked.
+  [[nodiscard]] std::uint64_t forks() {
+    const MutexLock lock(mutex_);
+    return forks_;
+  }
+  /// False if this process has forked since `forks`: the child has a descriptor that
+  /// it knows nothing of.
+  [[nodiscard]] bool add(Held* held, std::uint64_t forks) {
+    const MutexLock lock(mutex_);
+    if (forks != forks_)
+      return false;
+    held_.push_back(held);
+    return true;
+  }
+  void remove(Held* held) {
+    const MutexLock lock(mutex_);
+    held_.remove(held);
+  }
 
  private:
   Registry() {
@@ -87,37 +103,47 @@ class FileLock::Registry {
   }
 
   // Clang's analysis cannot see that the mutex stays locked between the handlers.
-  void before_fork() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) { mutex.lock(); }
-  void in_parent() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) { mutex.unlock(); }
+  void before_fork() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) {
+    mutex_.lock();
+    ++forks_;
+  }
+  void in_parent() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) {
+    mutex_.unlock();
+  }
   void in_child() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) {
-    for (const Held* held : held_) ::close(held->fd);
+    for (Held* held : held_) held->fd.reset();
     held_.clear();
-    mutex.unlock();
+    mutex_.unlock();
   }
 
-  std::list<Held*> held_ KILN_GUARDED_BY(mutex);
+  Mutex mutex_;  // a fork waits for it: no call of the file system is made meanwhile
+  std::list<Held*> held_ KILN_GUARDED_BY(mutex_);
+  std::uint64_t forks_ KILN_GUARDED_BY(mutex_) = 0;
 };
 
 void FileLock::Release::operator()(Held* held) const noexcept {
   const std::unique_ptr<Held> last(held);
   if (!held->owner.is_this())
     return;  // in a forked child the descriptor is closed already
-  auto& registry = Registry::instance();
-  const MutexLock lock(registry.mutex);
-  registry.remove(held);
   FileSystem& files = *held->files;
   // Explicit, because close() alone leaves it locked while a child has a copy of the
   // descriptor. If it fails, waiters go on when the heartbeats stop.
-  std::ignore = files.set_lock(held->fd, RangeLock::kUnlock, held->offset, held->bytes);
-  std::ignore = files.close(held->fd);
+  if (held->is_locked && held->fd.is_ours())
+    std::ignore =
+        files.set_lock(held->fd.get(), RangeLock::kUnlock, held->offset, held->bytes);
+  Registry::instance().remove(held);
+  if (const int fd = held->fd.release(); fd != -1)
+    std::ignore = files.close(fd);
 }
 
-Result<std::optional<FileLock>> FileLock::try_lock(const Range& range) {
+/// Opens the file of the range and makes it known to forked children, which close it.
+/// Null: this process has forked meanwhile. That child has an unknown copy of the
+/// descriptor, which would share the lock.
+Result<FileLock::Opened> FileLock::open(const Range& range) {
   constexpr int kFlags = O_RDWR | O_CREAT | kLockFileFlags;
   FileSystem& files = *range.file_system;
   auto& registry = Registry::instance();
-  // Held from open to add(), so that no fork happens in between.
-  const MutexLock lock(registry.mutex);
+  const std::uint64_t forks = registry.forks();
   // Each attempt opens its own file description, so that OFD locks also exclude two
   // threads of one process.
   int fd = files.open(range.file.c_str(), kFlags, 0600);
@@ -125,12 +151,24 @@ Result<std::optional<FileLock>> FileLock::try_lock(const Range& range) {
     fd = files.open(range.file.c_str(), kFlags, 0600);
   if (fd < 0)
     return open_error(files, range.file, fd);
-  UniqueFd owner(fd);
+  auto held = std::make_unique<Held>(
+      Held{&files, KeptFd(UniqueFd(fd)), range.offset, range.bytes});
   struct stat info {};
   if (files.fstat(fd, info) != 0 || !is_lock_file(files, info, range.file))
     return refused(range.file);
-  const int locked =
-      files.set_lock(fd, RangeLock::kExclusive, range.offset, range.bytes);
+  if (!registry.add(held.get(), forks))
+    return nullptr;
+  return Opened(held.release());
+}
+
+Result<std::optional<FileLock>> FileLock::try_lock(const Range& range) {
+  constexpr int kMostTries = 10;  // else the caller tries again
+  Opened held;
+  for (int i = 0; i < kMostTries && held == nullptr; ++i) held = KILN_TRY(open(range));
+  if (held == nullptr)
+    return std::nullopt;
+  const int locked = range.file_system->set_lock(held->fd.get(), RangeLock::kExclusive,
+                                                 range.offset, range.bytes);
   if (locked == -EAGAIN || locked == -EACCES)
     return std::nullopt;
   if (has_no_locks(locked)) {
@@ -139,33 +177,34 @@ Result<std::optional<FileLock>> FileLock::try_lock(const Range& range) {
   }
   if (locked < 0)
     return posix_error("lock", range.file, -locked);
-  auto held = std::make_unique<Held>(Held{&files, fd, range.offset, range.bytes});
-  registry.add(held.get());
-  std::ignore = owner.release();
+  held->is_locked = true;
   FileLock taken;
-  taken.held_.reset(held.release());
+  taken.held_ = std::move(held);
   return taken;
 }
 
 bool FileLock::held() const {
-  return held_ != nullptr && held_->owner.is_this();
+  return held_ != nullptr && held_->owner.is_this() && held_->fd.is_ours();
 }
 
 std::optional<FileLock::Other> FileLock::other(std::uint64_t offset,
                                                std::uint64_t bytes) const {
   Other found{offset, bytes};
-  if (bytes == 0 || held_->files->find_lock(held_->fd, found.offset, found.bytes) <= 0)
+  if (bytes == 0 ||
+      held_->files->find_lock(held_->fd.get(), found.offset, found.bytes) <= 0)
     return std::nullopt;
   return found;
 }
 
 bool FileLock::read(std::byte* to, std::size_t size, std::uint64_t offset) const {
-  return held_->files->pread(held_->fd, to, size, held_->offset + offset) ==
-         static_cast<ssize_t>(size);
+  return held_->fd.is_ours() &&
+         held_->files->pread(held_->fd.get(), to, size, held_->offset + offset) ==
+             static_cast<ssize_t>(size);
 }
 
 void FileLock::write(ByteView bytes, std::uint64_t offset) const {
-  std::ignore = held_->files->pwrite(held_->fd, bytes, held_->offset + offset);
+  if (held_->fd.is_ours())
+    std::ignore = held_->files->pwrite(held_->fd.get(), bytes, held_->offset + offset);
 }
 
 int open_lock_file_to_read(FileSystem& files, const std::filesystem::path& file) {

@@ -14,9 +14,10 @@
 namespace kiln::cache {
 
 /// Held until it is released or destroyed.
-/// Thread safety: one thread at a time. Fork safety: in a forked child it holds nothing
-/// and releases nothing; the child's copy of the descriptor is closed, so that the lock
-/// ends with the parent.
+/// Thread safety: one thread at a time; write() may run beside held() and other writes.
+/// Fork safety: in a forked child it holds nothing and releases nothing; the child's
+/// copy of the descriptor is closed, so that the lock ends with the parent. A fork
+/// waits for no call of the file system.
 class FileLock {
  public:
   struct Range {
@@ -33,6 +34,7 @@ class FileLock {
   /// kUntrusted for a file that is not ours alone; kIo.
   [[nodiscard]] static Result<std::optional<FileLock>> try_lock(const Range& range);
 
+  /// False also if the host has closed the descriptor, which ended the lock.
   [[nodiscard]] bool held() const;
 
   /// The range of a lock that somebody else holds within `bytes` bytes from `offset` of
@@ -57,8 +59,11 @@ class FileLock {
     void operator()(Held* held) const noexcept;
   };
   class Registry;
+  using Opened = std::unique_ptr<Held, Release>;
 
-  std::unique_ptr<Held, Release> held_;
+  [[nodiscard]] static Result<Opened> open(const Range& range);
+
+  Opened held_;
 };
 
 /// Opens a lock file to read what its holders wrote; -1 if there is none.

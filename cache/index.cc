@@ -63,8 +63,7 @@ class Index::Connection {
 struct Index::State {
   const OwnerProcess owner{};
   std::stop_source rebuild_stop;
-  Mutex mutex;
-  std::unique_ptr<Connection> connection KILN_GUARDED_BY(mutex);
+  Mutex mutex;  // one call at a time
 };
 
 Result<void> Index::Connection::write(const Batch& batch) const {
@@ -142,11 +141,7 @@ Index::Index(const Layout& layout, FileSystem& file_system, const ObjectStore& s
       counters_(counters),
       state_(std::make_unique<State>()) {}
 
-Index::~Index() {
-  // A forked child must not even close the parent's connection.
-  if (!state_->owner.is_this())
-    std::ignore = state_->connection.release();
-}
+Index::~Index() = default;
 
 Index::FileId Index::file_id() const {
   struct stat info {};
@@ -175,17 +170,14 @@ void Index::clear_away_foreign() const {
   }
 }
 
-/// Runs `action` on the open database; rebuilds a corrupt one and runs it once more.
+/// Opens the database, runs `action` on it and closes it; rebuilds a corrupt one and
+/// runs it once more. It is open for no longer, because SQLite writes to descriptors
+/// that it remembers, and the host may have closed them and opened files of its own.
 template <typename Action>
 std::invoke_result_t<Action, Index::Connection&> Index::with_connection(
     const Action& action) {
-  const auto run_or_rebuild = [&](std::unique_ptr<Connection>& connection)
-      -> std::invoke_result_t<Action, Connection&> {
-    // The file was deleted or replaced while open: the old one is out of date.
-    if (connection && connection->id != file_id())
-      connection.reset();
-    if (!connection)
-      connection = KILN_TRY(open(FileId{}));
+  const auto run_or_rebuild = [&]() -> std::invoke_result_t<Action, Connection&> {
+    auto connection = KILN_TRY(open(FileId{}));
     auto answer = action(*connection);
     if (answer || answer.error().code != ErrorCode::kCorrupt)
       return answer;
@@ -193,13 +185,12 @@ std::invoke_result_t<Action, Index::Connection&> Index::with_connection(
     connection.reset();
     connection = KILN_TRY(open(rejected));
     return action(*connection);
-    // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): the caller owns it
   };
   // SQLite's own locks may be held by a thread that does not exist in the child.
   if (!state_->owner.is_this())
     return fail(ErrorCode::kUnavailable, "index: not used in a forked child");
   const MutexLock lock(state_->mutex);
-  auto answer = run_or_rebuild(state_->connection);
+  auto answer = run_or_rebuild();
   if (!answer)
     counters_.add(Counter::kIndexFailed);
   return answer;

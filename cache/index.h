@@ -27,8 +27,8 @@ struct Totals {
 };
 
 /// Thread safety: every method may run concurrently; calls are serialized.
-/// Fork safety: in a forked child every method returns kUnavailable and leaves the
-/// parent's connection alone.
+/// The database is open during a call alone.
+/// Fork safety: in a forked child every method returns kUnavailable.
 class Index {
  public:
   /// Changes to write. Losing a batch only costs reading a folder again.

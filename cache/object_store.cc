@@ -75,7 +75,8 @@ ObjectStore::ObjectStore(const Layout& layout, FileSystem& file_system,
       trust_(trust),
       counters_(counters),
       options_(std::move(options)),
-      objects_(std::max(-1, file_system.hold_folder(layout.objects().c_str()))) {}
+      objects_(
+          UniqueFd(std::max(-1, file_system.hold_folder(layout.objects().c_str())))) {}
 
 Result<std::optional<StoredObject>> ObjectStore::find(const Digest& key,
                                                       std::string_view target) const {

@@ -20,7 +20,7 @@
 #include "cache/trust.h"
 #include "codec/digest.h"
 #include "kiln/result.h"
-#include "util/unique_fd.h"
+#include "util/kept_fd.h"
 
 namespace kiln::cache {
 
@@ -167,7 +167,7 @@ class ObjectStore {
   // The objects folder, held open (O_PATH): the open and the stat of a hit then resolve
   // short relative paths. Null if it cannot be opened. Where this way gives no valid
   // object, the absolute path is tried.
-  const UniqueFd objects_;
+  const KeptFd objects_;
 };
 
 }  // namespace kiln::cache

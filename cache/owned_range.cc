@@ -9,6 +9,7 @@
 #include <list>
 #include <utility>
 
+#include "util/fork_count.h"
 #include "util/little_endian.h"
 #include "util/mutex.h"
 #include "util/quiet_thread.h"
@@ -113,22 +114,15 @@ struct OwnedRange::Held {
   OwnerRecord record;
   std::chrono::milliseconds interval;
   std::chrono::steady_clock::time_point due;
-
-  void write_record() const { range.write(record.encode(), 0); }
-  void write_heartbeat() const {
-    range.write(encode_time(record.heartbeat), kHeartbeatOffset);
-  }
-  void write_phase(Phase phase) {
-    record.phase = phase;
-    record.phase_started = record.heartbeat = boot_time_now();
-    write_record();
-  }
+  bool is_written = false;  // by the thread of the heartbeats, now
+  OwnerProcess owner{};
 
   class Heartbeats;
 };
 
 /// The thread that writes the heartbeats of all records that this process holds. Never
-/// destroyed: the thread may outlive main.
+/// destroyed: the thread may outlive main. A fork waits for its mutex, so nothing is
+/// written while that is locked.
 class OwnedRange::Held::Heartbeats {
  public:
   static Heartbeats& instance() {
@@ -137,14 +131,33 @@ class OwnedRange::Held::Heartbeats {
     return *heartbeats;
   }
 
-  Mutex mutex;
-
-  void add(Held* held) KILN_REQUIRES(mutex) {
+  void add(Held* held) {
+    const MutexLock lock(mutex_);
     held_.push_back(held);
     start_thread();
     wake_->notify_one();
   }
-  void remove(Held* held) KILN_REQUIRES(mutex) { held_.remove(held); }
+  /// Waits until the thread has written what it writes for `held` now.
+  void remove(Held* held) {
+    const MutexLock lock(mutex_);
+    held_.remove(held);
+    while (held->is_written) written_->wait(mutex_);
+  }
+
+  /// Changes the record. The new one.
+  template <typename Change>
+  OwnerRecord change(Held& held, const Change& change) {
+    const MutexLock lock(mutex_);
+    change(held.record);
+    return held.record;
+  }
+  void enter(Held& held, Phase phase) {
+    const OwnerRecord entered = change(held, [&](OwnerRecord& record) {
+      record.phase = phase;
+      record.phase_started = record.heartbeat = boot_time_now();
+    });
+    held.range.write(entered.encode(), 0);
+  }
 
  private:
   Heartbeats() {
@@ -153,26 +166,35 @@ class OwnedRange::Held::Heartbeats {
   }
 
   // Clang's analysis cannot see that the mutex stays locked between the handlers.
-  void before_fork() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) { mutex.lock(); }
-  void in_parent() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) { mutex.unlock(); }
+  void before_fork() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) {
+    mutex_.lock();
+  }
+  void in_parent() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) {
+    mutex_.unlock();
+  }
   void in_child() KILN_THREAD_ANNOTATION(no_thread_safety_analysis) {
     held_.clear();
     has_thread_ = false;
-    wake_ = new ConditionVariable;  // the old one's waiter does not exist here
-    mutex.unlock();
+    wake_ = new ConditionVariable;  // the old ones' waiters do not exist here
+    written_ = new ConditionVariable;
+    mutex_.unlock();
   }
 
-  void start_thread() KILN_REQUIRES(mutex) {
+  void start_thread() KILN_REQUIRES(mutex_) {
     if (has_thread_)
       return;
     has_thread_ = start_quiet_thread([this] { run(); }, Thread::kDetached).has_value();
   }
 
   void run() {
-    const MutexLock lock(mutex);
+    const MutexLock lock(mutex_);
     auto idle_since = std::chrono::steady_clock::now();
     for (;;) {
       const auto now = std::chrono::steady_clock::now();
+      if (Held* const held = next_due(now)) {
+        write_heartbeat(*held);
+        continue;
+      }
       auto next = idle_since + kIdleThreadLife;
       if (!held_.empty()) {
         idle_since = now;
@@ -181,31 +203,44 @@ class OwnedRange::Held::Heartbeats {
         has_thread_ = false;
         return;
       }
-      for (Held* held : held_) {
-        if (held->due <= now) {
-          held->record.heartbeat = boot_time_now();
-          held->write_heartbeat();
-          held->due = now + held->interval;
-        }
-        next = std::min(next, held->due);
-      }
-      wake_->wait_until(mutex, next);
+      for (const Held* held : held_) next = std::min(next, held->due);
+      wake_->wait_until(mutex_, next);
     }
   }
 
-  ConditionVariable* wake_ KILN_GUARDED_BY(mutex) = new ConditionVariable;
-  std::list<Held*> held_ KILN_GUARDED_BY(mutex);
-  bool has_thread_ KILN_GUARDED_BY(mutex) = false;
+  [[nodiscard]] Held* next_due(std::chrono::steady_clock::time_point now)
+      KILN_REQUIRES(mutex_) {
+    const auto due =
+        std::ranges::find_if(held_, [&](const Held* held) { return held->due <= now; });
+    return due == held_.end() ? nullptr : *due;
+  }
+
+  void write_heartbeat(Held& held) KILN_REQUIRES(mutex_) {
+    held.record.heartbeat = boot_time_now();
+    held.due = std::chrono::steady_clock::now() + held.interval;
+    held.is_written = true;
+    const Bytes bytes = encode_time(held.record.heartbeat);
+    mutex_.unlock();
+    held.range.write(bytes, kHeartbeatOffset);
+    mutex_.lock();
+    held.is_written = false;
+    written_->notify_all();
+  }
+
+  Mutex mutex_;
+  ConditionVariable* wake_ KILN_GUARDED_BY(mutex_) = new ConditionVariable;
+  ConditionVariable* written_ KILN_GUARDED_BY(mutex_) = new ConditionVariable;
+  std::list<Held*> held_ KILN_GUARDED_BY(mutex_);
+  bool has_thread_ KILN_GUARDED_BY(mutex_) = false;
 };
 
 void OwnedRange::Release::operator()(Held* held) const noexcept {
   const std::unique_ptr<Held> last(held);  // unlocks after the record is written
-  if (!held->range.held())
+  if (!held->owner.is_this())
     return;
   auto& heartbeats = Held::Heartbeats::instance();
-  const MutexLock lock(heartbeats.mutex);
   heartbeats.remove(held);
-  held->write_phase(Phase::kReleased);
+  heartbeats.enter(*held, Phase::kReleased);
 }
 
 Result<std::optional<OwnedRange>> OwnedRange::try_own(
@@ -228,9 +263,8 @@ Result<std::optional<OwnedRange>> OwnedRange::try_own(
   auto held =
       std::make_unique<Held>(Held{*std::move(lock), record, heartbeat,
                                   std::chrono::steady_clock::now() + heartbeat});
-  held->write_phase(record.phase);
   auto& heartbeats = Held::Heartbeats::instance();
-  const MutexLock guard(heartbeats.mutex);
+  heartbeats.enter(*held, record.phase);
   heartbeats.add(held.get());
   OwnedRange owned;
   owned.held_.reset(held.release());
@@ -255,23 +289,20 @@ bool OwnedRange::held() const {
 }
 
 OwnerRecord OwnedRange::record() const {
-  const MutexLock lock(Held::Heartbeats::instance().mutex);
-  return held_->record;
+  return Held::Heartbeats::instance().change(*held_, [](OwnerRecord&) {});
 }
 
 void OwnedRange::set_phase(Phase phase) {
-  if (!held())
-    return;
-  const MutexLock lock(Held::Heartbeats::instance().mutex);
-  held_->write_phase(phase);
+  if (held())
+    Held::Heartbeats::instance().enter(*held_, phase);
 }
 
 void OwnedRange::end_build(BuildEnd end) {
-  if (held()) {
-    const MutexLock lock(Held::Heartbeats::instance().mutex);
-    ++held_->record.builds_ended;
-    held_->record.timed_out = end == BuildEnd::kTimedOut;
-  }
+  if (held())
+    Held::Heartbeats::instance().change(*held_, [&](OwnerRecord& record) {
+      ++record.builds_ended;
+      record.timed_out = end == BuildEnd::kTimedOut;
+    });
   release();  // writes the record
 }
 

@@ -21,6 +21,7 @@
 #include "codec/signature.h"
 #include "kiln/result.h"
 #include "util/bytes.h"
+#include "util/kept_fd.h"
 #include "util/unique_fd.h"
 
 namespace kiln::cache {
@@ -137,7 +138,7 @@ class Pack {
   [[nodiscard]] Result<Bytes> bytes_at(std::uint64_t offset, std::size_t size) const;
   [[nodiscard]] Result<Buffer> buffer_at(const PackRow& row) const;
 
-  const UniqueFd file_;
+  const KeptFd file_;
   FileSystem& file_system_;
   std::uint64_t size_ = 0;
   std::uint32_t version_ = 0;

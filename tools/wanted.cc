@@ -60,7 +60,7 @@ Result<WantedList> find_requests(Context& context, const SelectionOptions& selec
       make_root ? KILN_TRY(BuildService::open(
                       config, {.stop = context.stop->token(), .asks_remotes = false}))
                 : KILN_TRY(open_to_look(context, config));
-  PlanService plans(*work.service);
+  PlanService plans(*work.service, context.stop->token());
   const BuildReport report =
       KILN_TRY(list_items(context, *work.service, plans, selection));
   work.bad_lines = report.bad_lines.value_or(0);

@@ -22,17 +22,25 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Result<std::unique_ptr<CudnnTable>> load_table(const fs::path& path) {
-  const auto library = open_library(path);
+Result<void*> open(const fs::path& path) {
+  auto library = open_library(path);
   if (!library)
     return fail(ErrorCode::kUnavailable,
                 fmt::format("cannot open cuDNN {}: {}", path.native(),
                             library.error().message));
+  return library;
+}
+
+Result<std::unique_ptr<CudnnTable>> load_table(const fs::path& path,
+                                               const fs::path& graph) {
+  if (!graph.empty())
+    KILN_TRY(open(graph));
+  void* const library = KILN_TRY(open(path));
   auto table = std::make_unique<CudnnTable>();
   table->path = path;
-#define KILN_LOOK_UP(name, ...)               \
-  if (!look_up(*library, #name, table->name)) \
-    return fail(ErrorCode::kUnavailable,      \
+#define KILN_LOOK_UP(name, ...)              \
+  if (!look_up(library, #name, table->name)) \
+    return fail(ErrorCode::kUnavailable,     \
                 fmt::format("{} has no " #name, path.native()));
   KILN_CUDNN_FUNCTIONS(KILN_LOOK_UP)
 #undef KILN_LOOK_UP
@@ -63,32 +71,30 @@ Result<std::vector<LibraryCandidate>> find_cudnn(const fs::path& explicit_path,
                         places);
 }
 
-Result<CudnnLibrary> CudnnLibrary::open(const fs::path& path) {
+std::vector<std::string> loaded_cudnn_parts() {
+  std::vector<std::string> parts;
+  for (const fs::path& file : LibraryPlaces::of_process().loaded) {
+    if (file.filename().native().starts_with("libcudnn_"))
+      parts.push_back(file.native());
+  }
+  return parts;
+}
+
+std::vector<std::string> cudnn_functions() {
+#define KILN_NAME(name, ...) #name,
+  return {KILN_CUDNN_FUNCTIONS(KILN_NAME)};
+#undef KILN_NAME
+}
+
+Result<CudnnLibrary> CudnnLibrary::open(const fs::path& path, const fs::path& graph) {
   Registry& known = registry();
   const MutexLock lock(known.mutex);
   std::unique_ptr<CudnnTable>& table = known.tables[path];
   if (!table) {
-    table = KILN_TRY(load_table(path));
+    table = KILN_TRY(load_table(path, graph));
     watch_the_end();
   }
   return CudnnLibrary(table.get());
-}
-
-Result<std::optional<CudnnLibrary>> CudnnLibrary::find_installed(
-    const fs::path& explicit_path, const LibraryPlaces& places,
-    std::string_view set_by) {
-  const auto found = KILN_TRY(find_cudnn(explicit_path, places, set_by));
-  if (found.empty())
-    return std::nullopt;
-  return KILN_TRY(open(found.front().path));
-}
-
-Result<CudnnLibrary> CudnnLibrary::open_installed(const fs::path& explicit_path,
-                                                  const LibraryPlaces& places) {
-  const auto found = KILN_TRY(find_installed(explicit_path, places));
-  if (!found)
-    return fail(ErrorCode::kUnavailable, std::string(kNoCudnn));
-  return *found;
 }
 
 const fs::path& CudnnLibrary::path() const {

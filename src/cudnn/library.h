@@ -3,7 +3,7 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -26,23 +26,24 @@ inline constexpr std::string_view kNoCudnn =
     const std::filesystem::path& explicit_path, const LibraryPlaces& places,
     std::string_view set_by = "KILN_CUDNN");
 
+/// The parts of a cuDNN that this process has loaded.
+[[nodiscard]] std::vector<std::string> loaded_cudnn_parts();
+
+/// The names of all functions that Kiln calls.
+[[nodiscard]] std::vector<std::string> cudnn_functions();
+
 /// A handle to a cuDNN library, which stays open until the process ends. Copies are
 /// cheap and stay valid. Thread safety: every method may run concurrently.
 class CudnnLibrary {
  public:
-  /// Opening the same library twice gives the same table. Needs no device. Errors:
-  /// kUnavailable (it cannot be opened, with the loader's message; it lacks a
-  /// function).
-  [[nodiscard]] static Result<CudnnLibrary> open(const std::filesystem::path& path);
-
-  /// The first of find_cudnn(); nullopt where there is none. Errors: as open() and
-  /// find_cudnn().
-  [[nodiscard]] static Result<std::optional<CudnnLibrary>> find_installed(
-      const std::filesystem::path& explicit_path, const LibraryPlaces& places,
-      std::string_view set_by = "KILN_CUDNN");
-  /// The same. Errors besides: kUnavailable, where there is none.
-  [[nodiscard]] static Result<CudnnLibrary> open_installed(
-      const std::filesystem::path& explicit_path, const LibraryPlaces& places);
+  /// Opens it and calls it. cuDNN ends the process where it lacks a part of its own, so
+  /// a worker must have called it before, as PlanService sees to. `graph` is the
+  /// libcudnn_graph that it used there: it is opened first, so that the same one is
+  /// found here. Opening the same library twice gives the same table. Needs no device.
+  /// Errors: kUnavailable (one of them cannot be opened, with the loader's message; it
+  /// lacks a function).
+  [[nodiscard]] static Result<CudnnLibrary> open(
+      const std::filesystem::path& path, const std::filesystem::path& graph = {});
 
   [[nodiscard]] const std::filesystem::path& path() const;
   [[nodiscard]] CudnnVersion version() const;

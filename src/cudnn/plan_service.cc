@@ -119,6 +119,12 @@ Result<attention::Plan> checked_plan(const KeyedPlan& keyed,
   return plan;
 }
 
+/// What a worker wrote before its end may be several lines.
+std::string in_one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
 FetchedPlan plan_of(Fetched fetched, std::vector<compile::PlanAttempt> attempts = {}) {
   return {.object = std::move(fetched.object),
           .outcome = fetched.outcome,
@@ -138,8 +144,42 @@ std::string to_string(const std::vector<compile::PlanAttempt>& attempts) {
   return fmt::format("{}", fmt::join(lines, "; "));
 }
 
-PlanService::PlanService(BuildService& service)
-    : service_(service), workers_(plan_pool(service)) {}
+PlanService::PlanService(BuildService& service, std::stop_token closing)
+    : service_(service), closing_(std::move(closing)), workers_(plan_pool(service)) {}
+
+Result<std::optional<PlanService::AskedCudnn>> PlanService::ask_library() {
+  const Config& config = service_.config();
+  const auto found = KILN_TRY(attention::find_cudnn(
+      config.cudnn.value_or(""), LibraryPlaces::of_process(), config.cudnn_by.name));
+  if (found.empty())
+    return std::nullopt;
+  const std::filesystem::path& path = found.front().path;
+  return KILN_TRY(questions_.run(path, closing_, [&] { return ask(path); }).result);
+}
+
+/// cuDNN's way to fail is to end the process: a worker calls it first. Failures are
+/// remembered as well, since each call of attention would wait for the same.
+Result<PlanService::AskedCudnn> PlanService::ask(const std::filesystem::path& cudnn) {
+  {
+    const MutexLock lock(mutex_);
+    if (const auto known = asked_.find(cudnn); known != asked_.end())
+      return known->second;
+  }
+  auto described = workers_.describe(
+      compile::CudnnRequest{.cudnn = cudnn,
+                            .loaded = attention::loaded_cudnn_parts(),
+                            .functions = attention::cudnn_functions()},
+      closing_);
+  if (!described && described.error().code == ErrorCode::kCancelled)
+    return tl::unexpected(std::move(described).error());
+  if (!described)
+    service_.builds().count_failure(described.error());
+  auto asked = described ? Result<AskedCudnn>(AskedCudnn{cudnn, *std::move(described)})
+                         : fail(ErrorCode::kUnavailable,
+                                in_one_line(std::move(described).error().message));
+  const MutexLock lock(mutex_);
+  return asked_.emplace(cudnn, std::move(asked)).first->second;
+}
 
 Result<std::optional<attention::CudnnLibrary>> PlanService::find_library() {
   {
@@ -147,13 +187,15 @@ Result<std::optional<attention::CudnnLibrary>> PlanService::find_library() {
     if (library_)
       return library_;
   }
-  // Two threads may search at once; both find the same.
-  const Config& config = service_.config();
-  const auto found = KILN_TRY(attention::CudnnLibrary::find_installed(
-      config.cudnn.value_or(""), LibraryPlaces::of_process(), config.cudnn_by.name));
+  const auto asked = KILN_TRY(ask_library());
+  if (!asked)
+    return std::nullopt;
+  // Two threads may open it at once; both get the same.
+  const auto opened =
+      KILN_TRY(attention::CudnnLibrary::open(asked->path, asked->is.graph.path));
   const MutexLock lock(mutex_);
   if (!library_)
-    library_ = found;
+    library_ = opened;
   return library_;
 }
 

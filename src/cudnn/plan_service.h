@@ -20,6 +20,7 @@
 #include "device/device_properties.h"
 #include "kiln/result.h"
 #include "util/mutex.h"
+#include "util/single_flight.h"
 
 namespace kiln {
 
@@ -54,11 +55,23 @@ struct FetchedPlan {
 /// Fork safety: as BuildService; in a forked child every call returns kUnavailable.
 class PlanService {
  public:
-  /// `service` must outlive it. Looks for no cuDNN and starts no worker yet.
-  explicit PlanService(BuildService& service);
+  /// `service` must outlive it. Looks for no cuDNN and starts no worker yet. `closing`
+  /// ends a question about cuDNN that a worker answers.
+  explicit PlanService(BuildService& service, std::stop_token closing = {});
 
-  /// The cuDNN that plans are built with and for; nullopt: none is found. It is
-  /// searched for until there is one. Errors: kUnavailable, if it cannot be opened.
+  /// A cuDNN as a plan worker has called it.
+  struct AskedCudnn {
+    std::filesystem::path path;
+    compile::CudnnDescription is;
+  };
+  /// Asks a worker about the cuDNN that is found first; nullopt: none is found. It is
+  /// searched for until there is one, and asked about once. Errors: kUnavailable, with
+  /// the remedy: it cannot be used here, or there is no worker to ask; kCancelled.
+  [[nodiscard]] Result<std::optional<AskedCudnn>> ask_library();
+
+  /// The cuDNN that plans are built with and for, opened once a worker has called it;
+  /// nullopt: none is found. Errors: as ask_library(); kUnavailable, if it cannot be
+  /// opened here.
   [[nodiscard]] Result<std::optional<attention::CudnnLibrary>> find_library();
   /// The same. Errors besides: kUnavailable, if there is none.
   [[nodiscard]] Result<attention::CudnnLibrary> library();
@@ -98,13 +111,17 @@ class PlanService {
                                           const std::stop_token& stop,
                                           const compile::ProgressCallback& on_phase,
                                           Attempts& attempts);
+  [[nodiscard]] Result<AskedCudnn> ask(const std::filesystem::path& cudnn);
   [[nodiscard]] Result<compile::PlanJob> job(const KeyedPlan& plan);
   [[nodiscard]] std::optional<Attempts> find_refusal(const Digest& key);
 
   BuildService& service_;
+  const std::stop_token closing_;
   compile::WorkerPool workers_;  // plan workers of this service only
 
+  SingleFlight<std::filesystem::path, AskedCudnn> questions_;
   Mutex mutex_;
+  std::map<std::filesystem::path, Result<AskedCudnn>> asked_ KILN_GUARDED_BY(mutex_);
   std::optional<attention::CudnnLibrary> library_ KILN_GUARDED_BY(mutex_);
   std::map<Digest, Attempts> refusals_ KILN_GUARDED_BY(mutex_);
 };

@@ -31,6 +31,8 @@
  *
  * Forks: in a forked child, calls that need a device or a build return KILN_FORKED; the
  * child may free what it inherited.
+ *
+ * Cancellation: a thread that pthread_cancel() ends finishes its call first.
  */
 
 /* NOLINTBEGIN(readability-identifier-naming): as C names them */

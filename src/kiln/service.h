@@ -134,7 +134,8 @@ struct Statistics {
   friend bool operator==(const Statistics&, const Statistics&) = default;
 };
 
-/// Compiles, finds and loads kernels. No function throws. Only assign to or destroy a
+/// Compiles, finds and loads kernels. No function throws, and a thread that
+/// pthread_cancel() ends finishes its call first. Only assign to or destroy a
 /// moved-from Service. In a forked child, only devices(), statistics() and destruction
 /// work; the rest returns kUnavailable. Thread safety: any number of threads may call
 /// any method, except while the service is moved or destroyed.

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "device/cubin.h"
+#include "util/no_cancellation.h"
 #include "util/try.h"
 
 namespace kiln {
@@ -42,7 +43,11 @@ Result<std::shared_ptr<const LoadedKernel>> LoadedKernel::load(
   }
   auto module = KILN_TRY(device::LoadedModule::load(context, image));
   return std::shared_ptr<const LoadedKernel>(
-      new LoadedKernel(request, std::move(object), metadata, std::move(module)));
+      new LoadedKernel(request, std::move(object), metadata, std::move(module)),
+      [](const LoadedKernel* last) {  // it unloads, in whatever thread of the host
+        const NoCancellation uncancelled;
+        delete last;
+      });
 }
 
 LoadedKernel::LoadedKernel(const KeyedRequest& request,

@@ -71,7 +71,7 @@ Result<std::unique_ptr<RequestRecord>> RequestRecord::open(
   return std::unique_ptr<RequestRecord>(new RequestRecord(std::move(file), path));
 }
 
-RequestRecord::RequestRecord(UniqueFd file, std::filesystem::path path)
+RequestRecord::RequestRecord(KeptFd file, std::filesystem::path path)
     : file_(std::move(file)), path_(std::move(path)) {}
 
 void RequestRecord::add(const Digest& key, const Request& request,
@@ -92,6 +92,8 @@ Result<void> RequestRecord::write(const Request& request, device::Target target)
       KILN_TRY(request::manifest_line(KILN_TRY(with_absolute_paths(request)), target));
   if (is_cut_off_)
     line.insert(0, 1, '\n');  // ends the truncated line
+  if (!file_.is_ours())
+    return fail(ErrorCode::kIo, "this program has closed the file");
   const ssize_t written = without_file_size_signal(
       [&] { return ::write(file_.get(), line.data(), line.size()); });
   const int err = errno;

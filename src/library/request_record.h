@@ -11,8 +11,8 @@
 #include "device/architecture.h"
 #include "kiln/request.h"
 #include "kiln/result.h"
+#include "util/kept_fd.h"
 #include "util/mutex.h"
-#include "util/unique_fd.h"
 
 namespace kiln {
 
@@ -31,12 +31,12 @@ class RequestRecord {
   void add(const Digest& key, const Request& request, device::Target target);
 
  private:
-  RequestRecord(UniqueFd file, std::filesystem::path path);
+  RequestRecord(KeptFd file, std::filesystem::path path);
   [[nodiscard]] Result<void> write(const Request& request, device::Target target)
       KILN_REQUIRES(mutex_);
 
   // Constant after construction.
-  const UniqueFd file_;
+  const KeptFd file_;
   const std::filesystem::path path_;
 
   Mutex mutex_;

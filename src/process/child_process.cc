@@ -251,10 +251,16 @@ Result<void> ChildProcess::wait_until_ready(short events,
                   fmt::format("the {} gave no answer in time", name_));
     pollfd socket{.fd = socket_.get(), .events = events, .revents = 0};
     const int ready = ::poll(&socket, 1, static_cast<int>(kTick.count()));
+    const int err = errno;
+    if (!socket_.is_ours())
+      return fail(ErrorCode::kWorkerCrashed,
+                  fmt::format("this program has closed the socket of the {}, process "
+                              "{}: close only what you have opened",
+                              name_, pid_));
     if (ready > 0)
       return {};  // also on a hang-up: the next read or send reports it
-    if (ready < 0 && errno != EINTR)
-      return posix_error("poll", fmt::format("the {}'s socket", name_), errno);
+    if (ready < 0 && err != EINTR)
+      return posix_error("poll", fmt::format("the {}'s socket", name_), err);
     if (limits.memory_bytes != 0 && resident_bytes() > limits.memory_bytes)
       return fail(ErrorCode::kResourceLimit,
                   fmt::format("the {} holds too much memory", name_));
@@ -381,6 +387,8 @@ std::uint64_t ChildProcess::resident_bytes() const {
 
 /// The last kOutputTailBytes, at most, that the worker wrote to stdout and stderr.
 std::string ChildProcess::output_tail() const {
+  if (!output_.is_ours())
+    return {};
   // The offset is shared with the worker: it is where the worker stopped writing.
   const auto end = ::lseek(output_.get(), 0, SEEK_CUR);
   if (end <= 0)

@@ -17,7 +17,7 @@
 
 #include "codec/frame.h"
 #include "kiln/result.h"
-#include "util/unique_fd.h"
+#include "util/kept_fd.h"
 
 namespace kiln {
 
@@ -66,7 +66,8 @@ class ChildProcess {
 
   /// The next frame, undecoded. Errors: kTimeout, kResourceLimit and kCancelled when a
   /// limit is hit (the child still runs: kill it); kWorkerCrashed, with how it ended
-  /// and its last words, when it is gone; kCorrupt for what is no frame.
+  /// and its last words, when it is gone, or when the host has closed the socket;
+  /// kCorrupt for what is no frame.
   [[nodiscard]] Result<Bytes> receive_frame(const ExchangeLimits& limits);
 
   /// SIGKILL to the group, then reap. Idempotent.
@@ -78,13 +79,14 @@ class ChildProcess {
   /// False once the process has ended; a zombie is not alive.
   [[nodiscard]] bool alive() const;
   [[nodiscard]] pid_t pid() const { return pid_; }
-  /// To wait for what it sends; nothing else reads or writes there.
-  [[nodiscard]] int socket() const { return socket_.get(); }
+  /// To wait for what it sends; nothing else reads or writes there. -1 if the host has
+  /// closed it.
+  [[nodiscard]] int socket() const { return socket_.is_ours() ? socket_.get() : -1; }
   /// Resident memory of the process and its descendants; 0 when unknown.
   [[nodiscard]] std::uint64_t resident_bytes() const;
 
  private:
-  ChildProcess(std::string_view name, pid_t pid, UniqueFd socket, UniqueFd output)
+  ChildProcess(std::string_view name, pid_t pid, KeptFd socket, KeptFd output)
       : name_(name),
         pid_(pid),
         socket_(std::move(socket)),
@@ -100,8 +102,8 @@ class ChildProcess {
 
   std::string_view name_;
   pid_t pid_ = -1;  // -1: reaped
-  UniqueFd socket_;
-  UniqueFd output_;
+  KeptFd socket_;
+  KeptFd output_;
 };
 
 }  // namespace kiln

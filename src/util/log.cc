@@ -1,11 +1,13 @@
 #include "util/log.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <exception>
 #include <memory>
 #include <string>
@@ -21,54 +23,70 @@ namespace {
 
 using Writer = std::function<void(LogLevel, const std::string&)>;
 
-/// stderr, or the writer that log_to() was given, with a mutex that no forked child
+/// Never destroyed. A fork waits for `state`, which is never locked while something is
+/// written: stderr may be a pipe that nobody reads. `output` is replaced in a child,
+/// where the thread that had locked it does not exist.
+struct Mutexes {
+  Mutex state;
+  std::atomic<Mutex*> output = new Mutex;
+};
+
+Mutexes& mutexes() {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): has mutexes
+  static auto* const instance = new Mutexes;
+  return *instance;
+}
+
+Mutex& state_mutex() {
+  return mutexes().state;
+}
+
+/// stderr, or the writer that log_to() was given, with mutexes that no forked child
 /// finds locked by a thread of its parent, as it could find spdlog's own.
 class ForkSafeSink final : public spdlog::sinks::sink {
  public:
+  ForkSafeSink() {
+    hold_over_forks<state_mutex>();
+    // It fails only if there is no memory; then a child may block for ever.
+    std::ignore =
+        ::pthread_atfork(nullptr, nullptr, [] { mutexes().output = new Mutex; });
+  }
+
   void log(const spdlog::details::log_msg& message) override {
     std::shared_ptr<const Writer> writer;
     {
-      const MutexLock lock(mutex());
-      if (writer_ == nullptr) {
-        without_file_size_signal([&] { stderr_.log(message); });  // it may be a file
-        return;
-      }
+      const MutexLock lock(state_mutex());
       writer = writer_;
     }
-    // Called without the mutex: it may wait for a lock of the host, whose holder logs.
+    if (writer == nullptr) {
+      const MutexLock lock(*mutexes().output);
+      without_file_size_signal([&] { stderr_.log(message); });  // it may be a file
+      return;
+    }
+    // Called without a mutex: it may wait for a lock of the host, whose holder logs.
     const LogLevel level = message.level < spdlog::level::info    ? LogLevel::kDebug
                            : message.level == spdlog::level::info ? LogLevel::kInfo
                                                                   : LogLevel::kWarning;
     (*writer)(level, std::string(message.payload.data(), message.payload.size()));
   }
   void write_to(std::shared_ptr<const Writer> writer) {
-    const MutexLock lock(mutex());
+    const MutexLock lock(state_mutex());
     writer_.swap(writer);
   }
   void flush() override {
-    const MutexLock lock(mutex());
+    const MutexLock lock(*mutexes().output);
     stderr_.flush();
   }
   void set_pattern(const std::string& pattern) override {
-    const MutexLock lock(mutex());
+    const MutexLock lock(*mutexes().output);
     stderr_.set_pattern(pattern);
   }
   void set_formatter(std::unique_ptr<spdlog::formatter> formatter) override {
-    const MutexLock lock(mutex());
+    const MutexLock lock(*mutexes().output);
     stderr_.set_formatter(std::move(formatter));
   }
 
  private:
-  /// Never destroyed.
-  static Mutex& mutex() {
-    // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): is a mutex
-    static auto* const instance = [] {
-      hold_over_forks<mutex>();
-      return new Mutex;
-    }();
-    return *instance;
-  }
-
   spdlog::sinks::stderr_color_sink_st stderr_;
   std::shared_ptr<const Writer> writer_;  // null: stderr
 };

@@ -112,10 +112,15 @@ class AttentionByCudnnTest : public AttentionCasesTest {
     static const auto* const once = [] {
       // NOLINTNEXTLINE(concurrency-mt-unsafe): no test sets it
       const char* const given = std::getenv("KILN_CUDNN");
-      const auto found = attention::CudnnLibrary::open_installed(
-          given == nullptr ? "" : given, LibraryPlaces::of_process());
+      const auto found = attention::find_cudnn(given == nullptr ? "" : given,
+                                               LibraryPlaces::of_process());
+      if (!found || found->empty())
+        return new Result<attention::CudnnVersion>(
+            fail(ErrorCode::kUnavailable,
+                 found ? std::string(attention::kNoCudnn) : found.error().message));
       return new Result<attention::CudnnVersion>(
-          found.map([](const auto& library) { return library.version(); }));
+          attention::CudnnLibrary::open(found->front().path)
+              .map([](const auto& library) { return library.version(); }));
     }();
     return *once;
   }

@@ -3,11 +3,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <set>
 
+#include "tests/support/incomplete_cudnn.h"
+#include "tests/support/namespaces.h"
 #include "tests/support/paths.h"
 #include "tests/support/processes.h"
 #include "tests/support/program.h"
@@ -57,6 +61,7 @@ class ProgramAttentionPlansTest : public testing::Test {
   void SetUp() override {
     const auto asked =
         kiln_.run(kExplain + Arguments{"--arch", "9.0", "--matrix"} + small());
+    ASSERT_EQ(asked.err.find("cannot be used"), std::string::npos) << asked.err;
     if (asked.status == 3)
       GTEST_SKIP() << "there is no cuDNN here: " << asked.err;
     ASSERT_EQ(asked.status, 0) << asked.text();
@@ -85,6 +90,44 @@ class ProgramAttentionPlansTest : public testing::Test {
         std::ifstream(test::paths::source("src/device/profiles/h200.json")));
     profile[property] = value;
     return kiln_.write("changed.json", profile.dump());
+  }
+
+  /// What doctor says of the cuDNN that is used.
+  json cudnn_check() {
+    const json report = kiln_.json_of({"doctor"});
+    for (const json& each : report["checks"]) {
+      if (each["name"] == "cudnn")
+        return each;
+    }
+    ADD_FAILURE() << report.dump(1);
+    return {};
+  }
+  std::filesystem::path used_cudnn() {
+    const auto detail = cudnn_check()["detail"].get<std::string>();
+    return detail.substr(0, detail.find(" ("));
+  }
+
+  /// Each verb that uses cuDNN says why it cannot, and comes to its own end; a preset's
+  /// attention is Kiln's.
+  void expect_unusable(const std::filesystem::path& cudnn) {
+    const auto why = HasSubstr("cuDNN " + cudnn.native() + " cannot be used: ");
+    const auto remedy = HasSubstr("look at LD_LIBRARY_PATH");
+    const auto preset = kiln_.run(
+        {"warm", "--preset", "llama-3-8b", "--profile", "h100-sxm", "--dry-run"});
+    EXPECT_EQ(preset.status, 0) << preset.text();
+    EXPECT_THAT(preset.text(), AllOf(why, remedy, HasSubstr("by Kiln's kernels")));
+    const json warmed =
+        kiln_.json_of(kWarm + kH200 + small() + Arguments{"--dry-run"}, 3);
+    EXPECT_THAT(warmed["entries"].at(0)["error"]["message"].get<std::string>(), why);
+    for (const Arguments& action : {kExplain, kExplain + Arguments{"--matrix"}, kWhy}) {
+      const auto finished = kiln_.run(action + kH200 + small());
+      EXPECT_EQ(finished.status, 3) << finished.text();
+      EXPECT_THAT(finished.err, AllOf(why, remedy));
+    }
+    const json check = cudnn_check();
+    EXPECT_EQ(check["verdict"], "warn");
+    EXPECT_THAT(check["detail"].get<std::string>(), why);
+    EXPECT_NE(check["remedy"], "");
   }
 
   /// The key of the one plan that `warm` with these flags builds.
@@ -304,6 +347,47 @@ TEST_F(ProgramAttentionPlansTest, WhatTheMachineLacksIsExitStatus3) {
     EXPECT_EQ(finished.status, 3) << finished.text();
     EXPECT_THAT(finished.err, HasSubstr("/nowhere/libcudnn.so.9"));
   }
+}
+
+/// cuDNN itself would end the program: "Unable to load any of …", SIGABRT.
+TEST_F(ProgramAttentionPlansTest, AnIncompleteCudnnEndsNoProgram) {
+  const auto copy = test::incomplete_cudnn(kiln_.folder() / "broken", used_cudnn(),
+                                           test::CudnnPart::kEmpty);
+  kiln_.set("KILN_CUDNN", copy);
+  expect_unusable(copy);
+}
+
+TEST_F(ProgramAttentionPlansTest, ACudnnWithoutItsPartsEndsNoProgram) {
+  const auto copy = test::incomplete_cudnn(kiln_.folder() / "broken", used_cudnn(),
+                                           test::CudnnPart::kMissing);
+  kiln_.set("KILN_CUDNN", copy);
+  const auto status = test::in_mount_namespace([&] {
+    // Else the loader finds those of this machine.
+    if (::mount("/dev/null", "/etc/ld.so.cache", nullptr, MS_BIND, nullptr) != 0)
+      return 77;
+    expect_unusable(copy);
+    return 0;
+  });
+  if (!status)
+    GTEST_SKIP() << "NOT TESTED: no mount namespace can be made here";
+  EXPECT_EQ(*status, 0);
+}
+
+TEST_F(ProgramAttentionPlansTest, DoctorNamesTheCudnnWhosePartsAreUsed) {
+  EXPECT_THAT(cudnn_check()["detail"].get<std::string>(),
+              AllOf(HasSubstr(", version 9."), HasSubstr(", the one that is used"),
+                    Not(HasSubstr("parts"))));
+  const auto used = used_cudnn();
+  const auto other = kiln_.folder() / "other" / "libcudnn_graph.so.9";
+  std::filesystem::create_directories(other.parent_path());
+  std::filesystem::copy_file(used.parent_path() / other.filename(), other);
+  kiln_.set("LD_LIBRARY_PATH", other.parent_path());
+  kiln_.set("KILN_CUDNN", used);
+  const json check = cudnn_check();
+  EXPECT_EQ(check["verdict"], "warn");
+  EXPECT_THAT(check["detail"].get<std::string>(),
+              HasSubstr("with the parts of another: " + other.native()));
+  EXPECT_THAT(check["remedy"].get<std::string>(), HasSubstr("LD_LIBRARY_PATH"));
 }
 
 TEST_F(ProgramAttentionPlansTest, AnInterruptedWarmSaysWhatWasDoneAndLeavesNoWorker) {

@@ -72,16 +72,28 @@ def blocks(text, language):
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
 
 
-def has_nvrtc():
-    """Whether kiln finds an NVRTC, as `kiln doctor` would say."""
+def doctor():
+    """What `kiln doctor` says; {} where there is none."""
     import json
 
     program = KIT.parent / "bin/kiln"
     done = subprocess.run([str(program), "doctor", "--json"], stdout=subprocess.PIPE, check=False)
     try:
-        return bool(json.loads(done.stdout).get("toolchains"))
+        return json.loads(done.stdout)
     except ValueError:
-        return False
+        return {}
+
+
+def has_nvrtc():
+    """Whether kiln finds an NVRTC."""
+    return bool(doctor().get("toolchains"))
+
+
+def real_cudnn():
+    """The path of the cuDNN that is used; None where there is none."""
+    found = [each for each in doctor().get("checks", []) if each["name"] == "cudnn"]
+    path = Path(found[0]["detail"].partition(" (")[0]) if found else None
+    return path if path and path.exists() else None
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,9 @@
 """Attention: packed sequences, masks, dropout, layouts, explanations."""
 
+import shutil
+
 import pytest
-from conftest import KIT
+from conftest import KIT, real_cudnn
 from ops_cases import BF16, F32, F, gradients_of, ops, torch
 from ops_device import check_as_good_as_torch, device, launched, worst_error  # noqa: F401
 
@@ -248,6 +250,34 @@ def test_an_explanation_names_every_rule_that_refuses(python):
         KILN_CUDNN=str(CUDNN),
         KILN_SIMULATED_DEVICES="9.0",
     )
+
+
+def test_a_cudnn_that_ends_processes_leaves_attention_to_kiln(python, tmp_path):
+    real, empty = real_cudnn(), KIT.parent / "bin/kiln-no-device-driver.so"
+    if real is None or not empty.exists():
+        pytest.skip("no cuDNN, or no worker to ask it")
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    shutil.copy(real, broken / "libcudnn.so.9")
+    shutil.copy(empty, broken / "libcudnn_graph.so.9")  # a library without cuDNN's symbols
+    said = python(
+        """
+        import kiln, kiln.testing, torch
+
+        kiln.testing.use_simulated_device("9.0")
+        q, k, v = (torch.randn(1, 2, 8, 16, dtype=torch.bfloat16) for _ in "qkv")
+        o = kiln.ops.scaled_dot_product_attention(q, k, v)
+        same = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        torch.testing.assert_close(o, same, atol=0.02, rtol=0.02)
+        print(kiln.explain(q, k, v, device=0))
+        """,
+        torch=True,
+        KILN_CUDNN=str(broken / "libcudnn.so.9"),
+        KILN_ATTENTION=None,
+    )
+    assert said.startswith("forward: kiln\n"), said
+    assert f"cuDNN {broken / 'libcudnn.so.9'} cannot be used: " in said, said
+    assert "LD_LIBRARY_PATH" in said, said
 
 
 def test_packed_sequences_are_explained_too():

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attention/explanation_json.h"
-#include "cudnn/library.h"
+#include "cudnn/plan_service.h"
 #include "device/profile.h"
 #include "tools/attention/command.h"
 #include "tools/attention/output.h"
@@ -51,11 +51,11 @@ Result<std::vector<ComputeCapability>> read_architectures(
   return found;
 }
 
-Result<std::vector<CudnnVersion>> read_versions(const Config& config,
+/// `plans`: null where the installed cuDNN is not asked for.
+Result<std::vector<CudnnVersion>> read_versions(PlanService* plans,
                                                 const AttentionOptions& options) {
-  if (options.cudnn == kInstalled) {
-    const auto library = attention::CudnnLibrary::open_installed(
-        config.cudnn.value_or(""), LibraryPlaces::of_process());
+  if (plans != nullptr) {
+    const auto library = plans->library();
     if (!library)
       return fail(library.error().code,
                   library.error().message + "; or give --cudnn VERSION");
@@ -95,22 +95,23 @@ Result<int> explain_attention(Context& context, const AttentionOptions& options)
     how.parallelism = KILN_TRY(
         named("--cp", attention::parse_context_parallelism(options.parallelism)));
   const auto architectures = KILN_TRY(read_architectures(context.config, options));
-  const auto versions = KILN_TRY(read_versions(context.config, options));
+  const std::stop_token stop = context.stop->token();
   std::unique_ptr<BuildService> service;
   std::unique_ptr<PlanService> plans;
-  // A matrix shows the rules only: one plan per cell would take minutes.
-  if (options.cudnn == kInstalled && !options.matrix) {
-    service =
-        KILN_TRY(BuildService::open(context.config, {.stop = context.stop->token()}));
-    plans = std::make_unique<PlanService>(*service);
-    how.probe = probe_for(*plans, context.config, options, context.stop->token());
+  if (options.cudnn == kInstalled) {
+    service = KILN_TRY(BuildService::open(context.config, {.stop = stop}));
+    plans = std::make_unique<PlanService>(*service, stop);
   }
+  const auto versions = KILN_TRY(read_versions(plans.get(), options));
+  // A matrix shows the rules only: one plan per cell would take minutes.
+  if (plans != nullptr && !options.matrix)
+    how.probe = probe_for(*plans, context.config, options, stop);
   std::vector<MatrixCell> cells;
   for (const ComputeCapability arch : architectures) {
     for (const CudnnVersion cudnn : versions)
       cells.push_back({arch, cudnn, explain({problem, arch, cudnn}, how)});
   }
-  if (context.stop->token().stop_requested())
+  if (stop.stop_requested())
     return fail(ErrorCode::kCancelled, "stopped before cuDNN had answered");
   if (options.matrix && context.json)
     print_json(matrix_json(cells));

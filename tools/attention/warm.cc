@@ -237,7 +237,7 @@ Result<int> warm_attention(Context& context, const AttentionOptions& options) {
       KILN_TRY(BuildService::open(config, {.stop = context.stop->token(),
                                            .make_root = !options.dry_run,
                                            .warns_when_off = false}));
-  PlanService plans(*service);
+  PlanService plans(*service, context.stop->token());
   WarmList list = KILN_TRY(WarmList::make(context, *service, plans, options.kiln));
   for (const AttentionTarget& target : targets) {
     for (const Problem& problem : problems) KILN_TRY(list.add(problem, target));

@@ -18,7 +18,7 @@ Result<int> explain_missing_plan(Context& context, const AttentionOptions& optio
         "why explains one device at a time, and there are several: --profile "
         "FILE|NAME");
   const auto service = KILN_TRY(open_to_look(context, context.config));
-  PlanService plans(*service);
+  PlanService plans(*service, context.stop->token());
   const KeyedPlan keyed = KILN_TRY(plans.key(problem, devices.front()));
   const auto note = fmt::format("cudnn-{} ({}), for {}", to_string(keyed.version),
                                 keyed.cudnn.native(), keyed.device.name);

@@ -163,7 +163,7 @@ Diagnosis diagnose(Context& context, BuildService& service) {
   check_driver(service, diagnosis);
   check_toolchains(service, diagnosis);
   check_compile(context, service, diagnosis);
-  check_cudnn(service, diagnosis);
+  check_cudnn(context, service, diagnosis);
   check_cache(service, diagnosis);
   check_remotes(context, diagnosis);
   return diagnosis;

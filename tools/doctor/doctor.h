@@ -75,7 +75,7 @@ struct Diagnosis {
 void check_driver(BuildService& service, Diagnosis& diagnosis);
 void check_toolchains(BuildService& service, Diagnosis& diagnosis);
 void check_compile(Context& context, BuildService& service, Diagnosis& diagnosis);
-void check_cudnn(BuildService& service, Diagnosis& diagnosis);
+void check_cudnn(Context& context, BuildService& service, Diagnosis& diagnosis);
 /// Uses the result of probe_lock_folder().
 void check_cache(BuildService& service, Diagnosis& diagnosis);
 /// Asks each server for an object that nobody has; one that may be written gets a small

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <filesystem>
+#include <span>
+#include <system_error>
 
 #include "cudnn/library.h"
 #include "cudnn/plan_service.h"
@@ -219,7 +222,33 @@ void check_plan_worker(BuildService& service, Diagnosis& diagnosis) {
        worker ? "" : "build Kiln where the headers of cuDNN and its frontend are"});
 }
 
-void check_cudnn(BuildService& service, Diagnosis& diagnosis) {
+/// What a worker says of the cuDNN that is used: it may end the process that calls it.
+Check used_cudnn(PlanService& plans, const LibraryCandidate& candidate) {
+  Check check{"cudnn", CheckVerdict::kOk,
+              fmt::format("{} ({})", candidate.path.native(), candidate.found_in), ""};
+  const auto asked = plans.ask_library();
+  if (!asked || !*asked) {
+    check.verdict = CheckVerdict::kWarn;
+    check.detail += asked ? ": it has gone" : ": " + asked.error().message;
+    check.remedy =
+        "until then Kiln's own attention kernels run instead; reinstall cuDNN, or set "
+        "KILN_CUDNN";
+    return check;
+  }
+  const compile::CudnnDescription& is = (*asked)->is;
+  check.detail += fmt::format(", version {}, the one that is used", is.version);
+  std::error_code gone;
+  const auto graph = std::filesystem::canonical(is.graph.path, gone);
+  if (!gone && graph.parent_path() != candidate.path.parent_path()) {
+    check.verdict = CheckVerdict::kWarn;
+    check.detail += fmt::format(", with the parts of another: {}", graph.native());
+    check.remedy =
+        "look at LD_LIBRARY_PATH: all libraries of a cuDNN must be of one version";
+  }
+  return check;
+}
+
+void check_cudnn(Context& context, BuildService& service, Diagnosis& diagnosis) {
   const auto found = attention::find_cudnn(service.config().cudnn.value_or(""),
                                            LibraryPlaces::of_process());
   if (!found) {
@@ -232,14 +261,14 @@ void check_cudnn(BuildService& service, Diagnosis& diagnosis) {
                                 "install cuDNN 9, or set KILN_CUDNN"});
     return;
   }
-  bool first = true;
-  for (const LibraryCandidate& candidate : *found) {
+  PlanService plans(service, context.stop->token());
+  diagnosis.checks.push_back(used_cudnn(plans, found->front()));
+  for (const LibraryCandidate& candidate : std::span(*found).subspan(1)) {
     diagnosis.checks.push_back(
         {"cudnn", CheckVerdict::kOk,
-         fmt::format("{} ({}){}", candidate.path.native(), candidate.found_in,
-                     first ? ", the one that is used" : ""),
+         fmt::format("{} ({}) is there too, and not used", candidate.path.native(),
+                     candidate.found_in),
          ""});
-    first = false;
   }
   check_plan_worker(service, diagnosis);
 }

@@ -130,7 +130,7 @@ Result<int> run(Context& context, const WarmOptions& options) {
                                            .make_root = !options.dry_run,
                                            .signers = opened->signers(),
                                            .warns_when_off = false}));
-  PlanService plans(*service);
+  PlanService plans(*service, context.stop->token());
   const auto exchange = std::move(opened);  // destroyed before the cache that it reads
   const bool pulls = options.exchange.pull && !options.dry_run;
   auto listed = list_items(context, *service, plans, options.selection);

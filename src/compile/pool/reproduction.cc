@@ -224,9 +224,13 @@ Result<void> write_files(const std::filesystem::path& folder, const LinkJob& job
   return create_file(folder / "command", as_bytes(command + "\n"), kFileMode);
 }
 
-/// A DescribeRequest is no job: there is nothing to run again.
+/// A question is no job: there is nothing to run again.
 Result<void> write_files(const std::filesystem::path& /*folder*/,
                          const DescribeRequest& /*request*/) {
+  return {};
+}
+Result<void> write_files(const std::filesystem::path& /*folder*/,
+                         const CudnnRequest& /*request*/) {
   return {};
 }
 

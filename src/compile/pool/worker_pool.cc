@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <utility>
@@ -135,7 +136,15 @@ class WorkerPool::State {
                        const ProgressCallback& on_phase, const Turn& turn = nullptr);
   Result<Turn> wait_turn(const CompileJob& wanted, std::stop_token stop,
                          const ProgressCallback& on_phase);
-  Result<ToolchainDescription> describe(const NvrtcPaths& nvrtc, std::stop_token stop);
+  /// How long a question may take, and what is said around its failure.
+  struct Manner {
+    milliseconds limit;
+    std::string about;
+    std::string_view remedy{};
+  };
+  template <typename Description, typename Question>
+  Result<Description> describe(const Question& question, WorkerSet::Libraries libraries,
+                               const Manner& manner, std::stop_token stop);
 
   [[nodiscard]] const OwnerProcess& owner() const { return owner_; }
 
@@ -244,9 +253,10 @@ Result<TaskResult> WorkerPool::State::run(const Task& task, const std::stop_toke
   }
   if (!task.has_turn)
     watch.enter(BuildPhase::kQueued);
-  // A DescribeRequest takes milliseconds, and must not wait for a build.
-  const bool waits =
-      !task.has_turn && !std::holds_alternative<DescribeRequest>(task.request);
+  // A question takes milliseconds, and must not wait for a build.
+  const bool asks_cudnn = std::holds_alternative<CudnnRequest>(task.request);
+  const bool waits = !task.has_turn && !asks_cudnn &&
+                     !std::holds_alternative<DescribeRequest>(task.request);
   const Turn turn = waits ? KILN_TRY(take_turn(stop)) : nullptr;
   while (true) {
     auto worker = KILN_TRY(workers_.acquire(task.libraries, stop, watch));
@@ -256,8 +266,10 @@ Result<TaskResult> WorkerPool::State::run(const Task& task, const std::stop_toke
                             .memory_bytes = task.memory_limit_bytes,
                             .stop = stop},
                            watch);
+    // A process whose plans are hits needs no worker after that question.
     const bool is_fit =
-        answer && worker.resident_bytes() <= task.memory_limit_bytes / kRetireDivisor;
+        answer && !asks_cudnn &&
+        worker.resident_bytes() <= task.memory_limit_bytes / kRetireDivisor;
     if (is_fit)
       workers_.release(task.libraries, std::move(worker));
     else
@@ -311,29 +323,31 @@ Result<Turn> WorkerPool::State::wait_turn(const CompileJob& wanted,
   return take_turn(either.token());
 }
 
-Result<ToolchainDescription> WorkerPool::State::describe(const NvrtcPaths& nvrtc,
-                                                         std::stop_token stop) {
+template <typename Description, typename Question>
+Result<Description> WorkerPool::State::describe(const Question& question,
+                                                WorkerSet::Libraries libraries,
+                                                const Manner& manner,
+                                                std::stop_token stop) {
   const ActiveCall active(*this);
   const EitherStop either(std::move(stop), closing_.get_token());
   BuildWatch watch({});
   const auto [answer] =
-      KILN_TRY(run({.request = DescribeRequest{nvrtc},
-                    .libraries = libraries_of(nvrtc),
-                    .time_limit = kDescribeLimit,
+      KILN_TRY(run({.request = question,
+                    .libraries = std::move(libraries),
+                    .time_limit = manner.limit,
                     .memory_limit_bytes = options_.memory_limit_bytes},
                    either.token(), watch));
-  const auto about_nvrtc = [&nvrtc](const Error& error) {
-    return fail(error.code, fmt::format("asking NVRTC {} what it is: {}",
-                                        nvrtc.nvrtc.native(), error.message));
+  const auto failed = [&](const Error& error) {
+    return fail(error.code,
+                fmt::format("{}: {}{}", manner.about, error.message, manner.remedy));
   };
   if (!answer)
-    return about_nvrtc(answer.error());
+    return failed(answer.error());
   if (const auto* const error = std::get_if<Error>(&*answer))
-    return about_nvrtc(*error);
-  if (const auto* const found = std::get_if<ToolchainDescription>(&*answer))
+    return failed(*error);
+  if (const auto* const found = std::get_if<Description>(&*answer))
     return *found;
-  return about_nvrtc(
-      {ErrorCode::kWorkerCrashed, "the worker answered another question"});
+  return failed({ErrorCode::kWorkerCrashed, "the worker answered another question"});
 }
 
 WorkerPool::WorkerPool(PoolOptions options)
@@ -381,7 +395,22 @@ Result<PlanOutput> WorkerPool::build_plan(const PlanJob& job, std::stop_token st
 
 Result<ToolchainDescription> WorkerPool::describe(const NvrtcPaths& nvrtc,
                                                   std::stop_token stop) {
-  return state().describe(nvrtc, std::move(stop));
+  return state().describe<ToolchainDescription>(
+      DescribeRequest{nvrtc}, libraries_of(nvrtc),
+      {kDescribeLimit, fmt::format("asking NVRTC {} what it is", nvrtc.nvrtc.native())},
+      std::move(stop));
+}
+
+Result<CudnnDescription> WorkerPool::describe(const CudnnRequest& request,
+                                              std::stop_token stop) {
+  return state().describe<CudnnDescription>(
+      request, {request.cudnn},
+      {std::min<milliseconds>(kDescribeLimit, options_.time_limit),
+       fmt::format("cuDNN {} cannot be used", request.cudnn.native()),
+       "; a cuDNN ends the process that calls it if it cannot load its own "
+       "libcudnn_graph: install all libraries of one cuDNN in one folder, look at "
+       "LD_LIBRARY_PATH, or name another one with KILN_CUDNN"},
+      std::move(stop));
 }
 
 }  // namespace kiln::compile

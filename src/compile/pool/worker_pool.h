@@ -120,6 +120,11 @@ class WorkerPool {
   /// for no build. Errors: as compile().
   [[nodiscard]] Result<ToolchainDescription> describe(const NvrtcPaths& nvrtc,
                                                       std::stop_token stop = {});
+  /// Asks a plan worker, which ends then, whether a cuDNN can be called, and what it
+  /// is. Waits for no build. Errors: as compile(); kUnavailable also where it cannot be
+  /// opened or lacks a function, kWorkerCrashed where it ended the worker.
+  [[nodiscard]] Result<CudnnDescription> describe(const CudnnRequest& request,
+                                                  std::stop_token stop = {});
 
  private:
   class State;

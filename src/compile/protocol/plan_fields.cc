@@ -54,4 +54,38 @@ Result<PlanOutput> plan_output_from(const Fields& fields) {
   return read_fields<PlanOutput>(fields, kMessageSubject, kPlanOutputFields);
 }
 
+Fields to_fields(const CudnnRequest& request) {
+  Fields fields;
+  fields.add("cudnn", request.cudnn.native());
+  for (const std::string& library : request.loaded) fields.add("loaded", library);
+  for (const std::string& name : request.functions) fields.add("function", name);
+  return fields;
+}
+
+Result<CudnnRequest> cudnn_request_from(const Fields& fields) {
+  FieldDecoder decoder(fields, kMessageSubject);
+  CudnnRequest request;
+  request.cudnn = decoder.text("cudnn");
+  request.loaded = decoder.texts("loaded");
+  request.functions = decoder.texts("function");
+  return decoder.finish(std::move(request));
+}
+
+Fields to_fields(const CudnnDescription& description) {
+  Fields fields;
+  fields.add("version", description.version);
+  add_library(fields, "cudnn", description.cudnn);
+  add_library(fields, "graph", description.graph);
+  return fields;
+}
+
+Result<CudnnDescription> cudnn_description_from(const Fields& fields) {
+  FieldDecoder decoder(fields, kMessageSubject);
+  CudnnDescription description;
+  description.version = decoder.text("version");
+  description.cudnn = read_library(decoder, "cudnn");
+  description.graph = read_library(decoder, "graph");
+  return decoder.finish(std::move(description));
+}
+
 }  // namespace kiln::compile

@@ -12,7 +12,12 @@ namespace kiln::compile {
 [[nodiscard]] Fields to_fields(const PlanJob& job);
 [[nodiscard]] Fields to_fields(const PlanOutput& output);
 
+[[nodiscard]] Fields to_fields(const CudnnRequest& request);
+[[nodiscard]] Fields to_fields(const CudnnDescription& description);
+
 [[nodiscard]] Result<PlanJob> plan_job_from(const Fields& fields);
 [[nodiscard]] Result<PlanOutput> plan_output_from(const Fields& fields);
+[[nodiscard]] Result<CudnnRequest> cudnn_request_from(const Fields& fields);
+[[nodiscard]] Result<CudnnDescription> cudnn_description_from(const Fields& fields);
 
 }  // namespace kiln::compile

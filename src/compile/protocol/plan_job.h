@@ -51,4 +51,23 @@ struct PlanOutput {
   friend bool operator==(const PlanOutput&, const PlanOutput&) = default;
 };
 
+/// Asks a plan worker to be the first that calls a cuDNN, which ends the process where
+/// it lacks a part of its own.
+struct CudnnRequest {
+  std::filesystem::path cudnn = {};  // libcudnn.so.9, absolute
+  /// Parts of a cuDNN that the caller's process has loaded, absolute. They are opened
+  /// first, so that cuDNN finds them here as it will there.
+  std::vector<std::string> loaded = {};
+  std::vector<std::string> functions = {};  // that the caller will call
+  friend bool operator==(const CudnnRequest&, const CudnnRequest&) = default;
+};
+
+/// The answer.
+struct CudnnDescription {
+  std::string version;  // "9.19.0", as the library said
+  LoadedLibrary cudnn;
+  LoadedLibrary graph;  // the libcudnn_graph that it uses; empty: it has none
+  friend bool operator==(const CudnnDescription&, const CudnnDescription&) = default;
+};
+
 }  // namespace kiln::compile

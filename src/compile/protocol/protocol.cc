@@ -21,6 +21,8 @@ enum class Kind : std::uint32_t {
   kPlanJob,
   kPlanOutput,
   kLinkJob,
+  kCudnnRequest,
+  kCudnnDescription,
 };
 
 template <typename Message>
@@ -43,6 +45,10 @@ constexpr Kind kind_of() {
     return Kind::kLinkJob;
   else if constexpr (std::is_same_v<Message, PlanOutput>)
     return Kind::kPlanOutput;
+  else if constexpr (std::is_same_v<Message, CudnnRequest>)
+    return Kind::kCudnnRequest;
+  else if constexpr (std::is_same_v<Message, CudnnDescription>)
+    return Kind::kCudnnDescription;
   else
     return Kind::kError;
 }
@@ -83,6 +89,8 @@ Result<Request> decode_request(ByteView bytes) {
       return widened<Request>(plan_job_from(fields));
     case Kind::kLinkJob:
       return widened<Request>(link_job_from(fields));
+    case Kind::kCudnnRequest:
+      return widened<Request>(cudnn_request_from(fields));
     default:
       return corrupt_message("it is no request");
   }
@@ -103,6 +111,8 @@ Result<Reply> decode_reply(ByteView bytes) {
       return widened<Reply>(error_from(fields));
     case Kind::kPlanOutput:
       return widened<Reply>(plan_output_from(fields));
+    case Kind::kCudnnDescription:
+      return widened<Reply>(cudnn_description_from(fields));
     default:
       return corrupt_message("it is no reply");
   }

@@ -25,7 +25,7 @@ inline constexpr const char* kScratchName = "new";
 /// In a worker's environment: that folder.
 inline constexpr const char* kScratchVariable = "KILN_WORKER_SCRATCH";
 
-/// The time limit of a DescribeRequest.
+/// The time limit of a DescribeRequest or CudnnRequest.
 inline constexpr std::chrono::seconds kDescribeLimit{60};
 /// Behind "--parent <pid>": the worker is to look at a mount; the mount and a place on
 /// it follow.
@@ -37,7 +37,8 @@ struct DescribeRequest {
   friend bool operator==(const DescribeRequest&, const DescribeRequest&) = default;
 };
 
-using Request = std::variant<CompileJob, DescribeRequest, PlanJob, LinkJob>;
+using Request =
+    std::variant<CompileJob, DescribeRequest, PlanJob, LinkJob, CudnnRequest>;
 
 /// The first message of a worker.
 struct Hello {
@@ -52,9 +53,9 @@ struct Progress {
 };
 
 /// A worker answers a request with any number of Progress, then one CompileOutput,
-/// PlanOutput, ToolchainDescription or Error.
+/// PlanOutput, ToolchainDescription, CudnnDescription or Error.
 using Reply = std::variant<Hello, Progress, CompileOutput, ToolchainDescription, Error,
-                           PlanOutput>;
+                           PlanOutput, CudnnDescription>;
 
 [[nodiscard]] Bytes encode_request(const Request& request);
 [[nodiscard]] Bytes encode_reply(const Reply& reply);

@@ -123,6 +123,7 @@ class Limits {
       set_deadline(job.time_limit);
   }
   void begin_job(const DescribeRequest& /*request*/) { set_deadline(kDescribeLimit); }
+  void begin_job(const CudnnRequest& /*request*/) { set_deadline(kDescribeLimit); }
   void set_deadline(std::chrono::milliseconds limit) {
     deadline_ = (Clock::now() + limit + kGrace).time_since_epoch().count();
   }

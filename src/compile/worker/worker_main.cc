@@ -49,6 +49,10 @@ Result<Reply> answer(const PlanJob& /*job*/) {
   return fail(ErrorCode::kInvalidArgument, "kiln-worker builds no execution plans");
 }
 
+Result<Reply> answer(const CudnnRequest& /*request*/) {
+  return fail(ErrorCode::kInvalidArgument, "kiln-worker opens no cuDNN");
+}
+
 Result<Reply> answer_request(const Request& request) {
   return std::visit([](const auto& message) { return answer(message); }, request);
 }

@@ -6,7 +6,9 @@
 
 #include <chrono>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "attention/cudnn_version.h"
 #include "attention/problem_codec.h"
@@ -35,13 +37,41 @@ Result<void*> open(const std::filesystem::path& path, LibrarySymbols symbols) {
 
 /// Opens the driver without devices, then NVRTC, then cuDNN. Each finds the libraries
 /// opened before it by name.
-Result<void> open_cudnn(const compile::PlanJob& job) {
+Result<void> open_cudnn(const std::filesystem::path& cudnn,
+                        const compile::NvrtcPaths& nvrtc) {
   const auto driver = this_library().parent_path() / KILN_NO_DEVICE_DRIVER;
   KILN_TRY(open(driver, LibrarySymbols::kGlobal));
   // If it cannot be opened, cuDNN searches for one itself.
-  if (!job.nvrtc.nvrtc.empty())
-    std::ignore = compile::open_nvrtc(job.nvrtc);
-  cudnn_frontend::cudnn_dlhandle = KILN_TRY(open(job.cudnn, LibrarySymbols::kLocal));
+  if (!nvrtc.nvrtc.empty())
+    std::ignore = compile::open_nvrtc(nvrtc);
+  cudnn_frontend::cudnn_dlhandle = KILN_TRY(open(cudnn, LibrarySymbols::kLocal));
+  return {};
+}
+
+/// What cuDNN says of itself. It ends this process where it cannot load
+/// libcudnn_graph, which has all functions that Kiln calls.
+std::string version_of_cudnn() {
+  return to_string(attention::decoded(
+      static_cast<long>(cudnn_frontend::detail::get_backend_version())));
+}
+
+/// The libcudnn_graph that cuDNN uses: the one that was loaded first.
+compile::LoadedLibrary loaded_graph() {
+  for (compile::LoadedLibrary& library : compile::loaded_libraries()) {
+    if (library.path.filename().native().starts_with("libcudnn_graph.so"))
+      return std::move(library);
+  }
+  return {};
+}
+
+Result<void> check_functions(const compile::LoadedLibrary& graph,
+                             const std::vector<std::string>& functions) {
+  void* const library = KILN_TRY(open(graph.path, LibrarySymbols::kLocal));
+  for (const std::string& name : functions) {
+    if (find_symbol(library, name.c_str()) == nullptr)
+      return fail(ErrorCode::kUnavailable,
+                  fmt::format("its {} has no {}", graph.path.native(), name));
+  }
   return {};
 }
 
@@ -69,18 +99,31 @@ Result<compile::PlanOutput> build(const compile::PlanJob& job) {
 
 Result<compile::Reply> answer(const compile::PlanJob& job) {
   report_phase(compile::BuildPhase::kOpening);
-  KILN_TRY(open_cudnn(job));
+  KILN_TRY(open_cudnn(job.cudnn, job.nvrtc));
   report_phase(compile::BuildPhase::kCompiling);
   const auto begin = Clock::now();
   auto output = KILN_TRY(build(job));
   output.build_time =
       std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
-  output.cudnn_version = to_string(attention::decoded(
-      static_cast<long>(cudnn_frontend::detail::get_backend_version())));
+  output.cudnn_version = version_of_cudnn();
   output.cudnn = compile::loaded_as(job.cudnn);
   output.nvrtc = compile::loaded_as(job.nvrtc.nvrtc);
   report_phase(compile::BuildPhase::kReading);
   return compile::Reply(std::move(output));
+}
+
+Result<compile::Reply> answer(const compile::CudnnRequest& request) {
+  report_phase(compile::BuildPhase::kOpening);
+  for (const std::string& part : request.loaded)
+    std::ignore = open_library(part);  // if it is gone, cuDNN finds none either
+  KILN_TRY(open_cudnn(request.cudnn, {}));
+  compile::CudnnDescription description;
+  description.version = version_of_cudnn();
+  description.cudnn = compile::loaded_as(request.cudnn);
+  description.graph = loaded_graph();
+  if (!description.graph.path.empty())
+    KILN_TRY(check_functions(description.graph, request.functions));
+  return compile::Reply(std::move(description));
 }
 
 template <typename Other>

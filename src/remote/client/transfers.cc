@@ -1,9 +1,9 @@
 #include "remote/client/transfers.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "kiln/version.h"
+#include "util/kept_fd.h"
 #include "util/log.h"
 #include "util/mutex.h"
 #include "util/quiet_thread.h"
@@ -34,6 +35,7 @@ constexpr milliseconds kGrace{1000};
 constexpr std::chrono::seconds kFrameLimit{5};
 /// A helper that ends without one good reply so often in a row is not started again.
 constexpr int kMostStarts = 3;
+constexpr milliseconds kLookWithoutPipe{50};
 
 TransferReply no_helper(std::uint64_t id, const std::string& why) {
   return {.id = id, .end = TransferEnd::kHelper, .error = why};
@@ -62,12 +64,18 @@ struct Transfers::State {
     Clock::time_point deadline;
   };
 
-  explicit State(ChildCommand helper)
-      : command(std::move(helper)), wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  explicit State(ChildCommand helper) : command(std::move(helper)) {
+    // A pipe, since all eventfds are one file to fstat().
+    std::array<int, 2> ends{-1, -1};
+    std::ignore = ::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK);
+    wake = UniqueFd(ends[0]);
+    waker = UniqueFd(ends[1]);
+  }
 
   void rouse() const {
-    constexpr std::uint64_t kOne = 1;
-    std::ignore = ::write(wake.get(), &kOne, sizeof(kOne));  // EAGAIN: it is awake
+    constexpr std::byte kOne{1};
+    if (waker.is_ours())
+      std::ignore = ::write(waker.get(), &kOne, 1);  // EAGAIN: it is awake
   }
 
   /// Starts the thread if there is none yet. A new id; 0 if there is no thread.
@@ -156,7 +164,8 @@ struct Transfers::State {
   }
 
   const ChildCommand command;
-  const UniqueFd wake;
+  KeptFd wake;   // constant after construction, as the next
+  KeptFd waker;  // its other end
   std::stop_source closing;
   Mutex mutex;
   std::unordered_map<std::uint64_t, Pending> pending KILN_GUARDED_BY(mutex);
@@ -230,21 +239,23 @@ void Transfers::run(const std::shared_ptr<State>& state) {
       continue;
     }
     const auto deadline = state->first_deadline();
-    int timeout = -1;
+    // Without the pipe nobody can wake this thread.
+    const bool can_wake = state->wake.is_ours() && state->waker.is_ours();
+    int timeout = can_wake ? -1 : static_cast<int>(kLookWithoutPipe.count());
     if (deadline) {
-      const auto left =
-          std::chrono::ceil<milliseconds>(*deadline - Clock::now()).count();
-      timeout = static_cast<int>(std::max<std::int64_t>(left, 0));
+      const auto left = static_cast<int>(std::max<std::int64_t>(
+          std::chrono::ceil<milliseconds>(*deadline - Clock::now()).count(), 0));
+      timeout = can_wake ? left : std::min(left, timeout);
     }
     std::array<pollfd, 2> fds{
-        {{.fd = state->wake.get(), .events = POLLIN, .revents = 0},
+        {{.fd = can_wake ? state->wake.get() : -1, .events = POLLIN, .revents = 0},
          {.fd = state->process ? state->process->socket() : -1,
           .events = POLLIN,
           .revents = 0}}};
     std::ignore = ::poll(fds.data(), fds.size(), timeout);
-    if (fds[0].revents != 0) {
-      std::uint64_t count = 0;
-      std::ignore = ::read(state->wake.get(), &count, sizeof(count));
+    if (fds[0].revents != 0 && state->wake.is_ours()) {
+      std::array<std::byte, 64> roused{};
+      std::ignore = ::read(state->wake.get(), roused.data(), roused.size());
     }
     if (fds[1].revents != 0) {
       if (const auto received = state->receive_one(); !received)

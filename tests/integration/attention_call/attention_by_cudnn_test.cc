@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -56,16 +57,18 @@ class AttentionByCudnn : public AttentionCallTest {
 
   /// From now on the simulated cuDNN is what builds plans, too, in a plan worker where
   /// it finds that driver.
-  void build_plans_with(const std::filesystem::path& driver) {
+  /// `more`: of its environment.
+  void build_plans_with(const std::filesystem::path& driver,
+                        const std::string& more = "") {
     const auto workers = temp_.path() / "workers";
     const auto built = std::filesystem::path(test::paths::kPlanWorker).parent_path();
     std::filesystem::create_directory(workers);
     std::filesystem::create_symlink(built / "kiln-worker", workers / "kiln-worker");
     std::ofstream(workers / "kiln-plan-worker") << fmt::format(
         "#!/bin/sh\n"
-        "export KILN_DRIVER={} KILN_SIMULATED_CUDNN_REAL={}\n"
+        "export KILN_DRIVER={} KILN_SIMULATED_CUDNN_REAL={} {}\n"
         "exec {} \"$@\"\n",
-        driver.native(), test::real_cudnn().native(), test::paths::kPlanWorker);
+        driver.native(), test::real_cudnn().native(), more, test::paths::kPlanWorker);
     std::filesystem::permissions(workers / "kiln-plan-worker",
                                  std::filesystem::perms::owner_all);
     set("KILN_WORKER", workers / "kiln-worker");
@@ -165,6 +168,23 @@ TEST_F(AttentionByCudnn, ItRunsWhereTheRulesAndCudnnItselfAllowIt) {
   EXPECT_THAT(lines("warning"), IsEmpty());
   EXPECT_THAT(lines("info"), ElementsAre(HasSubstr("run by cuDNN")));
   EXPECT_EQ(take_kinds().size(), 0U) << "a kernel of Kiln's was built";
+}
+
+TEST_F(AttentionByCudnn, OneThatCannotBeCalledLeavesTheProblemToKilnsKernel) {
+  const auto broken = temp_.path() / "libcudnn.so.9";
+  std::filesystem::copy_file(test::paths::kNoDeviceDriver, broken);
+  set("KILN_CUDNN", broken);
+  close();
+  const attention::Problem problem = small_problem();
+  const auto chosen = choice(0, problem);
+  EXPECT_EQ(chosen.backend, AttentionBackend::kKiln);
+  EXPECT_THAT(chosen.reason,
+              AllOf(HasSubstr("cuDNN " + broken.native() + " cannot be used: "),
+                    HasSubstr("look at LD_LIBRARY_PATH")));
+  EXPECT_EQ(explained(0, problem)["chosen"], "kiln");
+  const auto with = tensors(0, problem, chosen.workspace_bytes);
+  EXPECT_EQ(why(run(0, problem, with)), "done");
+  EXPECT_THAT(lines("warning"), ElementsAre(HasSubstr("run by Kiln's")));
 }
 
 TEST_F(AttentionByCudnn, BothPassesOfATrainingRunAndInACaptureToo) {
@@ -269,15 +289,30 @@ TEST_F(AttentionByCudnn, APlanWorkerThatCrashesIsExplained) {
 TEST_F(AttentionByCudnn, APlanWorkerThatHangsIsExplained) {
   const auto pipe = temp_.path() / "libcuda.so.1";  // whoever opens it waits
   ASSERT_EQ(::mkfifo(pipe.c_str(), S_IRUSR | S_IWUSR), 0);
-  set("KILN_COMPILE_TIMEOUT", "0.5");
-  build_plans_with(pipe);
+  set("KILN_COMPILE_TIMEOUT", "1");
+  build_plans_with(pipe, "KILN_SIMULATED_CUDNN_VERSION=91900");  // so that alone works
   const auto said = explained(0, small_problem());
   EXPECT_EQ(said["chosen"], "kiln");
   const auto& probe = said["cudnn"]["probe"];
   EXPECT_EQ(probe["ran"], false);
   EXPECT_EQ(probe["status"], "failed");
   EXPECT_THAT(probe["message"].get<std::string>(),
-              HasSubstr("over its limit of 0.5 s"));
+              HasSubstr("over its limit of 1.0 s"));
+}
+
+TEST_F(AttentionByCudnn, OneThatHangsInItsFirstCallIsGivenUpOnce) {
+  const auto pipe = temp_.path() / "libcuda.so.1";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), S_IRUSR | S_IWUSR), 0);
+  set("KILN_COMPILE_TIMEOUT", "1");
+  build_plans_with(pipe);
+  const auto begun = std::chrono::steady_clock::now();
+  for (const std::int64_t dim : {64, 96}) {
+    const auto said = explained(0, small_problem(Pass::kForward, dim, dim));
+    EXPECT_EQ(said["chosen"], "kiln");
+    EXPECT_THAT(said["cudnn"]["probe"]["message"].get<std::string>(),
+                HasSubstr("gave no answer in time"));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(10));
 }
 
 // NVIDIA/TransformerEngine #1591.

@@ -35,17 +35,15 @@ TEST(CudnnLibrary, IsOpenedOnceAndNeedsNoDevice) {
   EXPECT_EQ(&CudnnLibrary::open(cudnn.path())->table(), &library->table());
 }
 
-TEST(CudnnLibrary, OfThisMachineIsTheOneThatTheSearchFindsFirst) {
+TEST(CudnnLibrary, IsOpenedAfterThePartThatAWorkerHasUsed) {
   if (test::real_cudnn().empty())
     GTEST_SKIP() << "no libcudnn.so.9";
-  const auto library = CudnnLibrary::open_installed(test::real_cudnn(), {});
-  ASSERT_TRUE(library) << library.error().message;
-  EXPECT_EQ(library->path(), test::real_cudnn());
-  EXPECT_EQ(library->version().major, 9);
-  const auto none = CudnnLibrary::open_installed("", {});
-  ASSERT_FALSE(none);
-  EXPECT_EQ(none.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(none.error().message, HasSubstr("no libcudnn.so.9 found: install cuDNN"));
+  const test::SimulatedDriver driver("");
+  const test::SimulatedCudnn cudnn(driver);
+  const auto refused = CudnnLibrary::open(cudnn.path(), "/nowhere/libcudnn_graph.so.9");
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message,
+              HasSubstr("cannot open cuDNN /nowhere/libcudnn_graph.so.9: "));
 }
 
 using SimulatedCudnn = testing::Test;

@@ -150,6 +150,9 @@ const std::vector<Row>& rows() {
        test::ask_for_a_precompiled_header},
       {"ASeedThatIsNoPack", {{"seed_refused", 1}}, test::seed_with_a_file},
       {"ARemoteThatIsNotThere", {{"uploads_dropped", 1}}, test::upload_to_nobody},
+      {"ALockThatTheHostHasClosed",
+       {{"descriptors_lost", 1}},
+       test::close_descriptors_of_a_lock},
       // Whoever killed two workers is refused: no third one is lost, and none counted.
       {"ASourceThatKilledTwoWorkers",
        {{"worker_crashed", 2}, {"build_refused", 1}},

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
+#include "tests/support/child_process.h"
 #include "tests/support/compile_jobs.h"
 #include "tests/support/fault/syscall_tracer.h"
 #include "tests/support/paths.h"
@@ -62,6 +64,29 @@ void hold_slot(Place& place) {
   const UniqueFd held = place.hold_silently(place.layout().locks() / "slots", 0, {});
   place.kiln().set("KILN_JOBS", "1");
   place.build();
+}
+
+void close_descriptors_of_a_lock(Place& place) {
+  place.build();
+  const fs::path file = place.layout().locks() / "a7";
+  ChildProcess host([&] {
+    cache::CacheOptions options;
+    options.root = place.root();
+    const auto cache = cache::Cache::open(options);
+    auto lock = cache::OwnedRange::try_own({&cache::real_file_system(), file, 0}, {},
+                                           std::chrono::hours(1));
+    if (!lock || !*lock)
+      return 1;
+    for (int fd = 3; fd < 1024; ++fd) {
+      std::error_code closed;
+      if (fs::equivalent(fmt::format("/proc/self/fd/{}", fd), file, closed))
+        ::close(fd);
+    }
+    (*lock)->set_phase(cache::Phase::kCompiling);
+    cache->flush(std::chrono::seconds(10));
+    return 0;
+  });
+  EXPECT_EQ(host.wait(), 0);
 }
 
 void plant_a_file(Place& place) {

@@ -16,6 +16,7 @@ void hold_lock(Place& place);
 void seed_with_a_file(Place& place);
 void upload_to_nobody(Place& place);
 void hold_slot(Place& place);
+void close_descriptors_of_a_lock(Place& place);
 void plant_a_file(Place& place);
 void fail_a_sync(Place& place);
 void serve_another_key(Place& place);

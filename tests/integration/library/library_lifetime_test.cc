@@ -1,6 +1,7 @@
 // Who may go before whom; prefetches; what the environment switches.
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/wait.h>
 
 #include <atomic>
@@ -10,6 +11,7 @@
 
 #include "library_service.h"
 #include "tests/support/kernel_sources.h"
+#include "tests/support/paths.h"
 #include "tests/support/processes.h"
 
 namespace kiln {
@@ -271,6 +273,63 @@ TEST_F(LibraryLifetimeTest, WithoutACacheKernelsAreKeptInMemory) {
   ASSERT_TRUE(service->get(small_source(), service->devices().at(0)));
   EXPECT_EQ(service->statistics().compiled, 1U);
   EXPECT_EQ(service->statistics().not_stored, 1U);
+}
+
+/// Runs `call` in a thread that is cancelled meanwhile. It comes to its end, and only
+/// then the thread does.
+template <typename Call>
+void expect_uncancelled(const Call& call) {
+  struct State {
+    const Call& call;
+    std::atomic<bool> has_begun = false;
+    std::atomic<bool> has_ended = false;
+    std::atomic<bool> goes_on = false;
+  } state{.call = call};
+  pthread_t thread{};
+  ASSERT_EQ(::pthread_create(
+                &thread, nullptr,
+                [](void* given) -> void* {
+                  auto& mine = *static_cast<State*>(given);
+                  mine.has_begun = true;
+                  mine.call();
+                  mine.has_ended = true;
+                  ::pthread_testcancel();
+                  mine.goes_on = true;
+                  return nullptr;
+                },
+                &state),
+            0);
+  EXPECT_TRUE(test::eventually(10s, [&] { return state.has_begun.load(); }));
+  std::this_thread::sleep_for(200ms);
+  ASSERT_EQ(::pthread_cancel(thread), 0);
+  void* result = nullptr;
+  ASSERT_EQ(::pthread_join(thread, &result), 0);
+  EXPECT_EQ(result, PTHREAD_CANCELED);
+  EXPECT_TRUE(state.has_ended);
+  EXPECT_FALSE(state.goes_on);
+}
+
+TEST_F(LibraryLifetimeTest, AThreadThatIsCancelledFinishesItsCall) {
+  const SimulatedDriver driver;
+  Options fake = options(driver);
+  fake.nvrtc = test::paths::kFakeNvrtc;
+  fake.compile_timeout = 1s;
+  ::setenv("KILN_FAKE_NVRTC", "hang", 1);
+  auto service = open(fake);
+  ::unsetenv("KILN_FAKE_NVRTC");
+  const Device device = service->devices().at(0);
+  expect_uncancelled([&] {
+    EXPECT_EQ(service->get(small_source(), device).error().code, ErrorCode::kTimeout);
+  });
+  // Its end stops a build, and waits for threads.
+  ASSERT_TRUE(service->prefetch(small_source(1), device));
+  expect_uncancelled([&] {
+    int before = 0;
+    ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    std::this_thread::sleep_for(400ms);  // cancelled by the time that the call begins
+    ::pthread_setcancelstate(before, nullptr);
+    service.reset();
+  });
 }
 
 }  // namespace

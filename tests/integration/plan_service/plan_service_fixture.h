@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "attention/plan.h"
 #include "cudnn/plan_service.h"
@@ -25,8 +26,11 @@ class PlanServiceFixture : public testing::Test {
   void SetUp() override {
     here_ = open();
     const auto keyed = here_.plans->key(attention_problem(), h200_);
-    if (!keyed)
+    if (!keyed) {
+      ASSERT_EQ(keyed.error().message.find("cannot be used"), std::string::npos)
+          << keyed.error().message;
       GTEST_SKIP() << keyed.error().message;
+    }
   }
 
   /// Another service on the same cache, as another process would open it.

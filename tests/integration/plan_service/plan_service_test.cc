@@ -11,6 +11,7 @@
 
 #include "tests/integration/plan_service/plan_service_fixture.h"
 #include "tests/support/compile_jobs.h"
+#include "tests/support/incomplete_cudnn.h"
 #include "tests/support/processes.h"
 
 namespace kiln {
@@ -30,6 +31,11 @@ class PlanServiceTest : public test::PlanServiceFixture {
  protected:
   static std::uint64_t compiled(const Opened& service) {
     return test::counted(*service.builds, cache::Counter::kCompiled);
+  }
+  static compile::PoolOptions plan_workers() {
+    compile::PoolOptions options;
+    options.worker = {.name = "kiln-plan-worker", .path = test::paths::kPlanWorker};
+    return options;
   }
   [[nodiscard]] bool is_stored(const KeyedPlan& plan) const {
     return fs::exists(here_.builds->cache().layout().object(plan.key));
@@ -265,6 +271,71 @@ TEST_F(PlanServiceTest, ACudnnThatIsNotThereIsAClearError) {
   EXPECT_EQ(keyed.error().code, ErrorCode::kUnavailable);
   EXPECT_THAT(keyed.error().message,
               AllOf(HasSubstr("KILN_CUDNN"), HasSubstr("/nowhere/libcudnn.so.9")));
+}
+
+TEST_F(PlanServiceTest, ACudnnThatEndsProcessesEndsAWorkerAlone) {
+  const auto asked = here_.plans->ask_library().value();
+  const auto broken = test::incomplete_cudnn(temp_.path() / "broken", asked->path,
+                                             test::CudnnPart::kEmpty);
+  compile::WorkerPool pool(plan_workers());
+  compile::CudnnRequest request{.cudnn = broken};
+  const auto described = pool.describe(request);
+  ASSERT_FALSE(described);
+  EXPECT_EQ(described.error().code, ErrorCode::kWorkerCrashed);
+  EXPECT_THAT(described.error().message,
+              AllOf(HasSubstr("cuDNN " + broken.native() + " cannot be used: "),
+                    HasSubstr("Could not load symbol cudnnGetVersion"),
+                    HasSubstr("install all libraries of one cuDNN in one folder")));
+  // A process that has loaded the part, as torch does, can use it.
+  request.loaded = {asked->is.graph.path};
+  EXPECT_EQ(pool.describe(request).value().graph, asked->is.graph);
+  const Opened opened = open([&](Config& config) { config.cudnn = broken; });
+  const auto library = here_.plans->library();
+  ASSERT_TRUE(library) << library.error().message;
+  EXPECT_TRUE(opened.plans->library()) << "it is loaded here now";
+}
+
+TEST_F(PlanServiceTest, ACudnnThatCannotBeUsedIsAskedAboutOnce) {
+  const auto file = temp_.path() / "libcudnn.so.9";
+  fs::copy_file(test::paths::kNoDeviceDriver, file);
+  const Opened opened = open([&](Config& config) { config.cudnn = file; });
+  for (int i = 0; i < 2; ++i) {
+    const auto keyed = opened.plans->key(attention_problem(), h200_);
+    ASSERT_FALSE(keyed);
+    EXPECT_EQ(keyed.error().code, ErrorCode::kUnavailable);
+    EXPECT_THAT(keyed.error().message,
+                HasSubstr("cuDNN " + file.native() + " cannot be used: "));
+    fs::copy_file(here_.plans->ask_library().value()->path, file,
+                  fs::copy_options::overwrite_existing);
+  }
+}
+
+TEST_F(PlanServiceTest, AWorkerSaysWhatACudnnIsAndWhatItLacks) {
+  const auto asked = here_.plans->ask_library();
+  ASSERT_TRUE(asked && *asked) << asked.error().message;
+  const auto& [path, is] = **asked;
+  EXPECT_EQ(is.cudnn.path, path);
+  EXPECT_THAT(is.graph.path.filename().native(), HasSubstr("libcudnn_graph.so.9"));
+  const auto library = here_.plans->library();
+  ASSERT_TRUE(library) << library.error().message;
+  EXPECT_EQ(to_string(library->version()), is.version);
+
+  compile::WorkerPool pool(plan_workers());
+  compile::CudnnRequest request{.cudnn = path, .functions = {"cudnnCreate"}};
+  EXPECT_EQ(pool.describe(request).value(), is);
+  request.functions.emplace_back("cudnnOfTomorrow");
+  EXPECT_THAT(pool.describe(request).error().message,
+              AllOf(HasSubstr(is.graph.path.native() + " has no cudnnOfTomorrow"),
+                    HasSubstr("look at LD_LIBRARY_PATH")));
+}
+
+TEST_F(PlanServiceTest, WithoutAPlanWorkerNoCudnnIsCalled) {
+  const Opened opened =
+      open([](Config& config) { config.worker = "/nowhere/kiln-worker"; });
+  const auto library = opened.plans->library();
+  ASSERT_FALSE(library);
+  EXPECT_EQ(library.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(library.error().message, HasSubstr("/nowhere/kiln-plan-worker"));
 }
 
 }  // namespace

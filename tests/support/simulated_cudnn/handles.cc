@@ -21,6 +21,7 @@ using kiln::simulated::simulator;
 
 namespace {
 
+constexpr std::size_t kOwnVersion = 91900;
 constexpr int kNotInitialized = 1001;
 constexpr int kDeviceAllocationFailed = 4004;
 
@@ -33,6 +34,9 @@ std::size_t cudnnGetVersion() {
     if (all.version != 0)
       return all.version;
   }
+  // A plan worker asks before there is a driver or a cuDNN to stand in for.
+  if (kiln_simulated_cudnn_open(nullptr, nullptr) != 0)
+    return kOwnVersion;
   return libraries().cudnn.cudnnGetVersion();
 }
 

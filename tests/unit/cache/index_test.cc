@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <iterator>
 
 #include "cache/owned_range.h"
 #include "tests/support/faulty_file_system.h"
@@ -210,6 +211,18 @@ TEST_F(IndexTest, AForkedChildLeavesItAlone) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   expect_same({});
+}
+
+TEST_F(IndexTest, HoldsNoDescriptorBetweenCalls) {
+  // The host may close it, and SQLite would write to the host's next file.
+  const auto open_files = [] {
+    return std::distance(fs::directory_iterator("/proc/self/fd"), {});
+  };
+  const auto before = open_files();
+  ASSERT_TRUE(index_.write({.published = {walk().front()}}));
+  ASSERT_TRUE(index_.list({}));
+  ASSERT_TRUE(index_.totals());
+  EXPECT_EQ(open_files(), before);
 }
 
 TEST_F(IndexTest, NoTemporariesAreLeft) {

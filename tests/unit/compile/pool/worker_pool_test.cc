@@ -100,7 +100,8 @@ TEST_F(WorkerPoolTest, DescribesAnNvrtcBesideTheLastBuildThatItMayRun) {
   std::stop_source stop;
   WorkerPool pool(worker_that(""));  // a worker that never answers
   std::jthread build([&] { std::ignore = pool.compile(job_, stop.get_token()); });
-  std::jthread question([&] { std::ignore = pool.describe({}, stop.get_token()); });
+  std::jthread question(
+      [&] { std::ignore = pool.describe(NvrtcPaths{}, stop.get_token()); });
   EXPECT_TRUE(test::eventually(std::chrono::seconds(3),
                                [&] { return scripts_.traces_left() == 2; }));
   stop.request_stop();
@@ -159,7 +160,7 @@ TEST_F(WorkerPoolTest, OptionsWinOverTheEnvironmentThatAWorkerGets) {
                   scripts_.send(ToolchainDescription{}));
   options.environment = {"TMPDIR=/first", "KILN_A=a", "TMPDIR=/last"};
   WorkerPool pool(options);
-  ASSERT_TRUE(pool.describe({}));
+  ASSERT_TRUE(pool.describe(NvrtcPaths{}));
   std::vector<std::string> settings;
   std::ifstream list(seen);
   for (std::string line; std::getline(list, line);) {

@@ -67,6 +67,8 @@ TEST(ProtocolFields, OfEveryMessageAreAllNeeded) {
   check(to_fields(Error{}), error_from);
   check(to_fields(PlanJob{}), plan_job_from);
   check(to_fields(PlanOutput{}), plan_output_from);
+  check(to_fields(CudnnRequest{}), cudnn_request_from);
+  check(to_fields(CudnnDescription{}), cudnn_description_from);
 }
 
 TEST(ProtocolFields, OfAPlanComeBackAsTheyWere) {

@@ -83,6 +83,7 @@ std::vector<Reply> every_reply() {
           full_output(),
           CompileOutput{},
           ToolchainDescription{13, 0, {{7, 5}, {12, 1}}, {"/x/libnvrtc.so", "0a0b"}},
+          CudnnDescription{"9.19.0", {"/x/libcudnn.so.9", "0e"}, {"/x/graph", "0f"}},
           Error{ErrorCode::kCompileFailed, "the whole log"}};
 }
 
@@ -99,7 +100,9 @@ TEST(Protocol, RequestsArriveAsTheyWereSent) {
   for (const Request& request :
        {Request(full_job()), Request(CompileJob{}), Request(full_plan_job()),
         Request(full_link_job()), Request(LinkJob{}), Request(PlanJob{}),
-        Request(DescribeRequest{{"/a", "/b"}})}) {
+        Request(DescribeRequest{{"/a", "/b"}}),
+        Request(CudnnRequest{
+            "/x/libcudnn.so.9", {"/y/libcudnn_graph.so.9"}, {"f", "g"}})}) {
     const auto decoded = decode_request(encode_request(request));
     ASSERT_TRUE(decoded) << decoded.error().message;
     EXPECT_EQ(*decoded, request);
