@@ -21,7 +21,10 @@ namespace {
 constexpr std::uint32_t kRecordMagic = 0x314B4C4B;  // "KLK1"
 constexpr std::size_t kKeyBytes = 16;
 constexpr std::size_t kHeartbeatOffset = 48;
+constexpr std::uint32_t kTimedOut = 1;  // the last field
+constexpr std::uint32_t kKilled = 2;
 constexpr std::chrono::seconds kIdleThreadLife{5};
+
 Bytes encode_time(BootTime time) {
   Bytes bytes;
   append_le(bytes, static_cast<std::uint64_t>(time.count()));
@@ -65,7 +68,7 @@ Bytes OwnerRecord::encode() const {
   append(bytes, encode_time(heartbeat));
   append_le(bytes, static_cast<std::uint32_t>(
                        std::clamp<std::int64_t>(build_limit.count(), 0, UINT32_MAX)));
-  append_le(bytes, std::uint32_t{timed_out});
+  append_le(bytes, std::uint32_t{timed_out ? kTimedOut : killed ? kKilled : 0});
   return bytes;
 }
 
@@ -91,7 +94,8 @@ std::optional<OwnerRecord> OwnerRecord::decode(ByteView bytes) {
   record.phase_started = time_at(40);
   record.heartbeat = time_at(kHeartbeatOffset);
   record.build_limit = std::chrono::milliseconds(load_le<std::uint32_t>(bytes, 56));
-  record.timed_out = load_le<std::uint32_t>(bytes, 60) == 1;
+  record.timed_out = load_le<std::uint32_t>(bytes, 60) == kTimedOut;
+  record.killed = load_le<std::uint32_t>(bytes, 60) == kKilled;
   return record;
 }
 
@@ -109,6 +113,7 @@ struct OwnedRange::Held {
   OwnerRecord record;
   std::chrono::milliseconds interval;
   std::chrono::steady_clock::time_point due;
+  bool is_after_killed;
 
   void write_record() const { range.write(record.encode(), 0); }
   void write_heartbeat() const {
@@ -212,18 +217,20 @@ Result<std::optional<OwnedRange>> OwnedRange::try_own(
   if (!lock)
     return std::nullopt;
   std::array<std::byte, kOwnerRecordBytes> old{};
+  bool is_after_killed = false;
   if (lock->read(old.data(), old.size(), 0)) {
     const auto last = OwnerRecord::decode(old).value_or(OwnerRecord());
     const bool is_of_key = last.has_key(record.key);
     record.builds_ended = is_of_key ? last.builds_ended : 0;
     record.timed_out =
         is_of_key && last.timed_out && last.build_limit == record.build_limit;
+    is_after_killed = is_of_key && last.killed;
   }
   record.pid = ::getpid();
   record.started = boot_time_now();
-  auto held =
-      std::make_unique<Held>(Held{*std::move(lock), record, heartbeat,
-                                  std::chrono::steady_clock::now() + heartbeat});
+  auto held = std::make_unique<Held>(Held{*std::move(lock), record, heartbeat,
+                                          std::chrono::steady_clock::now() + heartbeat,
+                                          is_after_killed});
   held->write_phase(record.phase);
   auto& heartbeats = Held::Heartbeats::instance();
   const MutexLock guard(heartbeats.mutex);
@@ -255,6 +262,10 @@ OwnerRecord OwnedRange::record() const {
   return held_->record;
 }
 
+bool OwnedRange::is_after_killed() const {
+  return held_ != nullptr && held_->is_after_killed;
+}
+
 void OwnedRange::set_phase(Phase phase) {
   if (!held())
     return;
@@ -265,8 +276,9 @@ void OwnedRange::set_phase(Phase phase) {
 void OwnedRange::end_build(BuildEnd end) {
   if (held()) {
     const MutexLock lock(Held::Heartbeats::instance().mutex);
-    ++held_->record.builds_ended;
+    held_->record.builds_ended += end == BuildEnd::kKilled ? 0 : 1;
     held_->record.timed_out = end == BuildEnd::kTimedOut;
+    held_->record.killed = end == BuildEnd::kKilled;
   }
   release();  // writes the record
 }
