@@ -307,10 +307,10 @@ void end_by_signal(std::string_view how) {
 }
 
 void be_large() {
-  const std::vector<char> bytes(200U << 20U, 'x');
+  const std::string bytes(200U << 20U, 'x');
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   // Read, so that it is not left out.
-  std::ignore = std::find(bytes.begin(), bytes.end(), 'y');
+  std::ignore = bytes.find('y');
 }
 
 void build(Program& program, const Wanted& wanted) {

@@ -148,7 +148,7 @@ TEST_F(PlanFaultTest, fault_38_APlanWorkerOverItsMemoryLimitEnds) {
 }
 
 TEST_F(PlanFaultTest, fault_38_AReproductionOfAPlanSaysHowToRunItAgain) {
-  const auto failed = fetch_and_send(SIGKILL);
+  const auto failed = fetch_and_send(SIGABRT);
   ASSERT_FALSE(failed);
   const std::string& said = failed.error().message;
   const fs::path folder = said.substr(said.find("saved in ") + 9);
