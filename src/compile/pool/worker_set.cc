@@ -28,10 +28,6 @@ WorkerSet::Alone::Alone(WorkerSet& workers)
     : workers_(workers),
       place_(workers.alone_.insert(workers.alone_.end(), Waiting{})) {}
 
-bool WorkerSet::Alone::is_so() const {
-  return place_ == workers_.alone_.begin() && workers_.busy_ == workers_.alone_.size();
-}
-
 WorkerSet::Alone::~Alone() {
   const MutexLock lock(workers_.mutex_);
   workers_.alone_.erase(place_);
@@ -84,7 +80,9 @@ Result<std::unique_ptr<WorkerSet::Alone>> WorkerSet::be_alone(
     const MutexLock lock(mutex_);
     alone = std::make_unique<Alone>(*this);
     changed_.notify_all();  // one more of those who have a permit is at rest
-    while (!stop.stop_requested() && !alone->is_so()) changed_.wait(mutex_);
+    while (!stop.stop_requested() &&
+           (alone->place() != alone_.begin() || busy_ != alone_.size()))
+      changed_.wait(mutex_);
     ended.swap(idle_);
   }
   if (stop.stop_requested())

@@ -115,7 +115,7 @@ class WorkerSet::Alone {
   Alone& operator=(Alone&&) = delete;
   ~Alone();
 
-  [[nodiscard]] bool is_so() const KILN_REQUIRES(workers_.mutex_);
+  [[nodiscard]] std::list<Waiting>::iterator place() const { return place_; }
 
  private:
   WorkerSet& workers_;
