@@ -53,6 +53,8 @@ class Wait {
       builder_ = *owner;
   }
 
+  [[nodiscard]] bool has_seen_builder() const { return builder_.has_value(); }
+
   /// True once a build that was waited for has ended, and answers the caller.
   [[nodiscard]] bool is_answered(const OwnerRecord& now) const {
     if (!build_has_ended(now) || !builder_ || !request_.is_answer)
@@ -138,8 +140,12 @@ KeyLock::Acquired KeyLock::acquire(const Context& context, const LockRequest& re
       return ended({.outcome = LockOutcome::kAppeared});
     if (record && wait.is_answered(*record))
       return ended({.outcome = LockOutcome::kAnswered});
-    if (*owned)
-      return ended({.outcome = LockOutcome::kHeld, .lock = **std::move(owned)});
+    if (*owned) {
+      const bool is_second_try = wait.has_seen_builder() && (*owned)->is_after_killed();
+      return ended({.outcome = LockOutcome::kHeld,
+                    .lock = **std::move(owned),
+                    .is_second_try = is_second_try});
+    }
     if (!waited && request.wait)
       context.counters.add(Counter::kLockWaited);
     if (auto why = wait.reason_to_stop(record))

@@ -61,8 +61,9 @@ struct KeyLock {
   /// - no record at all for LockTimes::no_record;
   /// - in one phase (queued, compiling, ...) for longer than its own build limit +
   ///   LockTimes::compile_grace.
-  /// A holder that was killed has ended no build: the next one is waited for, but all
-  /// together no longer than the four phases of one holder may take.
+  /// A holder that was killed, or whose build was, from outside, has ended no build:
+  /// the next one is waited for, but all together no longer than the four phases of one
+  /// holder may take.
   /// Never fails.
   [[nodiscard]] static Acquired acquire(const Context& context,
                                         const LockRequest& request);
@@ -73,6 +74,9 @@ struct KeyLock::Acquired {
   OwnedRange lock{};     // held if and only if kHeld
   std::string reason{};  // of kBypassed
   std::chrono::nanoseconds waited{};
+  /// Of kHeld: the build that this call waited for was killed from outside. What this
+  /// one comes to is everybody's answer.
+  bool is_second_try = false;
 };
 
 }  // namespace kiln::cache

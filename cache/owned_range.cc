@@ -22,7 +22,10 @@ namespace {
 constexpr std::uint32_t kRecordMagic = 0x314B4C4B;  // "KLK1"
 constexpr std::size_t kKeyBytes = 16;
 constexpr std::size_t kHeartbeatOffset = 48;
+constexpr std::uint32_t kTimedOut = 1;  // the last field
+constexpr std::uint32_t kKilled = 2;
 constexpr std::chrono::seconds kIdleThreadLife{5};
+
 Bytes encode_time(BootTime time) {
   Bytes bytes;
   append_le(bytes, static_cast<std::uint64_t>(time.count()));
@@ -55,7 +58,7 @@ std::string_view to_string(Phase phase) {
 
 Bytes OwnerRecord::encode() const {
   const auto& [pid, phase, key, started, phase_started, heartbeat, build_limit,
-               builds_ended, timed_out] = *this;
+               builds_ended, timed_out, killed] = *this;
   Bytes bytes;
   bytes.reserve(kOwnerRecordBytes);
   append_le(bytes, kRecordMagic);
@@ -68,7 +71,7 @@ Bytes OwnerRecord::encode() const {
   append(bytes, encode_time(heartbeat));
   append_le(bytes, static_cast<std::uint32_t>(
                        std::clamp<std::int64_t>(build_limit.count(), 0, UINT32_MAX)));
-  append_le(bytes, std::uint32_t{timed_out});
+  append_le(bytes, std::uint32_t{timed_out ? kTimedOut : killed ? kKilled : 0});
   return bytes;
 }
 
@@ -85,7 +88,7 @@ std::optional<OwnerRecord> OwnerRecord::decode(ByteView bytes) {
   };
   OwnerRecord record;
   auto& [pid, phase, key, started, phase_started, heartbeat, build_limit, builds_ended,
-         timed_out] = record;
+         timed_out, killed] = record;
   pid = static_cast<pid_t>(load_le<std::uint32_t>(bytes, 4));
   phase = static_cast<Phase>(phase_number);
   builds_ended = load_le<std::uint32_t>(bytes, 12);
@@ -96,7 +99,8 @@ std::optional<OwnerRecord> OwnerRecord::decode(ByteView bytes) {
   phase_started = time_at(40);
   heartbeat = time_at(kHeartbeatOffset);
   build_limit = std::chrono::milliseconds(load_le<std::uint32_t>(bytes, 56));
-  timed_out = load_le<std::uint32_t>(bytes, 60) == 1;
+  timed_out = load_le<std::uint32_t>(bytes, 60) == kTimedOut;
+  killed = load_le<std::uint32_t>(bytes, 60) == kKilled;
   return record;
 }
 
@@ -114,6 +118,7 @@ struct OwnedRange::Held {
   OwnerRecord record;
   std::chrono::milliseconds interval;
   std::chrono::steady_clock::time_point due;
+  bool is_after_killed;
   bool is_written = false;  // by the thread of the heartbeats, now
   OwnerProcess owner{};
 
@@ -251,18 +256,20 @@ Result<std::optional<OwnedRange>> OwnedRange::try_own(
   if (!lock)
     return std::nullopt;
   std::array<std::byte, kOwnerRecordBytes> old{};
+  bool is_after_killed = false;
   if (lock->read(old.data(), old.size(), 0)) {
     const auto last = OwnerRecord::decode(old).value_or(OwnerRecord());
     const bool is_of_key = last.has_key(record.key);
     record.builds_ended = is_of_key ? last.builds_ended : 0;
     record.timed_out =
         is_of_key && last.timed_out && last.build_limit == record.build_limit;
+    is_after_killed = is_of_key && last.killed;
   }
   record.pid = ::getpid();
   record.started = boot_time_now();
-  auto held =
-      std::make_unique<Held>(Held{*std::move(lock), record, heartbeat,
-                                  std::chrono::steady_clock::now() + heartbeat});
+  auto held = std::make_unique<Held>(Held{*std::move(lock), record, heartbeat,
+                                          std::chrono::steady_clock::now() + heartbeat,
+                                          is_after_killed});
   auto& heartbeats = Held::Heartbeats::instance();
   heartbeats.enter(*held, record.phase);
   heartbeats.add(held.get());
@@ -292,6 +299,10 @@ OwnerRecord OwnedRange::record() const {
   return Held::Heartbeats::instance().change(*held_, [](OwnerRecord&) {});
 }
 
+bool OwnedRange::is_after_killed() const {
+  return held_ != nullptr && held_->is_after_killed;
+}
+
 void OwnedRange::set_phase(Phase phase) {
   if (held())
     Held::Heartbeats::instance().enter(*held_, phase);
@@ -300,8 +311,9 @@ void OwnedRange::set_phase(Phase phase) {
 void OwnedRange::end_build(BuildEnd end) {
   if (held())
     Held::Heartbeats::instance().change(*held_, [&](OwnerRecord& record) {
-      ++record.builds_ended;
+      record.builds_ended += end == BuildEnd::kKilled ? 0 : 1;
       record.timed_out = end == BuildEnd::kTimedOut;
+      record.killed = end == BuildEnd::kKilled;
     });
   release();  // writes the record
 }

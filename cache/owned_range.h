@@ -33,7 +33,11 @@ enum class Phase : std::uint8_t {
 /// "starting", "queued for a slot", "compiling", "publishing", "released".
 [[nodiscard]] std::string_view to_string(Phase phase);
 
-enum class BuildEnd : std::uint8_t { kTimedOut, kOther };
+enum class BuildEnd : std::uint8_t {
+  kTimedOut,
+  kKilled,  // from outside: it is none, and whoever waits for it tries
+  kOther,
+};
 
 /// What a holder writes about itself.
 struct OwnerRecord {
@@ -50,6 +54,8 @@ struct OwnerRecord {
   /// The last of them was killed at `build_limit`. A holder with another limit clears
   /// it.
   bool timed_out = false;
+  /// The last holder's build was killed from outside.
+  bool killed = false;
 
   [[nodiscard]] Bytes encode() const;
   /// nullopt for an empty or invalid record.
@@ -99,11 +105,13 @@ class OwnedRange {
   [[nodiscard]] bool held() const;
   /// What this holder wrote, or would have written if that had worked.
   [[nodiscard]] OwnerRecord record() const;
+  /// True if the last holder's build, of the same key, was killed from outside.
+  [[nodiscard]] bool is_after_killed() const;
   /// Writes the phase for waiters. Best effort: a record is a hint.
   void set_phase(Phase phase);
   /// Releases it after a build of its key, and says in the record that this has ended,
-  /// and how: nobody who waited for it waits for another one. After release() alone
-  /// they wait for the next holder's build.
+  /// and how: nobody who waited for it waits for another one. After release() alone,
+  /// and kKilled, they wait for the next holder's build.
   void end_build(BuildEnd end = BuildEnd::kOther);
   void release() noexcept { held_.reset(); }
 

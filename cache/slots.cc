@@ -177,20 +177,33 @@ Slots::Clock::duration Slots::quiet_for(const QueuePlace& queue, Ticket ticket) 
 }
 
 /// The lowest free slot beyond the first `others`. Each ignored holder adds one at the
-/// end.
+/// end. None while as many are held as may be now.
 std::optional<unsigned> Slots::free_slot(const QueuePlace& queue, unsigned others) {
   unsigned end = count_.get();
+  unsigned held = 0;
+  std::optional<unsigned> free;
   for (unsigned slot = 0; slot < std::min(end, kMaxSlots); ++slot) {
     if (is_free(queue, slot)) {
-      if (slot >= others)
-        return slot;
+      if (slot >= others && !free)
+        free = slot;
     } else if (const auto holder = holders_.find(slot);
                holder != holders_.end() && holder->second.is_ignored) {
       ++end;
       others += others == 0 ? 0 : 1;  // they ignore it, too
+    } else {
+      ++held;
     }
   }
-  return std::nullopt;
+  return free && held > 0 && held >= room() ? std::nullopt : free;
+}
+
+/// To ask costs up to a millisecond, and who waits for room asks at each try.
+unsigned Slots::room() {
+  if (const auto now = Clock::now(); now >= ask_room_at_) {
+    room_ = count_.now();
+    ask_room_at_ = now + times_.longest_pause;
+  }
+  return room_;
 }
 
 }  // namespace kiln::cache

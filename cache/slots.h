@@ -40,7 +40,7 @@ class Slots {
     std::function<void(const OwnerRecord&)> on_wait{};
   };
 
-  /// `count` slots. The references must outlive this.
+  /// `count` slots, of which count.now() are given. The references must outlive this.
   Slots(const LockFolder& folder, FileSystem& file_system, Counters& counters,
         LockTimes times, LazyCount count);
 
@@ -77,6 +77,7 @@ class Slots {
   [[nodiscard]] std::optional<unsigned> free_slot(const QueuePlace& queue,
                                                   unsigned others)
       KILN_REQUIRES(mutex_);
+  [[nodiscard]] unsigned room() KILN_REQUIRES(mutex_);
 
   const LockFolder& folder_;
   FileSystem& file_system_;
@@ -89,6 +90,8 @@ class Slots {
   std::map<unsigned, Holder> holders_ KILN_GUARDED_BY(mutex_);
   std::optional<OwnerRecord> living_ KILN_GUARDED_BY(mutex_);  // one of the holders
   Clock::time_point look_at_ KILN_GUARDED_BY(mutex_);
+  Clock::time_point ask_room_at_ KILN_GUARDED_BY(mutex_);
+  unsigned room_ KILN_GUARDED_BY(mutex_) = 0;                      // as it was then
   std::map<std::uint64_t, Pulse> pulses_ KILN_GUARDED_BY(mutex_);  // by ticket
 };
 

@@ -100,11 +100,12 @@ Result<void> add_preset_plans(PlanService& plans, const Config& config,
     for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
       auto item = item_of(plans, preset, pass, device);
       if (!item) {
-        const auto& [code, why] = item.error();
-        const bool is_refused = code == ErrorCode::kCompileFailed;
+        const Error& why = item.error();
+        const bool is_refused = why.code == ErrorCode::kCompileFailed;
         *report.refused += is_refused ? 1 : 0;
         reasons.insert(fmt::format("{}{}{}: {}", device.name, is_refused ? ", " : "",
-                                   is_refused ? attention::to_string(pass) : "", why));
+                                   is_refused ? attention::to_string(pass) : "",
+                                   why.message));
         continue;
       }
       built.insert(device.name);

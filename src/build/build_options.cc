@@ -9,12 +9,15 @@
 #include "build/dead_mounts.h"
 #include "build/wait_notice.h"
 #include "compile/pool/cores.h"
+#include "compile/pool/worker_memory.h"
 #include "util/log.h"
 
 namespace kiln {
 
 LazyCount build_jobs(const Config& config) {
-  return config.jobs ? LazyCount(*config.jobs) : LazyCount(compile::usable_cores);
+  const LazyCount jobs =
+      config.jobs ? LazyCount(*config.jobs) : LazyCount(compile::usable_cores);
+  return jobs.bounded_by([] { return compile::WorkerMemory::of_process().room(); });
 }
 
 cache::CacheOptions cache_options(const Config& config) {

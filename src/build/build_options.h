@@ -13,7 +13,8 @@
 
 namespace kiln {
 
-/// Builds at a time: Config::jobs, else the usable cores.
+/// Builds at a time: Config::jobs, else the usable cores; at each moment no more than
+/// there is memory for.
 [[nodiscard]] LazyCount build_jobs(const Config& config);
 
 /// For a service, and for tools that use only the cache.

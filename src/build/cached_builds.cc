@@ -33,7 +33,8 @@ using remote::Remote;
 Remote::Built kind_of(const Result<Fetched>& built) {
   if (!built && built.error().code == ErrorCode::kCancelled)
     return Remote::Built::kStopped;
-  if (!built && built.error().code == ErrorCode::kUnavailable)
+  if (!built &&
+      (built.error().code == ErrorCode::kUnavailable || built.error().from_outside))
     return Remote::Built::kImpossible;
   return Remote::Built::kAnswer;
 }
@@ -170,19 +171,19 @@ CachedBuilds::Ended CachedBuilds::build_locked(const BuildOrder& order,
       break;
   }
   return wait == Wait::kYes && remote_ != nullptr && order.remotes != Remotes::kAsked
-             ? ask_and_build(order, stop, acquired.lock)
-             : build_here(order, stop, acquired.lock);
+             ? ask_and_build(order, stop, acquired)
+             : build_here(order, stop, acquired);
 }
 
 /// The remotes, and a build beside them.
 CachedBuilds::Ended CachedBuilds::ask_and_build(const BuildOrder& order,
                                                 const std::stop_token& stop,
-                                                cache::OwnedRange& lock) {
+                                                cache::KeyLock::Acquired& acquired) {
   std::optional<Ended> built;
   const auto build = [&](const std::stop_token& stopped) {
     if (!order.build)
       return Remote::Built::kAnswer;  // the time of the remotes is over
-    built = build_here(order, stopped, lock);
+    built = build_here(order, stopped, acquired);
     return kind_of(built->fetched);
   };
   auto found = order.remotes == Remotes::kPatiently
@@ -206,13 +207,14 @@ CachedBuilds::Ended CachedBuilds::ask_and_build(const BuildOrder& order,
                              .server = std::move(found->server)});
   }
   // Whoever waits for this lock takes the object, or asks at the same time as others.
-  lock.end_build();
+  acquired.lock.end_build();
   return ended;
 }
 
 CachedBuilds::Ended CachedBuilds::build_here(const BuildOrder& order,
                                              const std::stop_token& stop,
-                                             cache::OwnedRange& lock) {
+                                             cache::KeyLock::Acquired& acquired) {
+  cache::OwnedRange& lock = acquired.lock;
   bool has_begun = false;
   const auto on_phase = [&](compile::BuildPhase phase) {
     has_begun = true;
@@ -226,14 +228,19 @@ CachedBuilds::Ended CachedBuilds::build_here(const BuildOrder& order,
     // and a cancelled build is no answer. The next holder of the lock is waited for.
     if (!has_begun || error.code == ErrorCode::kCancelled)
       return {tl::unexpected(std::move(error)), Answers::kThisProcess};
-    const Answers whom = order.whom ? order.whom(error) : Answers::kEverybody;
-    if (lock.held()) {
-      if (whom == Answers::kEverybody)
-        failures_.leave(order.key, lock.record(), error);
-      lock.end_build(whom == Answers::kEverybody && error.code == ErrorCode::kTimeout
-                         ? cache::BuildEnd::kTimedOut
-                         : cache::BuildEnd::kOther);
+    Answers whom = order.whom ? order.whom(error) : Answers::kEverybody;
+    auto end = cache::BuildEnd::kOther;
+    if (whom == Answers::kEverybody && error.from_outside && !acquired.is_second_try) {
+      // The surroundings of this process, perhaps: one of those who wait tries in its
+      // own, and the others wait for that.
+      whom = Answers::kThisProcess;
+      end = cache::BuildEnd::kKilled;
+    } else if (whom == Answers::kEverybody && error.code == ErrorCode::kTimeout) {
+      end = cache::BuildEnd::kTimedOut;
     }
+    if (whom == Answers::kEverybody && lock.held())
+      failures_.leave(order.key, lock.record(), error);
+    lock.end_build(end);
     return {tl::unexpected(std::move(error)), whom};
   }
   cache_.counters().add(cache::Counter::kCompiled);

@@ -145,9 +145,9 @@ class CachedBuilds {
                                    Wait wait);
   [[nodiscard]] Ended ask_and_build(const BuildOrder& order,
                                     const std::stop_token& stop,
-                                    cache::OwnedRange& lock);
+                                    cache::KeyLock::Acquired& acquired);
   [[nodiscard]] Ended build_here(const BuildOrder& order, const std::stop_token& stop,
-                                 cache::OwnedRange& lock);
+                                 cache::KeyLock::Acquired& acquired);
   [[nodiscard]] Fetched publish(Fetched fetched);
 
   cache::Cache& cache_;

@@ -54,7 +54,8 @@ constexpr std::array kVariables{
                         "default."},
     EnvironmentVariable{"KILN_WORKER_MEMORY",
                         "Resident memory limit of one build; 4GiB by default."},
-    EnvironmentVariable{"KILN_JOBS", "Builds at a time; the usable cores by default."},
+    EnvironmentVariable{
+        "KILN_JOBS", "Builds at a time, memory allowing; the usable cores by default."},
     EnvironmentVariable{"KILN_NO_JIT", "1: a miss is an error instead of a build."},
     EnvironmentVariable{"KILN_NVRTC", "Path of the libnvrtc to use."},
     EnvironmentVariable{"KILN_TOOLCHAIN",

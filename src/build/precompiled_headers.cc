@@ -137,7 +137,8 @@ Result<compile::CompileOutput> PrecompiledHeaders::compile(
   }
   job.precompiled = found->file;
   auto output = compile(job);
-  if (!output && output.error().code != ErrorCode::kWorkerCrashed)
+  if (!output &&
+      (output.error().code != ErrorCode::kWorkerCrashed || output.error().from_outside))
     return output;  // the source's own error: the worker has tried it without
   const auto use = output ? output->precompiled : compile::PrecompiledUse::kRefused;
   if (use == compile::PrecompiledUse::kUsed) {
@@ -212,9 +213,9 @@ Result<PrecompiledHeaders::Made> PrecompiledHeaders::make(
     return stored;
   }
   const ErrorCode code = stored.error().code;
-  // A stop, and what is missing in this process or on this disk, is no fault of the
-  // headers: the next may try, or in ten minutes.
-  if (code == ErrorCode::kCancelled)
+  // A stop, a signal from outside, and what is missing in this process or on this disk,
+  // is no fault of the headers: the next may try, or in ten minutes.
+  if (code == ErrorCode::kCancelled || stored.error().from_outside)
     store_.release(key);
   else if (code != ErrorCode::kUnavailable && code != ErrorCode::kIo)
     store_.refuse(key);

@@ -56,11 +56,11 @@ Result<PrecompiledStore::Stored> decode(ByteView bytes) {
       KILN_TRY(Fields::decode(bytes)), "record of a precompiled header", kRecordFields);
 }
 
-/// False for what is not there.
+/// False for what is not there. What was made while the clock was ahead ages as well.
 bool is_younger(const fs::path& path, std::chrono::minutes age) {
   std::error_code error;
   const auto time = fs::last_write_time(path, error);
-  return !error && FileClock::now() - time < age;
+  return !error && std::chrono::abs(FileClock::now() - time) < age;
 }
 
 void touch(const fs::path& path) {

@@ -37,6 +37,10 @@ struct Error {
   /// Names the object, the call, the cause and, if there is one, the remedy. Begins in
   /// lower case and has no trailing dot.
   std::string message;
+  /// Of kWorkerCrashed: the compile process was ended by a signal that is no fault of
+  /// the request, for example for want of memory, and so was a second one. A later try
+  /// may succeed.
+  bool from_outside = false;
 };
 
 /// A T or an Error, with the interface of std::expected of C++23. Thread safety: as for

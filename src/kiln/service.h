@@ -68,7 +68,8 @@ struct Options {
   std::optional<std::chrono::milliseconds> compile_timeout{};  // KILN_COMPILE_TIMEOUT
   /// Limit of the resident memory of one build, 64 MiB or more. Default: 4 GiB.
   std::optional<std::uint64_t> worker_memory_bytes{};  // KILN_WORKER_MEMORY
-  /// Builds at a time, 1 to 1024. Default: the number of usable cores.
+  /// Builds at a time, 1 to 1024. Default: the number of usable cores. Fewer run while
+  /// there is no memory for so many.
   std::optional<unsigned> jobs{};  // KILN_JOBS
   /// Builds nothing: a kernel that is not in the cache is kUnavailable.
   std::optional<bool> no_jit{};  // KILN_NO_JIT

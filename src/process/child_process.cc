@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -147,6 +148,15 @@ bool is_our_child(pid_t pid) {
          0;
 }
 
+/// A signal that is no fault of the process that it ended: another process sent it, the
+/// kernel lacked memory, or a limit of processor time or file sizes was reached.
+bool is_from_outside(std::optional<int> status) {
+  constexpr std::array kOwnFaults{SIGSEGV, SIGBUS,  SIGILL, SIGFPE,
+                                  SIGABRT, SIGTRAP, SIGSYS};
+  return status && WIFSIGNALED(*status) &&
+         std::ranges::find(kOwnFaults, WTERMSIG(*status)) == kOwnFaults.end();
+}
+
 std::string describe_end(std::optional<int> status) {
   if (!status)
     return "ended, somebody else took its exit status";
@@ -261,7 +271,10 @@ Result<void> ChildProcess::wait_until_ready(short events,
       return {};  // also on a hang-up: the next read or send reports it
     if (ready < 0 && err != EINTR)
       return posix_error("poll", fmt::format("the {}'s socket", name_), err);
-    if (limits.memory_bytes != 0 && resident_bytes() > limits.memory_bytes)
+    const std::uint64_t resident = limits.memory_bytes == 0 ? 0 : resident_bytes();
+    if (limits.on_memory)
+      limits.on_memory(resident);
+    if (resident > limits.memory_bytes)
       return fail(ErrorCode::kResourceLimit,
                   fmt::format("the {} holds too much memory", name_));
   }
@@ -317,10 +330,11 @@ tl::unexpected<Error> ChildProcess::crashed() {
     return fail(ErrorCode::kResourceLimit,
                 fmt::format("the {} holds too much memory", name_));
   const auto tail = output_tail();
-  return fail(
-      ErrorCode::kWorkerCrashed,
-      fmt::format("the {}, process {}, {}{}{}", name_, pid, describe_end(status),
-                  tail.empty() ? "" : "; it wrote: ", tail));
+  return tl::unexpected(
+      Error{ErrorCode::kWorkerCrashed,
+            fmt::format("the {}, process {}, {}{}{}", name_, pid, describe_end(status),
+                        tail.empty() ? "" : "; it wrote: ", tail),
+            is_from_outside(status)});
 }
 
 void ChildProcess::kill() {

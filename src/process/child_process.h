@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -41,6 +42,8 @@ struct ExchangeLimits {
   std::chrono::steady_clock::time_point deadline;
   std::uint64_t memory_bytes = 0;  // resident, whole process group; 0: no limit
   std::stop_token stop;
+  /// Called with the resident memory, now and then while the child is waited for.
+  std::function<void(std::uint64_t)> on_memory{};
 };
 
 /// Thread safety: one thread at a time. The destructor kills the group and reaps it,
@@ -66,8 +69,8 @@ class ChildProcess {
 
   /// The next frame, undecoded. Errors: kTimeout, kResourceLimit and kCancelled when a
   /// limit is hit (the child still runs: kill it); kWorkerCrashed, with how it ended
-  /// and its last words, when it is gone, or when the host has closed the socket;
-  /// kCorrupt for what is no frame.
+  /// and its last words, when it is gone, `from_outside` by which signal, or when the host
+  /// has closed the socket; kCorrupt for what is no frame.
   [[nodiscard]] Result<Bytes> receive_frame(const ExchangeLimits& limits);
 
   /// SIGKILL to the group, then reap. Idempotent.

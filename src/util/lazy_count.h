@@ -1,4 +1,5 @@
-// A count that is computed at its first use: that may cost more than a hit.
+// A count that is computed at its first use: that may cost more than a hit. It may have
+// a bound that changes with time.
 
 #pragma once
 
@@ -11,7 +12,7 @@
 namespace kiln {
 
 /// At least 1, and from the first get() on the same in all copies. Thread safety: get()
-/// may run concurrently, also in a forked child: it takes no lock.
+/// and now() may run concurrently, also in a forked child: they take no lock.
 class LazyCount {
  public:
   // A number is a count. NOLINTNEXTLINE(google-explicit-constructor)
@@ -19,6 +20,18 @@ class LazyCount {
   /// Several threads may call `compute` at once; the first count is kept.
   explicit LazyCount(std::function<unsigned()> compute)
       : compute_(std::move(compute)), count_(known(0)) {}
+
+  /// This count, and now() at most `bound()` of that moment.
+  [[nodiscard]] LazyCount bounded_by(std::function<unsigned()> bound) const {
+    LazyCount bounded = *this;
+    bounded.bound_ = std::move(bound);
+    return bounded;
+  }
+
+  /// At least 1, and at most get().
+  [[nodiscard]] unsigned now() const {
+    return bound_ ? std::clamp(bound_(), 1U, get()) : get();
+  }
 
   [[nodiscard]] unsigned get() const {
     if (const unsigned count = *count_; count != 0)
@@ -36,7 +49,8 @@ class LazyCount {
   }
 
   std::function<unsigned()> compute_;
-  std::shared_ptr<Known> count_;  // 0: not computed yet
+  std::function<unsigned()> bound_;  // empty: there is none
+  std::shared_ptr<Known> count_;     // 0: not computed yet
 };
 
 }  // namespace kiln

@@ -195,6 +195,83 @@ INSTANTIATE_TEST_SUITE_P(
                             "__global__ void k() {}"}),
     [](const auto& test) { return std::string(test.param.name); });
 
+/// Processes that want one kernel at once, and of which some have their workers killed
+/// from outside in each build.
+class KilledBuildTest : public testing::Test {
+ protected:
+  KilledBuildTest() {
+    config_.nvrtc = test::paths::kFakeNvrtc;
+    // The fake's version is asked for while it still answers.
+    ::setenv("KILN_FAKE_NVRTC", "", 1);  // NOLINT(concurrency-mt-unsafe)
+    EXPECT_TRUE(test::keyed(*test::open_service(config_), test::small_kernel(0)));
+    // NOLINTNEXTLINE(concurrency-mt-unsafe)
+    ::setenv("KILN_FAKE_NVRTC", "marked-signal-9", 1);
+  }
+
+  enum class Killed : bool { kNo, kYes };
+
+  /// One that begins when `go` is raised; exits with 0 if that ended as it must.
+  ChildProcess want(const test::Signal& go, Killed killed, bool is_kernel) {
+    const auto temporary = dir_.path() / ("tmp" + std::to_string(++processes_));
+    std::filesystem::create_directory(temporary);
+    if (killed == Killed::kYes)
+      std::ofstream(temporary / "kill") << "all";
+    return ChildProcess([&, temporary, is_kernel] {
+      ::setenv("TMPDIR", temporary.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+      const auto service = test::open_service(config_);
+      const auto keyed = test::keyed(*service, test::small_kernel(1));
+      ready_.raise();
+      go.wait();
+      const auto fetched = service->fetch(keyed.value());
+      *built_ += static_cast<int>(test::counted(*service, cache::Counter::kCompiled));
+      *lost_ +=
+          static_cast<int>(test::counted(*service, cache::Counter::kWorkerCrashed));
+      if (is_kernel)
+        return fetched.has_value() ? 0 : 1;
+      return !fetched && fetched.error().code == ErrorCode::kWorkerCrashed ? 0 : 2;
+    });
+  }
+
+  /// The first process builds, and then the others wait for it.
+  void run(Killed others) {
+    test::Campaign campaign;
+    const test::Signal first_goes;
+    const test::Signal others_go;
+    ChildProcess first = want(first_goes, Killed::kYes, false);
+    std::vector<ChildProcess> waiting;
+    for (int i = 1; i < kProcesses; ++i)
+      waiting.push_back(want(others_go, others, others == Killed::kNo));
+    for (int i = 0; i < kProcesses; ++i) ready_.wait();
+    campaign.injected();
+    first_goes.raise();
+    // It has the lock of the key before it starts a worker.
+    EXPECT_TRUE(
+        test::eventually(30s, [&] { return !test::children_of(first.pid()).empty(); }));
+    for (std::size_t i = 0; i < waiting.size(); ++i) others_go.raise();
+    campaign.expect_end(first);
+    for (ChildProcess& process : waiting) campaign.expect_end(process);
+  }
+
+  const test::TempDir dir_;
+  Config config_ = test::service_config(dir_.path() / "cache");
+  int processes_ = 0;
+  const test::Signal ready_;
+  const test::SharedWithChildren<std::atomic<int>> built_;
+  const test::SharedWithChildren<std::atomic<int>> lost_;
+};
+
+TEST_F(KilledBuildTest, fault_48_OfOneProcessIsTriedByOneOfThoseWhoWait) {
+  run(Killed::kNo);
+  EXPECT_EQ(*built_, 1);
+  EXPECT_EQ(*lost_, 1);
+}
+
+TEST_F(KilledBuildTest, fault_48_OfASecondProcessAnswersAllWhoWait) {
+  run(Killed::kYes);
+  EXPECT_EQ(*built_, 0);
+  EXPECT_EQ(*lost_, 2) << "builds, of two workers each";
+}
+
 TEST(FailedBuild, fault_40_OneWhoseHeaderChangedMeanwhileAnswersNobodyElse) {
   test::Campaign campaign;
   const test::TempDir dir;

@@ -6,8 +6,10 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include "tests/support/fault/campaign.h"
@@ -156,29 +158,34 @@ TEST_F(ServiceFaultTest, fault_06_AStopEndsTheQuestionToACompilerThatDoesNotAnsw
   EXPECT_EQ(keyed.error().code, ErrorCode::kCancelled) << keyed.error().message;
 }
 
-TEST_F(ServiceFaultTest, fault_02_AWorkerKilledInMidCompileCostsOneBuild) {
+TEST_F(ServiceFaultTest, fault_02_WorkersKilledInMidCompileCostOneBuild) {
   learn_toolchain();
   fake("hang");
   Config limited = config();
   limited.compile_timeout = 40s;
   const auto service = test::open_service(limited);
   std::optional<Result<Fetched>> fetched;
-  std::thread build([&] { fetched = test::fetch(*service, test::small_kernel(1)); });
-  // One that has the compiler open, and so is at work.
-  std::optional<pid_t> at_work;
+  std::atomic<bool> is_over = false;
+  std::thread build([&] {
+    fetched = test::fetch(*service, test::small_kernel(1));
+    is_over = true;
+  });
+  // Those that have the compiler open, and so are at work.
+  std::set<pid_t> killed;
   EXPECT_TRUE(test::eventually(30s, [&] {
     for (const pid_t worker : test::children_of(::getpid())) {
       std::ifstream maps("/proc/" + std::to_string(worker) + "/maps");
       const std::string text((std::istreambuf_iterator<char>(maps)), {});
-      if (text.find("fake-nvrtc") != std::string::npos)
-        at_work = worker;
+      if (text.find("fake-nvrtc") == std::string::npos || killed.contains(worker))
+        continue;
+      std::this_thread::sleep_for(200ms);
+      ::kill(worker, SIGKILL);
+      killed.insert(worker);
     }
-    return at_work.has_value();
+    return is_over.load();
   }));
-  std::this_thread::sleep_for(200ms);
-  if (at_work)
-    ::kill(*at_work, SIGKILL);
   build.join();
+  EXPECT_THAT(killed, SizeIs(2)) << "it is tried once more";
   ASSERT_FALSE(*fetched);
   EXPECT_EQ(fetched->error().code, ErrorCode::kWorkerCrashed);
   fake("");  // for the workers of the next service

@@ -47,6 +47,52 @@ TEST_F(CompileFault, fault_02_AWorkerKilledWhileIdleIsReplaced) {
   EXPECT_TRUE(output) << output.error().message;
 }
 
+/// With a folder that has the mark for the fake's mode "once".
+PoolOptions killed_once(int signal, const test::TempDir& folder) {
+  std::ofstream(folder.path() / "kill") << "once";
+  PoolOptions options = options_with("once-signal-" + std::to_string(signal));
+  options.environment.push_back("TMPDIR=" + folder.path().native());
+  return options;
+}
+
+TEST_F(CompileFault, fault_48_AWorkerThatASignalFromOutsideEndsIsTriedOnceMore) {
+  for (const int signal : {SIGKILL, SIGTERM, SIGXCPU, SIGXFSZ, SIGHUP}) {
+    const test::TempDir folder;
+    WorkerPool pool(killed_once(signal, folder));
+    int starts = 0;
+    const auto output = pool.compile(small_job(), {}, [&starts](BuildPhase phase) {
+      starts += phase == BuildPhase::kStarting ? 1 : 0;
+    });
+    EXPECT_TRUE(output) << output.error().message;
+    EXPECT_EQ(starts, 2) << signal;
+    EXPECT_FALSE(std::filesystem::exists(folder.path() / "kill")) << "nobody died";
+  }
+}
+
+/// How many of three builds are refused because the first two killed their workers.
+int refused_of_three(int signal) {
+  PoolOptions options = options_with("signal-" + std::to_string(signal));
+  int refused = 0;
+  options.on_refused = [&refused] { ++refused; };
+  WorkerPool pool(options);
+  for (int i = 0; i < 3; ++i) {
+    const Error error = error_of(pool.compile(small_job(), {}));
+    EXPECT_EQ(error.code, ErrorCode::kWorkerCrashed);
+    EXPECT_THAT(error.message, HasSubstr("signal " + std::to_string(signal)));
+  }
+  return refused;
+}
+
+TEST_F(CompileFault, fault_48_ASignalFromOutsideIsNoCrashOfTheSource) {
+  for (const int signal : {SIGKILL, SIGTERM, SIGXCPU})
+    EXPECT_EQ(refused_of_three(signal), 0) << signal;
+}
+
+TEST_F(CompileFault, fault_48_ASignalOfItsOwnIsACrashOfTheSource) {
+  for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS})
+    EXPECT_EQ(refused_of_three(signal), 1) << signal;
+}
+
 TEST_F(CompileFault, fault_05_AStoppedWorkerIsATimeout) {
   WorkerPool pool(options_with(""));
   ASSERT_TRUE(pool.compile(small_job(), {}));

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -12,6 +12,7 @@
 #include "tests/support/compile_jobs.h"
 #include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
+#include "toolchain/linker.h"
 
 namespace kiln::compile {
 namespace {
@@ -90,21 +91,67 @@ TEST_F(CompileFilesTest, EveryPlaceWhereNvrtcFoundNoHeaderIsReportedOnce) {
   EXPECT_TRUE(output->files.is_whole);
 }
 
-TEST_F(CompileFilesTest, WhatTheDriverReadsIsNotReported) {
-  const test::TempDir folder;
-  std::ofstream(folder.path() / "settings") << "x\n";
-  std::filesystem::copy_file(test::paths::kReadingDriver,
-                             folder.path() / "libcuda.so.1");
-  ::setenv("LD_LIBRARY_PATH", folder.path().c_str(), 1);
-  ::setenv("TMPDIR", folder.path().c_str(), 1);
-  WorkerPool pool(one_worker());
+/// Workers that find a driver, which hangs, and no other.
+class NoDriverTest : public CompileFilesTest {
+ protected:
+  NoDriverTest() {
+    std::filesystem::copy_file(test::paths::kHangingDriver,
+                               folder_.path() / "libcuda.so.1");
+    options_ = one_worker();
+    options_.environment = {"LD_LIBRARY_PATH=" + folder_.path().native(),
+                            "TMPDIR=" + folder_.path().native()};
+    options_.time_limit = std::chrono::seconds(20);
+  }
+  [[nodiscard]] bool is_driver_opened() const {
+    return std::filesystem::exists(folder_.path() / "opened");
+  }
+
+  const test::TempDir folder_;
+  PoolOptions options_;
+};
+
+TEST_F(NoDriverTest, NoCompileOpensOne) {
+  WorkerPool pool(options_);
   const auto output = pool.compile(job(test::kSmallKernel), {});
-  ::unsetenv("LD_LIBRARY_PATH");
-  ::unsetenv("TMPDIR");
   ASSERT_TRUE(output) << output.error().message;
-  if (!std::filesystem::exists(folder.path() / "read"))
-    GTEST_SKIP() << "this NVRTC started no driver";
+  EXPECT_FALSE(is_driver_opened());
   EXPECT_EQ(output->files, FileReport());
+}
+
+TEST_F(NoDriverTest, NoLinkOpensOne) {
+  WorkerPool pool(options_);
+  const auto about = pool.describe(nvrtc_).value();
+  device::Toolchain toolchain;
+  toolchain.nvrtc = nvrtc_.nvrtc;
+  toolchain.facts.version = {about.major, about.minor};
+  const auto linker = device::find_linker(toolchain, LibraryPlaces::of_process());
+  if (!linker)
+    GTEST_SKIP() << linker.error().message;
+  constexpr std::string_view kPtx =
+      ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n";
+  LinkJob link{.linker = linker->path,
+               .options = {"-arch=sm_80"},
+               .inputs = {{"k", {as_bytes(kPtx).begin(), as_bytes(kPtx).end()}}},
+               .target = {.architecture = {{8, 0}}}};
+  for (int i = 0; i < 2; ++i) {
+    const auto output = pool.link(link, {});
+    ASSERT_TRUE(output) << output.error().message;
+    EXPECT_FALSE(is_driver_opened());
+    link.options.emplace_back("--no-cache");  // the caller's own
+  }
+}
+
+TEST_F(NoDriverTest, AnOptionThatNvrtcGetsByItselfMayBeTheCallersToo) {
+  WorkerPool pool(options_);
+  const auto about = pool.describe(nvrtc_).value();
+  if (device::CudaVersion{about.major, about.minor} < device::CudaVersion{12, 9})
+    GTEST_SKIP() << "this NVRTC has no --no-cache";
+  auto wanted = job(test::kSmallKernel);
+  const auto without = pool.compile(wanted, {});
+  wanted.options.emplace_back("--no-cache");
+  const auto with = pool.compile(wanted, {});
+  ASSERT_TRUE(without && with);
+  EXPECT_EQ(without->image, with->image);
 }
 
 }  // namespace

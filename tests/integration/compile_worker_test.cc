@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -207,6 +208,21 @@ TEST_F(CompileWorkerTest, OtherBuiltinsOnTheLoaderPathDoNotReplaceTheNamedOnes) 
   EXPECT_TRUE(!is_beside || output->builtins.path == nvrtc_.builtins);
   EXPECT_EQ(output->builtins.build_id == id, is_beside);
   EXPECT_THAT(output->builtins.build_id, SizeIs(id.size()));
+}
+
+TEST_F(CompileWorkerTest, AWorkerNeedsNoMoreStackThanItsHostHas) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_STACK, &before), 0);
+  const rlimit small{.rlim_cur = 64U << 10U, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_STACK, &small), 0);
+  Result<CompileOutput> output = fail(ErrorCode::kNotFound, "not built");
+  // This thread's own stack may not grow now.
+  std::thread([&] {
+    WorkerPool pool(one_worker());
+    output = pool.compile(job(kTemplateKernel), {});
+  }).join();
+  ASSERT_EQ(::setrlimit(RLIMIT_STACK, &before), 0);
+  EXPECT_TRUE(output) << output.error().message;
 }
 
 TEST_F(CompileWorkerTest, DescribeSaysVersionAndArchitectures) {

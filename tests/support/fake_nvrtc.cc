@@ -4,7 +4,9 @@
 // kernels as entry points and no code in them.
 //   hang  crash  empty  wrong-arch  no-entry     and, beyond those:
 //   hoard (allocates until it is killed)  exit (leaves the process with status 7)
-//   hang-version (never says which version it is), crash-version
+//   signal-N (ends by that signal; marked-signal-N after 0.5 s where a file `kill` is
+//   in TMPDIR; once-signal-N the first that finds it, and takes it away) large (holds
+//   200 MiB for 0.3 s) hang-version (never says which version it is), crash-version
 //   open-itself (as NVRTC 12.8 does)
 //   break-out (status 9 if it can reach the network, another program or process)
 
@@ -283,8 +285,39 @@ bool breaks_out() {
          (has_landlock() && opens_memory_of(::getppid()));
 }
 
+std::string marker() {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody changes a worker's environment
+  const char* const folder = std::getenv("TMPDIR");
+  return std::string(folder == nullptr ? "/tmp" : folder) + "/kill";
+}
+
+/// Of "signal-9" and the like.
+void end_by_signal(std::string_view how) {
+  constexpr std::string_view kSignal = "signal-";
+  const auto at = how.find(kSignal);
+  if (at == how.npos || (how.starts_with("once-") && ::unlink(marker().c_str()) != 0) ||
+      (how.starts_with("marked-") && ::access(marker().c_str(), F_OK) != 0))
+    return;
+  if (how.starts_with("marked-"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const int signal = std::atoi(how.substr(at + kSignal.size()).data());
+  // A sanitizer's handler would turn the signal into an exit status.
+  std::ignore = std::signal(signal, SIG_DFL);
+  std::ignore = std::raise(signal);
+}
+
+void be_large() {
+  const std::string bytes(200U << 20U, 'x');
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  // Read, so that it is not left out.
+  std::ignore = bytes.find('y');
+}
+
 void build(Program& program, const Wanted& wanted) {
   const auto how = mode();
+  end_by_signal(how);
+  if (how == "large")
+    be_large();
   if (how == "hang")
     hang();
   if (how == "crash")

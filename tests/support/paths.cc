@@ -6,7 +6,7 @@ const char* const kEmbed = KILN_TEST_EMBED;
 const char* const kFakeNvrtc = KILN_TEST_FAKE_NVRTC;
 const char* const kPreload = KILN_TEST_PRELOAD;
 const char* const kProgram = KILN_TEST_PROGRAM;
-const char* const kReadingDriver = KILN_TEST_READING_DRIVER;
+const char* const kHangingDriver = KILN_TEST_HANGING_DRIVER;
 const char* const kSettingsProbe = KILN_TEST_SETTINGS_PROBE;
 const char* const kSimulatedDriver = KILN_TEST_SIMULATED_DRIVER;
 

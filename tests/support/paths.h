@@ -12,7 +12,7 @@ extern const char* const kEmbed;  ///< the program kiln-embed
 extern const char* const kFakeNvrtc;
 extern const char* const kPreload;
 extern const char* const kProgram;  ///< kiln
-extern const char* const kReadingDriver;
+extern const char* const kHangingDriver;
 extern const char* const kSettingsProbe;
 extern const char* const kSimulatedDriver;
 

@@ -50,12 +50,15 @@ Error ended(const Error& cause, const Job& job, const BuildWatch& watch,
             fmt::format("{} was cancelled while {}", build, to_string(watch.phase()))};
   }
   const auto [code, text] = worker_failure(cause, job, watch);
+  Error error{code, fmt::format("{} {}", build, text), cause.from_outside};
+  if (cause.from_outside)
+    error.message += "; the first try ended so, too";
   if (reproductions.empty())
-    return {code, fmt::format("{} {}", build, text)};
+    return error;
   const auto saved = save_reproduction(reproductions, job);
-  return {code, fmt::format("{} {}; {}", build, text,
-                            saved ? "saved in " + saved->native()
-                                  : "it could not be saved: " + saved.error().message)};
+  error.message += saved ? "; saved in " + saved->native()
+                         : "; it could not be saved: " + saved.error().message;
+  return error;
 }
 
 }  // namespace

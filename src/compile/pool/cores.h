@@ -4,18 +4,16 @@
 
 #include <filesystem>
 #include <optional>
-#include <string_view>
 
 namespace kiln::compile {
 
-/// The smaller of the affinity mask and the cgroup v2 CPU quota, rounded up; at
-/// least 1. Read anew at each call (tens of microseconds). Thread-safe.
+/// The smaller of the affinity mask and the cgroups' CPU quota, rounded up; at least 1.
+/// Read anew at each call (tens of microseconds). Thread-safe.
 [[nodiscard]] unsigned usable_cores();
 
-/// The smallest `cpu.max`, in whole cores rounded up, from `cgroup_root` down to the
-/// cgroup that `proc_self_cgroup` (the text of /proc/self/cgroup) names. nullopt
-/// without a limit or without cgroup v2.
+/// The smallest CPU quota of the cgroups of this process, v1 or v2, in whole cores
+/// rounded up. nullopt: there is none. Tests replace the `root` of /proc and /sys.
 [[nodiscard]] std::optional<unsigned> cgroup_cores(
-    const std::filesystem::path& cgroup_root, std::string_view proc_self_cgroup);
+    const std::filesystem::path& root = "/");
 
 }  // namespace kiln::compile

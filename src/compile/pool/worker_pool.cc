@@ -109,8 +109,18 @@ Result<Reply> exchange(WorkerProcess& worker, const Bytes& frame,
 }  // namespace
 
 std::vector<std::string> worker_environment() {
-  constexpr std::array kPassed{"LD_LIBRARY_PATH", "TMPDIR",        "KILN_FAKE_NVRTC",
-                               "ASAN_OPTIONS",    "UBSAN_OPTIONS", "TSAN_OPTIONS"};
+  constexpr std::array kPassed{
+      // The worker's own libraries, and NVRTC's, may be there and nowhere else. It can
+      // change what is loaded, which the reported build ids show.
+      "LD_LIBRARY_PATH",
+      // NVRTC and ptxas write temporary files, and the worker is confined to this
+      // folder.
+      "TMPDIR",
+      // Which fault the compiler of Kiln's tests has; no other compiler reads it.
+      "KILN_FAKE_NVRTC",
+      // A worker that was built with a sanitizer reports as its host does; others do
+      // not read these.
+      "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"};
   std::vector<std::string> environment;
   for (const char* const name : kPassed) {
     // Read when a pool opens. A host that changes its environment at that moment causes
@@ -155,6 +165,8 @@ class WorkerPool::State {
 
   Result<TaskResult> run(const Task& task, const std::stop_token& stop,
                          BuildWatch& watch);
+  Result<TaskResult> try_once(const Task& task, const Bytes& frame,
+                              const std::stop_token& stop, BuildWatch& watch);
   Result<Turn> take_turn(const std::stop_token& stop);
   template <typename Job>
   Result<void> refuse_killer(const Job& job);
@@ -198,8 +210,10 @@ class WorkerPool::State::ActiveCall {
 WorkerPool::State::State(const PoolOptions& options)
     : options_(options),
       crash_history_(options.clock ? options.clock : CrashHistory::Clock(Clock::now)),
-      workers_(options.max_workers, options.worker,
-               merged(worker_environment(), options.environment), options.scratch) {}
+      workers_(
+          options.max_workers, options.worker,
+          merged(worker_environment(), options.environment), options.scratch,
+          options.memory != nullptr ? *options.memory : WorkerMemory::of_process()) {}
 
 WorkerPool::State::~State() {
   closing_.request_stop();
@@ -254,23 +268,36 @@ Result<TaskResult> WorkerPool::State::run(const Task& task, const std::stop_toke
   if (!task.has_turn)
     watch.enter(BuildPhase::kQueued);
   // A question takes milliseconds, and must not wait for a build.
-  const bool asks_cudnn = std::holds_alternative<CudnnRequest>(task.request);
-  const bool waits = !task.has_turn && !asks_cudnn &&
-                     !std::holds_alternative<DescribeRequest>(task.request);
-  const Turn turn = waits ? KILN_TRY(take_turn(stop)) : nullptr;
+  const bool is_build = !std::holds_alternative<DescribeRequest>(task.request) &&
+                        !std::holds_alternative<CudnnRequest>(task.request);
+  const Turn turn = is_build && !task.has_turn ? KILN_TRY(take_turn(stop)) : nullptr;
+  auto result = KILN_TRY(try_once(task, frame, stop, watch));
+  if (result.answer || !result.answer.error().from_outside)
+    return result;
+  // Perhaps for want of memory, which the other builds of this process had taken.
+  watch.enter(BuildPhase::kQueued);
+  const auto alone = is_build ? KILN_TRY(workers_.be_alone(stop)) : nullptr;
+  return try_once(task, frame, stop, watch);
+}
+
+Result<TaskResult> WorkerPool::State::try_once(const Task& task, const Bytes& frame,
+                                               const std::stop_token& stop,
+                                               BuildWatch& watch) {
   while (true) {
     auto worker = KILN_TRY(workers_.acquire(task.libraries, stop, watch));
     watch.start_clock();
-    auto answer = exchange(worker, frame,
-                           {.deadline = watch.begin() + task.time_limit + kKillGrace,
-                            .memory_bytes = task.memory_limit_bytes,
-                            .stop = stop},
-                           watch);
-    // A process whose plans are hits needs no worker after that question.
-    const bool is_fit =
-        answer && !asks_cudnn &&
-        worker.resident_bytes() <= task.memory_limit_bytes / kRetireDivisor;
-    if (is_fit)
+    auto answer =
+        exchange(worker, frame,
+                 {.deadline = watch.begin() + task.time_limit + kKillGrace,
+                  .memory_bytes = task.memory_limit_bytes,
+                  .stop = stop,
+                  .on_memory = [&](std::uint64_t bytes) { worker.hold(bytes); }},
+                 watch);
+    const std::uint64_t resident = answer ? worker.resident_bytes() : 0;
+    worker.hold(resident);
+    // A process whose plans are hits needs no worker after the question about cuDNN.
+    if (answer && !std::holds_alternative<CudnnRequest>(task.request) &&
+        resident <= task.memory_limit_bytes / kRetireDivisor)
       workers_.release(task.libraries, std::move(worker));
     else
       worker.kill();  // before the slot is given back
@@ -307,7 +334,7 @@ Result<Output> WorkerPool::State::build(const Job& wanted, std::stop_token stop,
 
   const auto& cause = stopped_itself ? std::get<Error>(*answer) : answer.error();
   auto error = ended_build(cause, job, watch, options_.reproductions);
-  if (error.code != ErrorCode::kCancelled)
+  if (error.code != ErrorCode::kCancelled && !error.from_outside)
     crash_history_.record(job, error);
   return tl::unexpected(std::move(error));
 }

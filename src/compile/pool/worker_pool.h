@@ -16,6 +16,7 @@
 
 #include "compile/pool/build_watch.h"
 #include "compile/pool/cores.h"
+#include "compile/pool/worker_memory.h"
 #include "compile/pool/worker_path.h"
 #include "compile/protocol/job.h"
 #include "compile/protocol/plan_job.h"
@@ -48,15 +49,17 @@ struct PoolOptions {
   std::function<void()> on_refused;
   /// Extra "NAME=value" entries for a worker; they override worker_environment().
   std::vector<std::string> environment;
+  /// Counts what the workers hold. For tests; null: WorkerMemory::of_process().
+  WorkerMemory* memory = nullptr;
   /// A longer job message is an error. For tests: the protocol has its own limit.
   std::uint64_t max_job_bytes = kMaxPayloadBytes;
   /// For tests of the ten-minute refusal. Empty: steady_clock::now.
   std::function<std::chrono::steady_clock::time_point()> clock;
 };
 
-/// The part of this process's environment that a worker gets: LD_LIBRARY_PATH (it can
-/// change what is loaded, which the reported build ids show), TMPDIR, the sanitizers'
-/// options and the fake NVRTC's mode. No token, key or proxy of the host.
+/// The part of this process's environment that a worker gets: a short list that says
+/// why at each variable. No token, key or proxy of the host, and nothing that NVRTC,
+/// nvJitLink or a driver takes orders from.
 [[nodiscard]] std::vector<std::string> worker_environment();
 
 /// Thread safety: every member may be called from any thread.
@@ -91,11 +94,14 @@ class WorkerPool {
   ///   kInvalidArgument  an option NVRTC does not know, a relative NVRTC path
   ///   kTimeout          phase, elapsed time, saved reproduction; the worker was killed
   ///   kResourceLimit    over the memory limit, by our watch or by NVRTC's own words
-  ///   kWorkerCrashed    the signal or exit code, last words, saved reproduction
+  ///   kWorkerCrashed    the signal or exit code, last words, saved reproduction; after
+  ///                     a signal from outside only if a second try, beside no other
+  ///                     build of this pool, ended like this, too
   ///   kCancelled        by `stop` or by the pool's destruction
   ///   kUnavailable      no worker, a worker of another build, no such NVRTC
   /// A job that killed its worker twice gets its last error again, without a build, for
-  /// ten minutes from then; a job with other limits is another job.
+  /// ten minutes from then; a job with other limits is another job, and a signal from
+  /// outside does not count.
   [[nodiscard]] Result<CompileOutput> compile(const CompileJob& job,
                                               std::stop_token stop,
                                               const ProgressCallback& on_phase = {},

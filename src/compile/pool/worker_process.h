@@ -2,8 +2,11 @@
 
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <utility>
 
+#include "compile/pool/worker_memory.h"
 #include "compile/protocol/protocol.h"
 #include "kiln/result.h"
 #include "process/child_process.h"
@@ -21,6 +24,14 @@ class WorkerProcess : public ChildProcess {
     return WorkerProcess(KILN_TRY(ChildProcess::start(command)));
   }
 
+  /// From now on its memory is counted in `memory`, which must outlive it.
+  void count_in(WorkerMemory& memory) { share_.emplace(memory); }
+  /// Its resident memory is now this.
+  void hold(std::uint64_t bytes) {
+    if (share_)
+      share_->hold(bytes);
+  }
+
   /// The next reply. Errors: as receive_frame(); kCorrupt also for a frame that does
   /// not decode.
   [[nodiscard]] Result<Reply> receive(const ExchangeLimits& limits) {
@@ -29,6 +40,8 @@ class WorkerProcess : public ChildProcess {
 
  private:
   explicit WorkerProcess(ChildProcess&& child) : ChildProcess(std::move(child)) {}
+
+  std::optional<WorkerMemory::Share> share_{};
 };
 
 }  // namespace kiln::compile

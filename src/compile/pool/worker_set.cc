@@ -24,12 +24,24 @@ WorkerSet::Permit::~Permit() {
   workers_.changed_.notify_all();
 }
 
+WorkerSet::Alone::Alone(WorkerSet& workers)
+    : workers_(workers),
+      place_(workers.alone_.insert(workers.alone_.end(), Waiting{})) {}
+
+WorkerSet::Alone::~Alone() {
+  const MutexLock lock(workers_.mutex_);
+  workers_.alone_.erase(place_);
+  workers_.changed_.notify_all();
+}
+
 WorkerSet::WorkerSet(LazyCount max_workers, WorkerSearch search,
-                     std::vector<std::string> environment, OwnFolder scratch)
+                     std::vector<std::string> environment, OwnFolder scratch,
+                     WorkerMemory& memory)
     : max_workers_(std::move(max_workers)),
       search_(std::move(search)),
       environment_(std::move(environment)),
-      scratch_(std::move(scratch)) {}
+      scratch_(std::move(scratch)),
+      memory_(memory) {}
 
 WorkerSet::~WorkerSet() = default;
 
@@ -43,7 +55,9 @@ Result<std::unique_ptr<WorkerSet::Permit>> WorkerSet::acquire_permit(
   const unsigned most = max_workers_.get();
   const MutexLock lock(mutex_);
   const auto turn = queue_.insert(queue_.end(), Waiting{});
-  while ((busy_ >= most || turn != queue_.begin()) && !stop.stop_requested())
+  while (!stop.stop_requested() &&
+         (turn != queue_.begin() || !alone_.empty() || busy_ >= most ||
+          (busy_ > 0 && busy_ >= max_workers_.now())))
     changed_.wait(mutex_);
   queue_.erase(turn);
   changed_.notify_all();  // there may be a permit for the next one
@@ -52,6 +66,28 @@ Result<std::unique_ptr<WorkerSet::Permit>> WorkerSet::acquire_permit(
   auto permit = std::make_unique<Permit>(*this);  // if that throws, none is lost
   ++busy_;
   return permit;
+}
+
+Result<std::unique_ptr<WorkerSet::Alone>> WorkerSet::be_alone(
+    const std::stop_token& stop) {
+  const std::stop_callback wake(stop, [this] {
+    const MutexLock lock(mutex_);
+    changed_.notify_all();
+  });
+  std::unique_ptr<Alone> alone;  // its destructor takes the mutex
+  std::vector<Idle> ended;
+  {
+    const MutexLock lock(mutex_);
+    alone = std::make_unique<Alone>(*this);
+    changed_.notify_all();  // one more of those who have a permit is at rest
+    while (!stop.stop_requested() &&
+           (alone->place() != alone_.begin() || busy_ != alone_.size()))
+      changed_.wait(mutex_);
+    ended.swap(idle_);
+  }
+  if (stop.stop_requested())
+    return fail(ErrorCode::kCancelled, "cancelled while other builds ended");
+  return alone;
 }
 
 Result<WorkerProcess> WorkerSet::acquire(const Libraries& libraries,
@@ -82,8 +118,8 @@ std::optional<WorkerProcess> WorkerSet::take_idle(const Libraries& libraries) {
       idle_.erase(at);
     }
   }
-  // End an idle worker with other libraries: at most max_workers_ live at a time.
-  if (!found && !idle_.empty() && busy_ + idle_.size() > max_workers_.get()) {
+  // End idle workers with other libraries: at most max_workers_ live at a time.
+  while (!found && !idle_.empty() && busy_ + idle_.size() > max_workers_.now()) {
     ended.push_back(std::move(idle_.front()));
     idle_.erase(idle_.begin());
   }
@@ -110,6 +146,7 @@ Result<WorkerProcess> WorkerSet::start(const std::stop_token& stop) {
   const ExchangeLimits limits{
       .deadline = Clock::now() + kStartLimit, .memory_bytes = 0, .stop = stop};
   auto worker = KILN_TRY(spawner_.start({path, environment()}, limits.deadline, stop));
+  worker.count_in(memory_);
   const auto reply = worker.receive(limits);
   if (!reply && reply.error().code == ErrorCode::kCancelled)
     return tl::unexpected(reply.error());

@@ -13,6 +13,7 @@
 
 #include "compile/pool/build_watch.h"
 #include "compile/pool/spawner.h"
+#include "compile/pool/worker_memory.h"
 #include "compile/pool/worker_path.h"
 #include "compile/pool/worker_process.h"
 #include "util/lazy_count.h"
@@ -30,20 +31,28 @@ class WorkerSet {
 
   /// The right to run one worker; the destructor gives it back.
   class Permit;
+  /// The right to run the only worker; the destructor gives it back.
+  class Alone;
 
-  /// `scratch`: see PoolOptions.
+  /// `scratch`, `memory`: see PoolOptions.
   WorkerSet(LazyCount max_workers, WorkerSearch search,
-            std::vector<std::string> environment, OwnFolder scratch = {});
+            std::vector<std::string> environment, OwnFolder scratch = {},
+            WorkerMemory& memory = WorkerMemory::of_process());
   WorkerSet(const WorkerSet&) = delete;
   WorkerSet& operator=(const WorkerSet&) = delete;
   WorkerSet(WorkerSet&&) = delete;
   WorkerSet& operator=(WorkerSet&&) = delete;
   ~WorkerSet();
 
-  /// Waits, without a limit, until fewer than max_workers permits are taken. Permits
-  /// are given in the order of asking. Errors: kCancelled.
+  /// Waits, without a limit, until fewer than max_workers.now() permits are taken.
+  /// Permits are given in the order of asking. Errors: kCancelled.
   [[nodiscard]] Result<std::unique_ptr<Permit>> acquire_permit(
       const std::stop_token& stop);
+
+  /// For a caller with a permit: waits until everybody else who has one also waits
+  /// here. Meanwhile, and until the result is destroyed, nobody gets a permit. Ends all
+  /// idle workers. Errors: kCancelled.
+  [[nodiscard]] Result<std::unique_ptr<Alone>> be_alone(const std::stop_token& stop);
 
   /// An idle worker that has opened exactly these libraries, else a new one; a start
   /// moves `watch` to kStarting. For a build the caller holds a permit. Errors:
@@ -72,6 +81,7 @@ class WorkerSet {
   const WorkerSearch search_;
   const std::vector<std::string> environment_;
   const OwnFolder scratch_;
+  WorkerMemory& memory_;
 
   Spawner spawner_;  // thread-safe; outlives every worker below
 
@@ -79,6 +89,7 @@ class WorkerSet {
   ConditionVariable changed_;
   unsigned busy_ KILN_GUARDED_BY(mutex_) = 0;         // permits taken
   std::list<Waiting> queue_ KILN_GUARDED_BY(mutex_);  // for a permit
+  std::list<Waiting> alone_ KILN_GUARDED_BY(mutex_);  // the first one may be at work
   std::vector<Idle> idle_ KILN_GUARDED_BY(mutex_);
 };
 
@@ -93,6 +104,22 @@ class WorkerSet::Permit {
 
  private:
   WorkerSet& workers_;
+};
+
+class WorkerSet::Alone {
+ public:
+  explicit Alone(WorkerSet& workers) KILN_REQUIRES(workers.mutex_);
+  Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
+  Alone(Alone&&) = delete;
+  Alone& operator=(Alone&&) = delete;
+  ~Alone();
+
+  [[nodiscard]] std::list<Waiting>::iterator place() const { return place_; }
+
+ private:
+  WorkerSet& workers_;
+  const std::list<Waiting>::iterator place_;
 };
 
 }  // namespace kiln::compile

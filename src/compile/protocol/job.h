@@ -59,9 +59,10 @@ struct CompileJob {
   /// Given to NVRTC, which puts it into its log and into the image; no folder.
   std::string program_name = std::string(kProgramName);
   /// Passed to NVRTC unchanged and in this order, --gpu-architecture included. Paths in
-  /// them are absolute: a worker's working directory is "/". The worker itself adds the
-  /// options that only fill the log (log_options()), so that they never become part of
-  /// a key.
+  /// them are absolute: a worker's working directory is "/". The worker itself adds
+  /// what changes no byte of the image, so that it never becomes part of a key: the
+  /// options that only fill the log (log_options()), and that NVRTC keeps no cache of
+  /// its own.
   std::vector<std::string> options = {};
   std::vector<std::string> name_expressions = {};
   std::vector<MemoryHeader> headers = {};

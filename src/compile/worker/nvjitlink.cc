@@ -84,20 +84,12 @@ class Link {
   Link& operator=(const Link&) = delete;
   Link(Link&&) = delete;
   Link& operator=(Link&&) = delete;
-  ~Link() {
-    // Nothing is left to do about a link that cannot be destroyed.
-    if (handle_ != nullptr)
-      std::ignore = table_.destroy(&handle_);
-  }
+  ~Link() { destroy(); }
 
   /// A link goes on after a failed call, and may end well without that input: so each
   /// call is checked.
   [[nodiscard]] Result<void> run(const LinkJob& job, bool with_device_runtime) {
-    std::vector<const char*> options;
-    for (const std::string& option : job.options) options.push_back(option.c_str());
-    KILN_TRY(check(table_.create(&handle_, static_cast<std::uint32_t>(options.size()),
-                                 options.data()),
-                   "nvJitLinkCreate"));
+    KILN_TRY(create(job));
     for (const LinkInput& input : job.inputs) {
       Bytes bytes = input.bytes;
       // PTX is a C string to nvJitLink. Nothing else has no NUL.
@@ -127,6 +119,31 @@ class Link {
   }
 
  private:
+  [[nodiscard]] Result<void> create(const LinkJob& job) {
+    std::vector<const char*> options;
+    for (const std::string& option : job.options) options.push_back(option.c_str());
+    // As NVRTC's: one that keeps results in the driver's cache does not, and one that
+    // refuses this option has no cache.
+    options.push_back("--no-cache");
+    if (create_with(options) == kSuccess)
+      return {};
+    destroy();
+    options.pop_back();
+    return check(create_with(options), "nvJitLinkCreate");
+  }
+
+  [[nodiscard]] int create_with(const std::vector<const char*>& options) {
+    return table_.create(&handle_, static_cast<std::uint32_t>(options.size()),
+                         options.data());
+  }
+
+  void destroy() {
+    // Nothing is left to do about a link that cannot be destroyed.
+    if (handle_ != nullptr)
+      std::ignore = table_.destroy(&handle_);
+    handle_ = nullptr;
+  }
+
   [[nodiscard]] Result<void> add(int type, const Bytes& bytes,
                                  const std::string& name) {
     return check(

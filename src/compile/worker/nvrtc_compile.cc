@@ -10,6 +10,7 @@
 #include "compile/worker/fixed_place.h"
 #include "compile/worker/loaded_libraries.h"
 #include "compile/worker/precompiled_file.h"
+#include "device/cuda_version.h"
 #include "util/try.h"
 
 namespace kiln::compile {
@@ -112,6 +113,17 @@ int deadline_passed(void* deadline, void* /*reserved*/) {
 /// file's.
 constexpr const char* kKeepsOrder = "--instantiate-templates-in-pch=false";
 
+/// From 12.9 on NVRTC starts the driver and keeps what it makes in the driver's own
+/// cache, beneath Kiln's: outside of the key, unverified, and as slow as that driver.
+constexpr const char* kNoCache = "--no-cache";
+
+/// Others refuse the option.
+bool has_cache(const Nvrtc& nvrtc) {
+  device::CudaVersion version;
+  return nvrtc.version(&version.major, &version.minor) == NVRTC_SUCCESS &&
+         version >= device::CudaVersion{12, 9};
+}
+
 /// What one run of the compiler does beside its job.
 struct Precompiled {
   std::string option;      // "--use-pch=/…"
@@ -133,6 +145,8 @@ Result<void> compile(const Program& program, const CompileJob& job,
   }
   auto options = job.options;
   options.insert(options.end(), log_options().begin(), log_options().end());
+  if (has_cache(nvrtc))
+    options.emplace_back(kNoCache);
   if (!precompiled.option.empty()) {
     options.push_back(precompiled.option);
     options.emplace_back(kKeepsOrder);

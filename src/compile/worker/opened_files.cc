@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 #include <sys/stat.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -41,23 +40,6 @@ Recorder& recorder() {
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
   static auto* const instance = new Recorder;
   return *instance;
-}
-
-// In every compile NVRTC loads and starts the driver, which reads devices, profiles and
-// settings. None of it affects the image, which depends on the options alone.
-bool is_of_the_driver(const void* caller) {
-  constexpr std::array<std::string_view, 4> kDriver = {"libcuda.so", "libcudadebugger.",
-                                                       "libnvidia-", "libdxcore."};
-  Dl_info info{};
-  if (::dladdr(caller, &info) == 0 || info.dli_fname == nullptr)
-    return false;
-  std::string_view name = info.dli_fname;
-  name.remove_prefix(name.rfind('/') + 1);  // npos + 1 is the whole
-  for (const std::string_view start : kDriver) {
-    if (name.starts_with(start))
-      return true;
-  }
-  return false;
 }
 
 // NVRTC 12.8 opens its own library, whose build id is in the key.
@@ -96,15 +78,14 @@ Found found(int fd) {
 
 // NVRTC passes over everything but files; of a FIFO it would notice that only once some
 // process writes to it. So it gets to open no FIFO, and passes over it at once.
-bool is_fifo_for_nvrtc(const char* path, const void* caller) {
+bool is_fifo(const char* path) {
   struct stat info {};
-  return ::stat(path, &info) == 0 && S_ISFIFO(info.st_mode) &&
-         !is_of_the_driver(caller);
+  return ::stat(path, &info) == 0 && S_ISFIFO(info.st_mode);
 }
 
 void record(const char* name, Found what, const void* caller) {
-  if (what == Found::kDevice || name == kProcessor || is_of_the_driver(caller) ||
-      is_of_kiln(caller) || (what == Found::kFile && is_itself(name, caller)))
+  if (what == Found::kDevice || name == kProcessor || is_of_kiln(caller) ||
+      (what == Found::kFile && is_itself(name, caller)))
     return;
   Recorder& all = recorder();
   const MutexLock lock(all.mutex);
@@ -140,7 +121,7 @@ struct Call {
 };
 
 int open_and_record(Call call, const char* path, int flags, unsigned mode) {
-  if ((flags & kAccessMode) == 0 && is_fifo_for_nvrtc(path, call.caller)) {
+  if ((flags & kAccessMode) == 0 && is_fifo(path)) {
     record(path, Found::kNothing, call.caller);
     errno = ENXIO;  // as for a socket
     return -1;
@@ -154,7 +135,7 @@ int open_and_record(Call call, const char* path, int flags, unsigned mode) {
 }
 
 std::FILE* fopen_and_record(Call call, const char* path, const char* mode) {
-  if (mode[0] == 'r' && is_fifo_for_nvrtc(path, call.caller)) {
+  if (mode[0] == 'r' && is_fifo(path)) {
     record(path, Found::kNothing, call.caller);
     errno = ENXIO;
     return nullptr;

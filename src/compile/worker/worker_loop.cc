@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -169,6 +170,37 @@ std::optional<pid_t> parse_pid(std::string_view text) {
   return pid;
 }
 
+/// NVRTC segfaults on a stack of 64 KiB, and so would its threads.
+constexpr std::size_t kLeastStackBytes = 8U << 20U;
+
+/// True if the host's `ulimit -s` is below that. Then all threads that this process
+/// starts have so much, which needs no permission; its first one cannot get it.
+bool has_small_stack() {
+  rlimit stack{};
+  if (::getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= kLeastStackBytes)
+    return false;
+  pthread_attr_t attributes{};
+  return ::pthread_getattr_default_np(&attributes) == 0 &&
+         ::pthread_attr_setstacksize(&attributes, kLeastStackBytes) == 0 &&
+         ::pthread_setattr_default_np(&attributes) == 0;
+}
+
+[[noreturn]] void answer_all(const Answer& answer, Limits& limits) {
+  send_all(Hello{build_id()});
+  while (true) {
+    const auto request = next_request();
+    if (request)
+      limits.begin(*request);
+    auto reply = guarded(answer, request);
+    limits.end();
+    if (!reply) {
+      Error& error = reply.error();
+      error.message = shortened(std::move(error.message), kMessageEndBytes);
+    }
+    send_all(reply ? *std::move(reply) : Reply(std::move(reply).error()));
+  }
+}
+
 [[noreturn]] void serve(pid_t parent, const Answer& answer) {
   // Fires when the pool's spawning thread ends. The parent may be gone already.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -186,21 +218,11 @@ std::optional<pid_t> parse_pid(std::string_view text) {
     exit_now(EXIT_FAILURE);
   }
   static Limits limits;  // the thread uses them until the process ends
+  const bool needs_thread = has_small_stack();
   std::thread([parent] { watch(parent, limits); }).detach();
-
-  send_all(Hello{build_id()});
-  while (true) {
-    const auto request = next_request();
-    if (request)
-      limits.begin(*request);
-    auto reply = guarded(answer, request);
-    limits.end();
-    if (!reply) {
-      Error& error = reply.error();
-      error.message = shortened(std::move(error.message), kMessageEndBytes);
-    }
-    send_all(reply ? *std::move(reply) : Reply(std::move(reply).error()));
-  }
+  if (needs_thread)
+    std::thread([&answer] { answer_all(answer, limits); }).join();
+  answer_all(answer, limits);
 }
 
 }  // namespace

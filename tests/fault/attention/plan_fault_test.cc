@@ -102,7 +102,7 @@ class PlanFaultTest : public testing::Test {
 
 TEST_F(PlanFaultTest, fault_38_AKilledPlanWorkerIsNamedAndTheNextBuildSucceeds) {
   // Not SIGSEGV: AddressSanitizer makes an exit of it.
-  for (const int signal : {SIGKILL, SIGABRT}) {
+  for (const int signal : {SIGILL, SIGABRT}) {
     const auto failed = fetch_and_send(signal);
     ASSERT_FALSE(failed);
     EXPECT_EQ(failed.error().code, ErrorCode::kWorkerCrashed);
@@ -114,6 +114,13 @@ TEST_F(PlanFaultTest, fault_38_AKilledPlanWorkerIsNamedAndTheNextBuildSucceeds) 
     open({});
   }
   expect_a_plan(FetchOutcome::kCompiled);
+  expect_a_plan(FetchOutcome::kHit);
+}
+
+TEST_F(PlanFaultTest, fault_48_APlanWorkerThatIsKilledFromOutsideIsTriedOnceMore) {
+  const auto fetched = fetch_and_send(SIGKILL);
+  ASSERT_TRUE(fetched) << fetched.error().message;
+  EXPECT_EQ(fetched->outcome, FetchOutcome::kCompiled);
   expect_a_plan(FetchOutcome::kHit);
 }
 
@@ -141,7 +148,7 @@ TEST_F(PlanFaultTest, fault_38_APlanWorkerOverItsMemoryLimitEnds) {
 }
 
 TEST_F(PlanFaultTest, fault_38_AReproductionOfAPlanSaysHowToRunItAgain) {
-  const auto failed = fetch_and_send(SIGKILL);
+  const auto failed = fetch_and_send(SIGABRT);
   ASSERT_FALSE(failed);
   const std::string& said = failed.error().message;
   const fs::path folder = said.substr(said.find("saved in ") + 9);

@@ -11,7 +11,9 @@
 #include <random>
 #include <thread>
 
+#include "build/precompiled_headers.h"
 #include "build/precompiled_store.h"
+#include "build/request_keys.h"
 #include "tests/integration/precompiled_headers/fixture.h"
 #include "tests/support/child_process.h"
 #include "tests/support/namespaces.h"
@@ -70,6 +72,43 @@ TEST_F(PrecompiledHeadersTest, ADamagedOneIsNotUsedAndRemoved) {
     expect_equal(fetch(4), source(4));
     EXPECT_EQ(count(Counter::kPrecompiledMade), 2U) << "it is made again";
   }
+}
+
+TEST_F(PrecompiledHeadersTest, AWorkerThatDiesFromOutsideIsNoFaultOfTheOneItUses) {
+  const fs::path file = make_one();
+  const fs::path refused = file.parent_path().native() + ".refused";
+  const auto request = test::keyed(*service_, Request::from_source(source(2))).value();
+  const auto job = RequestKeys::job(request).value();
+  const PrecompiledHeaders headers(service_->cache(), OwnFolder(root_ / "pch"),
+                                   kLimitBytes);
+  Error error{ErrorCode::kWorkerCrashed, "signal 9", true};
+  int runs = 0;
+  const auto die = [&](const compile::CompileJob&) -> Result<compile::CompileOutput> {
+    ++runs;
+    return tl::unexpected(error);
+  };
+  EXPECT_EQ(headers.compile(request, job, die).error().message, "signal 9");
+  EXPECT_EQ(runs, 1) << "the pool has tried twice";
+  EXPECT_FALSE(fs::exists(refused));
+  EXPECT_TRUE(fs::exists(file));
+  error.from_outside = false;
+  EXPECT_FALSE(headers.compile(request, job, die));
+  EXPECT_EQ(runs, 3) << "with it and without";
+  EXPECT_TRUE(fs::exists(refused));
+}
+
+TEST_F(PrecompiledHeadersTest, AMakerThatDiesFromOutsideIsNoFaultOfTheHeaders) {
+  fetch(0);  // from now on one is wanted
+  const auto request = test::keyed(*service_, Request::from_source(source(1))).value();
+  const auto job = RequestKeys::job(request).value();
+  const PrecompiledHeaders headers(service_->cache(), OwnFolder(root_ / "pch"),
+                                   kLimitBytes);
+  EXPECT_FALSE(headers.compile(
+      request, job, [&](const compile::CompileJob&) -> Result<compile::CompileOutput> {
+        return tl::unexpected(Error{ErrorCode::kWorkerCrashed, "signal 9", true});
+      }));
+  for (const auto& entry : fs::directory_iterator(root_ / "pch"))
+    EXPECT_NE(entry.path().extension(), ".refused");
 }
 
 TEST_F(PrecompiledHeadersTest, ADamagedRecordIsNone) {

@@ -133,6 +133,14 @@ TEST_F(PrecompiledStoreTest, WhatWasRefusedIsNotWantedForAWeek) {
   EXPECT_TRUE(store().take_wanted(key(1)));
 }
 
+TEST_F(PrecompiledStoreTest, WhatWasRefusedByAClockThatWasAheadIsNotSoUntilThen) {
+  ASSERT_TRUE(publish(1));
+  store().refuse(key(1));
+  age(folder_ / (key(1).hex() + ".refused"), -std::chrono::hours(8 * 24));
+  store().want(key(1));
+  EXPECT_TRUE(store().take_wanted(key(1)));
+}
+
 TEST_F(PrecompiledStoreTest, ADamagedOneCanBeMadeAgainAtOnce) {
   ASSERT_TRUE(publish(1));
   store().remove(key(1));

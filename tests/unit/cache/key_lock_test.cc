@@ -256,6 +256,34 @@ TEST_F(KeyLockTest, ATimeOutIsKnownUntilAHolderHasAnotherLimit) {
   EXPECT_FALSE(acquire(other).lock.record().timed_out);
 }
 
+TEST_F(KeyLockTest, AfterABuildThatWasKilledOneOfThoseWhoWaitTriesAndKnowsIt) {
+  auto builder = acquire(request());
+  EXPECT_FALSE(builder.is_second_try);
+  std::thread end([&] {
+    std::this_thread::sleep_for(100ms);
+    builder.lock.end_build(BuildEnd::kKilled);
+  });
+  auto asking = request();
+  asking.is_answer = [](const OwnerRecord&) { return true; };
+  auto second = acquire(asking);
+  end.join();
+  ASSERT_EQ(second.outcome, LockOutcome::kHeld) << "no build has ended";
+  EXPECT_TRUE(second.is_second_try);
+  second.lock.end_build(BuildEnd::kKilled);
+  EXPECT_FALSE(acquire(request()).is_second_try) << "it has waited for nobody";
+}
+
+TEST_F(KeyLockTest, AnEarlierKilledBuildIsNotThatOfAHolderThatVanished) {
+  acquire(request()).lock.end_build(BuildEnd::kKilled);
+  auto holder = acquire(request());
+  std::thread end([&] {
+    std::this_thread::sleep_for(100ms);
+    holder.lock.release();
+  });
+  EXPECT_FALSE(acquire(request()).is_second_try);
+  end.join();
+}
+
 TEST_F(KeyLockTest, WhoeverDoesNotWantToWaitDoesNot) {
   const auto holder = acquire(request());
   auto hurried = request();

@@ -80,6 +80,28 @@ TEST_F(SlotsTest, BoundHowManyRunAtOnce) {
   EXPECT_EQ(most, 3);
 }
 
+TEST_F(SlotsTest, OfThoseThereAreOnlyAsManyAreGivenAsMayBeNow) {
+  std::atomic<unsigned> room = 1;
+  Slots slots(folder_, files_, counters_, times_,
+              LazyCount(4).bounded_by([&room] { return room.load(); }));
+  const auto first = slots.acquire({});
+  std::stop_source stop;
+  std::jthread impatient([&] {
+    std::this_thread::sleep_for(200ms);
+    stop.request_stop();
+  });
+  EXPECT_EQ(slots.acquire({.stop = stop.get_token()}).outcome, SlotOutcome::kCancelled);
+  room = 2;
+  const auto second = slots.acquire({});
+  EXPECT_EQ(second.outcome, SlotOutcome::kHeld);
+}
+
+TEST_F(SlotsTest, WhereThereIsRoomForNoneOneIsGivenAllTheSame) {
+  Slots slots(folder_, files_, counters_, times_,
+              LazyCount(4).bounded_by([] { return 0U; }));
+  EXPECT_EQ(slots.acquire({}).outcome, SlotOutcome::kHeld);
+}
+
 TEST_F(SlotsTest, AreGivenInTheOrderOfAsking) {
   Slots slots(folder_, files_, counters_, times_, 1);
   auto held = slots.acquire({});

@@ -11,42 +11,65 @@
 namespace kiln::compile {
 namespace {
 
-void write(const std::filesystem::path& path, std::string_view text) {
-  std::filesystem::create_directories(path.parent_path());
-  std::ofstream(path) << text;
+class CoresTest : public testing::Test {
+ protected:
+  CoresTest() { write("proc/self/cgroup", "0::/jobs/mine\n"); }
+
+  void write(const std::filesystem::path& file, std::string_view text) {
+    const auto path = root_.path() / file;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+  void write_quota(const std::filesystem::path& folder, std::string_view text) {
+    write("sys/fs/cgroup" / folder / "cpu.max", text);
+  }
+  [[nodiscard]] std::optional<unsigned> cores() const {
+    return cgroup_cores(root_.path());
+  }
+
+  const test::TempDir root_;
+};
+
+TEST_F(CoresTest, TheSmallestQuotaOnTheWayCounts) {
+  write_quota("jobs", "350000 100000\n");
+  write_quota("jobs/mine", "max 100000\n");
+  EXPECT_EQ(cores(), 4U);
+  write_quota("", "150000 100000\n");
+  EXPECT_EQ(cores(), 2U);
 }
 
-TEST(Cores, TheSmallestQuotaOnTheWayCounts) {
-  const test::TempDir root;
-  write(root.path() / "jobs/cpu.max", "350000 100000\n");
-  write(root.path() / "jobs/mine/cpu.max", "max 100000\n");
-  EXPECT_EQ(cgroup_cores(root.path(), "0::/jobs/mine\n"), 4U);
-  write(root.path() / "cpu.max", "150000 100000\n");
-  EXPECT_EQ(cgroup_cores(root.path(), "0::/jobs/mine\n"), 2U);
+TEST_F(CoresTest, OfVersion1TheQuotaCountsToo) {
+  write("proc/self/cgroup", "4:cpu,cpuacct:/jobs\n3:cpuset:/\n0::/\n");
+  write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+  write("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(cores(), std::nullopt);
+  write("sys/fs/cgroup/cpu/jobs/cpu.cfs_quota_us", "250000\n");
+  write("sys/fs/cgroup/cpu/jobs/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(cores(), 3U);
 }
 
-TEST(Cores, NoQuotaIsNoLimit) {
-  const test::TempDir root;
-  EXPECT_EQ(cgroup_cores(root.path(), "0::/\n"), std::nullopt);
-  write(root.path() / "cpu.max", "max 100000\n");
-  EXPECT_EQ(cgroup_cores(root.path(), "0::/\n"), std::nullopt);
-  EXPECT_EQ(cgroup_cores(root.path(), "4:cpu:/jobs\n"), std::nullopt);
-  EXPECT_EQ(cgroup_cores(root.path(), ""), std::nullopt);
+TEST_F(CoresTest, NoQuotaIsNoLimit) {
+  EXPECT_EQ(cores(), std::nullopt);
+  write_quota("", "max 100000\n");
+  EXPECT_EQ(cores(), std::nullopt);
+  write_quota("", "100000 100000\n");
+  write("proc/self/cgroup", "4:cpu:/jobs\n");
+  EXPECT_EQ(cores(), std::nullopt) << "of another version";
+  write("proc/self/cgroup", "");
+  EXPECT_EQ(cores(), std::nullopt);
 }
 
-TEST(Cores, NonsenseIsNoLimit) {
-  const test::TempDir root;
+TEST_F(CoresTest, NonsenseIsNoLimit) {
   for (const auto* const text :
        {"", "max", "-1 100000", "100000 0", "1e9 5", "5", "\n"}) {
-    write(root.path() / "cpu.max", text);
-    EXPECT_EQ(cgroup_cores(root.path(), "0::/\n"), std::nullopt) << text;
+    write_quota("", text);
+    EXPECT_EQ(cores(), std::nullopt) << text;
   }
 }
 
-TEST(Cores, AQuotaBelowOneCoreIsOneCore) {
-  const test::TempDir root;
-  write(root.path() / "cpu.max", "10000 100000\n");
-  EXPECT_EQ(cgroup_cores(root.path(), "0::/\n"), 1U);
+TEST_F(CoresTest, AQuotaBelowOneCoreIsOneCore) {
+  write_quota("", "10000 100000\n");
+  EXPECT_EQ(cores(), 1U);
 }
 
 TEST(Cores, AThreadOnOneCoreMayUseOne) {

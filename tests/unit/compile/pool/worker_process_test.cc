@@ -100,6 +100,17 @@ TEST_F(WorkerProcessTest, TheSignalThatEndedItIsNamed) {
       EndsWith(", was killed by signal 9 (Killed), perhaps for want of memory"));
 }
 
+TEST_F(WorkerProcessTest, ASignalThatIsNoFaultOfItsOwnIsFromOutside) {
+  const auto is_from_outside = [&](const std::string& text) {
+    return start(text).receive(patience()).error().from_outside;
+  };
+  for (const char* const signal : {"KILL", "TERM", "XCPU", "XFSZ", "HUP", "USR1"})
+    EXPECT_TRUE(is_from_outside("kill -" + std::string(signal) + " $$\n")) << signal;
+  for (const char* const signal : {"SEGV", "ABRT", "BUS", "ILL", "FPE"})
+    EXPECT_FALSE(is_from_outside("kill -" + std::string(signal) + " $$\n")) << signal;
+  EXPECT_FALSE(is_from_outside("exit 137\n"));
+}
+
 TEST_F(WorkerProcessTest, OneThatTheHostReapedIsGoneAllTheSame) {
   WorkerProcess worker = start("exit 3\n");
   ASSERT_EQ(::waitpid(worker.pid(), nullptr, 0), worker.pid());

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <csignal>
 #include <future>
 #include <thread>
@@ -24,6 +25,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 using Libraries = WorkerSet::Libraries;
+
+constexpr std::chrono::milliseconds kAMoment{50};
 
 class WorkerSetTest : public testing::Test {
  protected:
@@ -125,6 +128,72 @@ TEST_F(WorkerSetTest, GivesPermitsInTheOrderOfAsking) {
   permit.reset();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(order, (std::vector{0, 1, 2, 3, 4, 5}));
+}
+
+TEST_F(WorkerSetTest, OnlyAsManyPermitsAreTakenAsThereIsRoomForNow) {
+  std::atomic<unsigned> room = 1;
+  WorkerSet workers(LazyCount(4).bounded_by([&room] { return room.load(); }), {}, {});
+  auto first = workers.acquire_permit({});
+  std::stop_source give_up;
+  const auto next = [&] {
+    return std::async(std::launch::async, [&] {
+      return workers.acquire_permit(give_up.get_token()).has_value();
+    });
+  };
+  auto waiting = next();
+  EXPECT_EQ(waiting.wait_for(kAMoment), std::future_status::timeout);
+  give_up.request_stop();
+  EXPECT_FALSE(waiting.get());
+  give_up = {};
+  room = 2;
+  EXPECT_TRUE(next().get());
+  room = 0;
+  first->reset();
+  EXPECT_TRUE(next().get()) << "one is always possible";
+}
+
+TEST_F(WorkerSetTest, WhoeverIsAloneWaitsForTheOthersAndNobodyBeginsMeanwhile) {
+  WorkerSet workers = workers_of(3);
+  const auto mine = workers.acquire_permit({});
+  auto other = workers.acquire_permit({}).value();
+  auto waiting = std::async(std::launch::async, [&] { return workers.be_alone({}); });
+  EXPECT_EQ(waiting.wait_for(kAMoment), std::future_status::timeout);
+  auto later =
+      std::async(std::launch::async, [&] { return workers.acquire_permit({}); });
+  EXPECT_EQ(later.wait_for(kAMoment), std::future_status::timeout);
+  other.reset();
+  auto alone = waiting.get();
+  ASSERT_TRUE(alone);
+  EXPECT_EQ(later.wait_for(kAMoment), std::future_status::timeout);
+  alone->reset();
+  EXPECT_TRUE(later.get());
+}
+
+TEST_F(WorkerSetTest, SeveralWhoWantToBeAloneAreSoOneAfterAnother) {
+  WorkerSet workers = workers_of(3);
+  std::atomic<int> now = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      const auto permit = workers.acquire_permit({});
+      const auto alone = workers.be_alone({});
+      EXPECT_EQ(++now, 1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      --now;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(WorkerSetTest, AStopEndsTheWaitToBeAlone) {
+  WorkerSet workers = workers_of(2);
+  const auto mine = workers.acquire_permit({});
+  const auto other = workers.acquire_permit({});
+  std::stop_source source;
+  auto waiting = std::async(std::launch::async,
+                            [&] { return workers.be_alone(source.get_token()); });
+  source.request_stop();
+  EXPECT_EQ(waiting.get().error().code, ErrorCode::kCancelled);
 }
 
 TEST_F(WorkerSetTest, AStopEndsTheWaitForAPlace) {

@@ -26,6 +26,8 @@ struct FakeCompiler {
   std::string log, ptx, cubin;
   std::string lowered = "_Z1kv";
   bool has_lowered_names = true;
+  int major = 13;
+  int minor = 0;
 
   [[nodiscard]] nvrtcResult result(const char* call) const {
     const auto found = failing.find(call);
@@ -50,8 +52,8 @@ inline Nvrtc fake_nvrtc() {
   Nvrtc nvrtc;
   nvrtc.path = "/x/libnvrtc.so";
   nvrtc.version = [](int* major, int* minor) {
-    *major = 13;
-    *minor = 0;
+    *major = fake_compiler().major;
+    *minor = fake_compiler().minor;
     return fake_compiler().result("nvrtcVersion");
   };
   nvrtc.error_string = [](nvrtcResult result) {

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "compile/worker/loaded_libraries.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/compile/worker/fake_nvrtc_table.h"
@@ -48,16 +50,32 @@ class NvrtcCompileTest : public testing::Test {
   std::vector<BuildPhase> phases_;
 };
 
-TEST_F(NvrtcCompileTest, TheJobReachesNvrtcAsItIsAndTheLogsOptionBehindIt) {
+TEST_F(NvrtcCompileTest, TheJobReachesNvrtcAsItIsAndOurOptionsBehindIt) {
   ASSERT_TRUE(build());
   const FakeCompiler& asked = fake_compiler();
   EXPECT_EQ(asked.source, "source");
   EXPECT_EQ(asked.program_name, "mine.cu");
   EXPECT_EQ(asked.headers, job_.headers);
   EXPECT_THAT(asked.options,
-              ElementsAre("--gpu-architecture=sm_90", "-DA", "--ptxas-options=-v"));
+              ElementsAre("--gpu-architecture=sm_90", "-DA", "--ptxas-options=-v",
+                          "--no-cache"));
   EXPECT_THAT(asked.expressions, ElementsAre("k<int>"));
   EXPECT_THAT(phases_, ElementsAre(BuildPhase::kCompiling, BuildPhase::kReading));
+}
+
+TEST_F(NvrtcCompileTest, OnlyAnNvrtcThatHasACacheIsToldToUseNone) {
+  struct Version {
+    int major, minor;
+    bool has_cache;
+  };
+  for (const auto& [major, minor, has_cache] :
+       {Version{11, 8, false}, {12, 8, false}, {12, 9, true}, {13, 5, true}}) {
+    fake_compiler().major = major;
+    fake_compiler().minor = minor;
+    ASSERT_TRUE(build());
+    EXPECT_EQ(std::ranges::count(fake_compiler().options, "--no-cache"), has_cache)
+        << major << '.' << minor;
+  }
 }
 
 TEST_F(NvrtcCompileTest, ACubinKeepsItsNulsAndTextsLoseTheirs) {
