@@ -44,7 +44,7 @@ Bytes encode(const PrecompiledStore::Stored& made) {
   add_number(fields, "bytes", made.file.bytes);
   fields.add("xxh3", made.file.xxh3);
   add_number(fields, "nvrtc_address", made.file.nvrtc_address);
-  for (const auto& path : made.files.opened) fields.add("opened", path.native());
+  for (const auto& file : made.files.opened) fields.add("opened", file.path.native());
   for (const auto& path : made.files.missed) fields.add("missed", path.native());
   return fields.encode();
 }
@@ -57,7 +57,7 @@ Result<PrecompiledStore::Stored> decode(ByteView bytes) {
   stored.file.xxh3 = decoder.text("xxh3");
   stored.file.nvrtc_address = decoder.number<std::uint64_t>("nvrtc_address");
   for (auto& path : decoder.texts("opened"))
-    stored.files.opened.emplace_back(std::move(path));
+    stored.files.opened.push_back({std::move(path), std::nullopt});
   for (auto& path : decoder.texts("missed"))
     stored.files.missed.emplace_back(std::move(path));
   return decoder.finish(std::move(stored));

@@ -22,6 +22,7 @@ class MemoWriter {
     append(bytes_, as_bytes(value));
   }
   void digest(const Digest& value) { append(bytes_, value.bytes()); }
+  /// A memo has reliable stamps alone.
   void stamp(const FileStamp& value) {
     number(value.device);
     number(value.inode);
@@ -57,6 +58,7 @@ class MemoReader {
     stamp.size = number();
     stamp.mtime_ns = static_cast<std::int64_t>(number());
     stamp.ctime_ns = static_cast<std::int64_t>(number());
+    stamp.reliable = true;
     return stamp;
   }
 

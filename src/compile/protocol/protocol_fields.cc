@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
+#include <optional>
+#include <utility>
 
 #include "codec/field_decoder.h"
 #include "compile/protocol/protocol_parts.h"
@@ -69,27 +70,60 @@ PrecompiledFile read_precompiled(Reader& reader) {
           .nvrtc_address = reader.number<std::uint64_t>("precompiled address")};
 }
 
+Fields opened_fields(const OpenedFile& file) {
+  const auto& [path, stamp] = file;
+  Fields fields;
+  fields.add("path", path.native());
+  if (!stamp)
+    return fields;
+  const auto& [device, inode, size, mtime_ns, ctime_ns, reliable] = *stamp;
+  add_number(fields, "device", device);
+  add_number(fields, "inode", inode);
+  add_number(fields, "size", size);
+  fields.add("mtime", std::to_string(mtime_ns));
+  fields.add("ctime", std::to_string(ctime_ns));
+  add_number(fields, "reliable", reliable ? 1 : 0);
+  return fields;
+}
+
+OpenedFile read_opened(Reader& reader) {
+  OpenedFile file{.path = reader.text("path"), .stamp = std::nullopt};
+  file.stamp = FileStamp{.device = reader.number<std::uint64_t>("device"),
+                         .inode = reader.number<std::uint64_t>("inode"),
+                         .size = reader.number<std::uint64_t>("size"),
+                         .mtime_ns = reader.number<std::int64_t>("mtime"),
+                         .ctime_ns = reader.number<std::int64_t>("ctime"),
+                         .reliable = reader.number<unsigned>("reliable") == 1};
+  return file;
+}
+
 // Last in a message: there may be many.
 void add_files(Fields& fields, const FileReport& files) {
   add_number(fields, "files are whole", files.is_whole ? 1 : 0);
-  for (const auto& path : files.opened) fields.add("opened file", path.native());
+  for (const auto& file : files.opened)
+    add_nested(fields, "opened file", opened_fields(file));
   for (const auto& path : files.missed) fields.add("missed file", path.native());
+}
+
+void check_count(Reader& reader, std::string_view label, std::size_t count,
+                 std::size_t bytes) {
+  if (count > kMaxReportedFiles || bytes > kMaxReportedBytes)
+    reader.note(fmt::format("too many fields '{}'", label));
 }
 
 FileReport read_files(Reader& reader) {
   FileReport files;
   files.is_whole = reader.number<unsigned>("files are whole") == 1;
-  const auto read = [&](std::string_view label) {
-    auto texts = reader.texts(label);
-    std::size_t bytes = 0;
-    for (const std::string& text : texts) bytes += text.size();
-    if (texts.size() > kMaxReportedFiles || bytes > kMaxReportedBytes)
-      reader.note(fmt::format("too many fields '{}'", label));
-    return std::vector<std::filesystem::path>(std::make_move_iterator(texts.begin()),
-                                              std::make_move_iterator(texts.end()));
-  };
-  files.opened = read("opened file");
-  files.missed = read("missed file");
+  files.opened = reader.nested("opened file", read_opened);
+  std::size_t bytes = 0;
+  for (const OpenedFile& file : files.opened) bytes += file.path.native().size();
+  check_count(reader, "opened file", files.opened.size(), bytes);
+  bytes = 0;
+  for (std::string& path : reader.texts("missed file")) {
+    bytes += path.size();
+    files.missed.emplace_back(std::move(path));
+  }
+  check_count(reader, "missed file", files.missed.size(), bytes);
   return files;
 }
 
