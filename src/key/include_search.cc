@@ -177,7 +177,7 @@ const MemoryHeader* IncludeSearch::namesake(std::string_view path) const {
 std::optional<FileStamp> IncludeSearch::stamp_of(const std::string& path) {
   const auto [entry, is_new] = files_.try_emplace(path);
   if (is_new)
-    entry->second = stamps_.of_readable(path);
+    entry->second = stamps_.of_readable(path.c_str());
   return entry->second;
 }
 

@@ -116,7 +116,7 @@ class Check {
 
   [[nodiscard]] std::optional<std::string> reason_of_opened(const OpenedFile& file) {
     const fs::path& path = file.path;
-    const auto stamp = file.stamp ? file.stamp : stamps_.of_readable(path);
+    const auto stamp = file.stamp ? file.stamp : stamps_.of_readable(path.c_str());
     if (!stamp)
       return "gone since it was compiled";
     if (const auto named = by_path_.find(path.lexically_normal().native());
@@ -258,7 +258,7 @@ std::optional<Unkeyed> find_unkeyed(const HeaderSnapshot& headers,
 bool has_changed(const HeaderLookups& lookups) {
   FileStamps stamps;
   return std::ranges::any_of(lookups.files, [&](const auto& place) {
-    return stamps.of_readable(place.first) != place.second;
+    return stamps.of_readable(place.first.c_str()) != place.second;
   });
 }
 

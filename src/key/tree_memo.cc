@@ -107,7 +107,7 @@ bool is_unchanged(const TreeMemo& memo, const fs::path& root) {
     return false;
   FileStamps stamps;
   const auto same = [&](const auto& known) {
-    return stamps.below(folder.get(), known.path) == known.stamp;
+    return stamps.below(folder.get(), known.path.c_str()) == known.stamp;
   };
   // Folders first: they show soonest that something was installed or removed.
   return std::all_of(memo.folders.begin(), memo.folders.end(), same) &&

@@ -114,7 +114,8 @@ class Walk {
       return descend(folder, entry.name);
     if (!S_ISREG(info.st_mode))
       return skip();
-    return add({prefix_ + entry.name, stamps_.of(info, folder, entry.name), true});
+    return add(
+        {prefix_ + entry.name, stamps_.of(info, folder, entry.name.c_str()), true});
   }
 
   Result<void> descend(int folder, const std::string& name) {

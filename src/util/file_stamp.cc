@@ -13,8 +13,6 @@
 namespace kiln {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::array<std::uint64_t, 4> kReliable = {
     EXT4_SUPER_MAGIC,  // ext2 and ext3 have the same
     XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC};
@@ -64,33 +62,32 @@ bool is_settled(const FileStamp& stamp, std::chrono::system_clock::time_point re
   return stamp.mtime_ns <= limit && stamp.ctime_ns <= limit;
 }
 
-std::optional<FileStamp> FileStamps::of_readable(const fs::path& path) {
+std::optional<FileStamp> FileStamps::of_readable(const char* path) {
   // A name that is not there has no attributes: open() would be told the same.
   struct stat info {};
-  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode))
+  if (::stat(path, &info) != 0 || !S_ISREG(info.st_mode))
     return std::nullopt;
   const FileStamp stamp = of(info, AT_FDCWD, path);
   if (stamp.reliable) {
     const bool may_read = (info.st_mode & S_IROTH) != 0 ||
-                          ::faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) == 0;
+                          ::faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) == 0;
     return may_read ? std::optional(stamp) : std::nullopt;
   }
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const UniqueFd fd(::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd)
     return stamp_of(fd.get());
   return says_nothing_is_there(errno) ? std::nullopt : std::optional(stamp);
 }
 
-FileStamp FileStamps::below(int folder, const fs::path& name) {
+FileStamp FileStamps::below(int folder, const char* name) {
   struct stat info {};
-  return ::fstatat(folder, name.c_str(), &info, 0) == 0 ? of(info, folder, name)
-                                                        : FileStamp{};
+  return ::fstatat(folder, name, &info, 0) == 0 ? of(info, folder, name) : FileStamp{};
 }
 
-FileStamp FileStamps::of(const struct stat& info, int folder, const fs::path& name) {
+FileStamp FileStamps::of(const struct stat& info, int folder, const char* name) {
   FileStamp stamp = stamp_of(info);
   if (!reliable_.contains(stamp.device) && !others_.contains(stamp.device)) {
-    UniqueFd fd(::openat(folder, name.c_str(), O_PATH | O_CLOEXEC));
+    UniqueFd fd(::openat(folder, name, O_PATH | O_CLOEXEC));
     if (const auto opened = fd ? stamp_of(fd.get()) : std::nullopt) {
       if (opened->reliable)
         reliable_.emplace(opened->device, std::move(fd));

@@ -67,12 +67,11 @@ class FileStamps {
   /// Of the regular file at `path` if this process may read it; nullopt: there is none.
   /// Where that is not reliable, of a descriptor: stat() may be answered from a cache
   /// of attributes, and a compiler's open() is not.
-  [[nodiscard]] std::optional<FileStamp> of_readable(const std::filesystem::path& path);
+  [[nodiscard]] std::optional<FileStamp> of_readable(const char* path);
   /// Of what `name` in the open folder is, after links; zero if there is nothing.
-  [[nodiscard]] FileStamp below(int folder, const std::filesystem::path& name);
+  [[nodiscard]] FileStamp below(int folder, const char* name);
   /// Of what was found at that name.
-  [[nodiscard]] FileStamp of(const struct stat& info, int folder,
-                             const std::filesystem::path& name);
+  [[nodiscard]] FileStamp of(const struct stat& info, int folder, const char* name);
 
  private:
   std::map<std::uint64_t, UniqueFd> reliable_;  // by device

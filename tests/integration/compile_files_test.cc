@@ -61,7 +61,7 @@ TEST_F(CompileFilesTest, EveryHeaderThatNvrtcOpenedIsReported) {
   std::vector<std::filesystem::path> files;
   for (const OpenedFile& file : output->files.opened) {
     files.push_back(file.path);
-    EXPECT_EQ(file.stamp, FileStamps().of_readable(file.path)) << file.path;
+    EXPECT_EQ(file.stamp, FileStamps().of_readable(file.path.c_str())) << file.path;
   }
   EXPECT_THAT(files, Contains(roots.front() / "cuda_bf16.h"));
   EXPECT_THAT(files, Contains(folder.path() / "computed.h"));

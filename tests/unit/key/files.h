@@ -29,7 +29,7 @@ inline std::chrono::system_clock::time_point later() {
 inline std::string why_no_memo(const std::filesystem::path& folder) {
   struct stat info {};
   if (::stat(folder.c_str(), &info) == 0 &&
-      FileStamps().of(info, AT_FDCWD, folder).reliable)
+      FileStamps().of(info, AT_FDCWD, folder.c_str()).reliable)
     return "";
   return folder.native() + " is not on ext4, xfs, btrfs or f2fs: nothing is remembered";
 }
@@ -38,7 +38,7 @@ inline std::string why_no_memo(const std::filesystem::path& folder) {
 inline std::vector<OpenedFile> opened(const std::vector<std::filesystem::path>& paths) {
   std::vector<OpenedFile> files;
   for (const auto& path : paths)
-    files.push_back({path, FileStamps().of_readable(path)});
+    files.push_back({path, FileStamps().of_readable(path.c_str())});
   return files;
 }
 

@@ -149,7 +149,8 @@ TEST_F(TreeWalkTest, AStampBelowIsThatOfTheWalk) {
   const UniqueFd root(::open(dir_.path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   FileStamps stamps;
   for (const WalkedFolder& folder : tree_.folders)
-    EXPECT_EQ(stamps.below(root.get(), folder.path), folder.stamp) << folder.path;
+    EXPECT_EQ(stamps.below(root.get(), folder.path.c_str()), folder.stamp)
+        << folder.path;
   EXPECT_EQ(stamps.below(root.get(), "a/b.h"), tree_.files.at(0).stamp);
   EXPECT_EQ(stamps.below(root.get(), "a/missing.h"), FileStamp{});
 }

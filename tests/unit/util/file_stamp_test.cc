@@ -63,7 +63,7 @@ TEST(FileStamp, HasEachTimeToTheNanosecondAlsoBefore1970) {
 /// Of a name, of a descriptor, and below a folder.
 void expect_one_stamp(const std::filesystem::path& folder, bool reliable) {
   std::ofstream(folder / "a") << "text";
-  const auto stamp = FileStamps().of_readable(folder / "a");
+  const auto stamp = FileStamps().of_readable((folder / "a").c_str());
   ASSERT_TRUE(stamp);
   EXPECT_EQ(stamp->size, 4U);
   EXPECT_EQ(stamp->reliable, reliable);
@@ -94,11 +94,11 @@ TEST(FileStamps, AreNotReliableOnTmpfs) {
 TEST(FileStamps, AreOfFilesThatMayBeReadAlone) {
   const test::TempDir folder;
   FileStamps stamps;
-  EXPECT_FALSE(stamps.of_readable(folder.path()));
-  EXPECT_FALSE(stamps.of_readable(folder.path() / "none"));
+  EXPECT_FALSE(stamps.of_readable(folder.path().c_str()));
+  EXPECT_FALSE(stamps.of_readable((folder.path() / "none").c_str()));
   EXPECT_FALSE(stamps.of_readable("/dev/null"));
   ASSERT_EQ(::mkfifo((folder.path() / "fifo").c_str(), 0600), 0);
-  EXPECT_FALSE(stamps.of_readable(folder.path() / "fifo"));
+  EXPECT_FALSE(stamps.of_readable((folder.path() / "fifo").c_str()));
 }
 
 }  // namespace
