@@ -112,7 +112,7 @@ Row unremembered_row(const Settings& settings) {
   return {.name = "key/unremembered",
           .what = "the same where metadata does not say what is unchanged",
           .floor = "SHA-256 of every file that the key stands for, new process",
-          .limit = {1, Seconds(0.15)},
+          .limit = {1, Seconds(0.12)},
           .prepare = prepare};
 }
 
