@@ -1,4 +1,4 @@
-// Rows 51 to 56: headers whose path becomes another file, and headers on file systems
+// Rows 61 to 66: headers whose path becomes another file, and headers on file systems
 // whose metadata says less than a local disk's. A new scan never gets the key of what
 // was there before; each scan here has the memory of a new process, and the memo of the
 // earlier ones.
@@ -105,7 +105,7 @@ class InputFilesTest : public Test {
 // --- a path that becomes another file ----------------------------------------------
 
 TEST_F(InputFilesTest,
-       fault_51_APathThatBecomesAnotherFileMeanwhileTeachesNothingWrong) {
+       fault_61_APathThatBecomesAnotherFileMeanwhileTeachesNothingWrong) {
   if (!test::can_trace())
     GTEST_SKIP() << "A PROCESS MAY NOT TRACE ITS CHILD HERE";
   Campaign campaign;
@@ -152,7 +152,7 @@ TEST_F(InputFilesTest,
 
 // --- file systems whose metadata says less -----------------------------------------
 
-TEST_F(InputFilesTest, fault_52_StoresThroughAMappingOnTmpfsAreSeen) {
+TEST_F(InputFilesTest, fault_62_StoresThroughAMappingOnTmpfsAreSeen) {
   std::string name = "/dev/shm/kiln-XXXXXX";
   if (::mkdtemp(name.data()) == nullptr)
     GTEST_SKIP() << "there is no tmpfs at /dev/shm";
@@ -171,7 +171,7 @@ TEST_F(InputFilesTest, fault_52_StoresThroughAMappingOnTmpfsAreSeen) {
   fs::remove_all(folder);
 }
 
-TEST_F(InputFilesTest, fault_53_WhatAServerChangesBehindCachedAttributesIsSeen) {
+TEST_F(InputFilesTest, fault_63_WhatAServerChangesBehindCachedAttributesIsSeen) {
   const fs::path folder = dir_.path() / "fuse";
   test::FuseFolder server(folder);
   if (!server.is_mounted())
@@ -229,14 +229,14 @@ class ImageTest : public InputFilesTest {
   }
 };
 
-TEST_F(ImageTest, fault_54_AnImageInPlaceOfAnotherWithItsTimesHasItsOwnKey) {
+TEST_F(ImageTest, fault_64_AnImageInPlaceOfAnotherWithItsTimesHasItsOwnKey) {
   const fs::path at = dir_.path() / "mounted";
   expect_two_keys(at, [&](const std::string& tile) {
     return std::make_unique<Mount>("-o loop " + image(tile), at);
   });
 }
 
-TEST_F(ImageTest, fault_55_AnImageBelowAnOverlayHasItsOwnKey) {
+TEST_F(ImageTest, fault_65_AnImageBelowAnOverlayHasItsOwnKey) {
   struct Two {
     Mount lower;
     Mount overlay;
@@ -274,7 +274,7 @@ class ShadowTest : public InputFilesTest {
   const fs::path own_ = dir_.path() / "own";
 };
 
-TEST_F(ShadowTest, fault_56_OfAFolderThatMayNotBeListedAreFound) {
+TEST_F(ShadowTest, fault_66_OfAFolderThatMayNotBeListedAreFound) {
   if (!test::User::can_become_another())
     GTEST_SKIP() << "ROOT ALONE CAN BECOME A USER WHO MAY NOT LIST A FOLDER";
   Campaign campaign;
@@ -288,7 +288,7 @@ TEST_F(ShadowTest, fault_56_OfAFolderThatMayNotBeListedAreFound) {
     campaign.wrong("the shadow is not seen");
 }
 
-TEST_F(ShadowTest, fault_56_OfAFolderWhoseListFailsAreFound) {
+TEST_F(ShadowTest, fault_66_OfAFolderWhoseListFailsAreFound) {
   if (!test::can_trace())
     GTEST_SKIP() << "A PROCESS MAY NOT TRACE ITS CHILD HERE";
   Campaign campaign;
@@ -323,7 +323,7 @@ TEST_F(ShadowTest, fault_56_OfAFolderWhoseListFailsAreFound) {
   EXPECT_EQ(campaign.injected_so_far(), 2);
 }
 
-TEST_F(ShadowTest, fault_56_OfAFolderThatMatchesNamesInAnotherCaseAreFound) {
+TEST_F(ShadowTest, fault_66_OfAFolderThatMatchesNamesInAnotherCaseAreFound) {
   test::FuseFolder server(own_, test::FuseFolder::Case::kIgnored);
   if (!server.is_mounted())
     GTEST_SKIP() << "FUSE CANNOT BE MOUNTED HERE: needs root and /dev/fuse";
