@@ -330,6 +330,7 @@ Result<NewArtifact> BuildService::link(const KeyedRequest& request,
     if (!objects[i].is_as_keyed)
       mismatch = objects[i].not_stored;
   }
+  const auto began = std::chrono::system_clock::now();
   compile::LinkJob job = RequestKeys::link_job(request, std::move(inputs));
   job.time_limit = config_.compile_timeout;
   compile::CompileOutput output = KILN_TRY(
@@ -341,7 +342,7 @@ Result<NewArtifact> BuildService::link(const KeyedRequest& request,
   auto object = std::make_shared<const cache::StoredObject>(
       KILN_TRY(make_object(request, keys_.preimage(request), {}, output)));
   if (!mismatch)
-    mismatch = other_toolchain(request, output);
+    mismatch = find_mismatch(request, output, began);
   return NewArtifact{std::move(object), std::move(mismatch)};
 }
 

@@ -1,5 +1,6 @@
 #include "build/precompiled_headers.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -66,7 +67,7 @@ bool is_asked_for(const KeyedRequest& request) {
 constexpr std::string_view kBaseFile = "__BASE_FILE__";
 
 bool names_base_file(const compile::CompileJob& job,
-                     const std::vector<std::filesystem::path>& headers) {
+                     const std::vector<OpenedFile>& headers) {
   const auto names_it = [](std::string_view text) {
     return text.find(kBaseFile) != std::string_view::npos;
   };
@@ -74,14 +75,15 @@ bool names_base_file(const compile::CompileJob& job,
          std::ranges::any_of(
              job.headers,
              [&](const compile::MemoryHeader& each) { return names_it(each.text); }) ||
-         std::ranges::any_of(headers, [&](const std::filesystem::path& each) {
-           const auto text = read_text_file(each, key::kMaxHeaderBytes);
-           return !text || names_it(*text);
+         std::ranges::any_of(headers, [&](const OpenedFile& each) {
+           const auto read = read_stamped(AT_FDCWD, each.path, key::kMaxHeaderBytes);
+           return !read || !*read || (*read)->stamp != each.stamp ||
+                  names_it(as_text((*read)->bytes));
          });
 }
 
-void append(std::vector<std::filesystem::path>& all,
-            const std::vector<std::filesystem::path>& more) {
+template <typename List>
+void append(List& all, const List& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
 

@@ -39,6 +39,14 @@ constexpr std::chrono::hours kUnfinishedAge{1};
 /// Twice what NVRTC may write, so that the cache itself never lacks it.
 constexpr std::uint64_t kLeastRoomBytes = 1ULL << 30U;
 
+/// Its stamp is that of the worker's descriptor, and is taken anew where the record is
+/// used.
+constexpr auto kOpenedFields = [](auto& codec, auto& file) {
+  auto& [path, stamp] = file;
+  codec("path", path);
+  std::ignore = stamp;
+};
+
 /// find() knows the path. Only what has a whole report is published.
 constexpr auto kRecordFields = [](auto& codec, auto& stored) {
   auto& [file, files] = stored;
@@ -47,7 +55,7 @@ constexpr auto kRecordFields = [](auto& codec, auto& stored) {
   codec("bytes", bytes);
   codec("xxh3", xxh3);
   codec("nvrtc_address", nvrtc_address);
-  codec("opened", opened);
+  codec.each("opened", opened, kOpenedFields);
   codec("missed", missed);
 };
 

@@ -62,6 +62,12 @@ class FieldEncoder {
   void each(std::string_view label, const List& list, const Description& description) {
     for (const auto& value : list) one(label, value, description);
   }
+  template <typename Optional, typename Description>
+  void one_if_set(std::string_view label, const Optional& value,
+                  const Description& description) {
+    if (value)
+      one(label, *value, description);
+  }
 
  private:
   Fields& fields_;

@@ -130,6 +130,18 @@ class FieldDecoder {
       note(fmt::format("field '{}' must be there once", label));
   }
 
+  /// At most one.
+  template <typename Optional, typename Description>
+  void one_if_set(std::string_view label, Optional& value,
+                  const Description& description) {
+    std::vector<typename Optional::value_type> list;
+    each(label, list, description);
+    if (list.size() > 1)
+      note(fmt::format("field '{}' must be there once at most", label));
+    else if (!list.empty())
+      value = std::move(list.front());
+  }
+
   template <typename Enum>
   Enum as_enum(unsigned value, std::string_view label, Enum last, Enum first = Enum{}) {
     if (value > static_cast<unsigned>(last) || value < static_cast<unsigned>(first)) {

@@ -35,31 +35,36 @@ Result<Directives> HeaderReader::directives_of(const std::string& name,
 }
 
 Result<const ReadFile*> HeaderReader::read(const FoundHeader& found) {
-  const FileStamp& stamp = *found.file;
-  const auto [entry, is_new] = files_.try_emplace({stamp.device, stamp.inode});
-  ReadFile& file = entry->second;
-  if (!is_new)
-    return &file;
-  // A size of 0 says nothing: files of procfs have it, too.
-  file.settled = is_settled(stamp, now_) && stamp.size > 0;
-  file.content = store_.find(stamp);
-  if (!file.content) {
-    file.content = KILN_TRY(
-        store_.read(found.path, stamp, file.settled, limits_.file_bytes, stop_));
+  if (const auto known = files_.find(*found.file); known != files_.end())
+    return &known->second;
+  ReadHeader header{*found.file, store_.find(*found.file), true};
+  const bool is_new = header.content == nullptr;
+  if (is_new) {
+    header = KILN_TRY(store_.read(found.path, now_, limits_.file_bytes, stop_));
     ++files_read_;
-    file.settled = file.settled && file.content->bytes == stamp.size;
-    has_new_headers_ |= file.settled;
   }
-  const std::uint64_t bytes = file.content->bytes;
+  // If the path has become another file's meanwhile, that may be known already.
+  const auto [entry, is_first] = files_.try_emplace(header.stamp);
+  ReadFile& file = entry->second;
+  if (!is_first)
+    return &file;
+  const std::uint64_t bytes = header.content->bytes;
   KILN_TRY(count_bytes(bytes, found.path));
-  if (file.settled)
-    used_.push_back({stamp, file.content});
+  file.stamp = header.stamp;
+  file.content = std::move(header.content);
+  file.settled = header.settled;
+  if (file.settled && file.stamp.reliable) {
+    used_.push_back({file.stamp, file.content});
+    has_new_headers_ |= is_new;
+  }
   file.has_include_next = has_include_next(file.content->directives.list);
-  if (bytes != stamp.size)
+  if (!header.is_steady)
+    file.varies = "which was written to each time that it was read";
+  else if (bytes != file.stamp.size)
     file.varies = fmt::format(
         "which has {} bytes where the file system says {}: it can change without a "
         "trace",
-        bytes, stamp.size);
+        bytes, file.stamp.size);
   else if (const auto& macro = file.content->directives.build_time)
     file.varies = because_of(*macro);
   return &file;

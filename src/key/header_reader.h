@@ -21,9 +21,10 @@ namespace kiln::key {
 
 /// A header on disk.
 struct ReadFile {
+  FileStamp stamp;  // of the descriptor that read it
   SharedContent content;
+  bool settled = false;  // as ReadHeader::settled
   bool has_include_next = false;
-  bool settled = false;
   std::string varies;  // as HeaderFile::varies
 };
 
@@ -44,8 +45,8 @@ class HeaderReader {
   /// kResourceLimit.
   [[nodiscard]] Result<Directives> directives_of(const std::string& name,
                                                  std::string_view text);
-  /// Reads each file once; the result lives as long as the reader. Errors: as
-  /// HeaderStore::read; kResourceLimit.
+  /// Reads each file once, unless it changes; the result lives as long as the reader.
+  /// Errors: as HeaderStore::read; kResourceLimit.
   [[nodiscard]] Result<const ReadFile*> read(const FoundHeader& found);
 
   /// Writes the memo if there is something new for it, and fills in what was noticed.
@@ -61,9 +62,9 @@ class HeaderReader {
   const std::stop_token& stop_;
 
   std::uint64_t bytes_ = 0;
-  std::map<FileIdentity, ReadFile> files_;
+  std::map<FileStamp, ReadFile> files_;
   std::optional<VaryingText> varying_;
-  std::vector<KnownHeader> used_;  // the settled ones
+  std::vector<KnownHeader> used_;  // those that a memo may have
   std::size_t files_read_ = 0;
   bool has_new_headers_ = false;  // one of used_ was read in this scan
 };

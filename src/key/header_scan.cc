@@ -20,6 +20,7 @@
 #include "key/options.h"
 #include "key/toolkit_folders.h"
 #include "key/toolkit_operands.h"
+#include "key/tree_memo.h"
 #include "util/include_directives.h"
 #include "util/try.h"
 
@@ -30,7 +31,7 @@ namespace fs = std::filesystem;
 
 // What a scan uses but does not own.
 struct Environment {
-  const OwnFolder& memo_folder;
+  TreeMemos& trees;
   HeaderStore& store;
   const HeaderScanLimits& limits;
   const std::stop_token& stop;
@@ -65,7 +66,7 @@ class Scan {
        const Environment& environment, std::chrono::system_clock::time_point now)
       : input_(input),
         toolkit_(std::move(toolkit)),
-        memo_folder_(environment.memo_folder),
+        tree_memos_(environment.trees),
         limits_(environment.limits),
         stop_(environment.stop),
         search_(input, toolkit_),
@@ -105,7 +106,7 @@ class Scan {
 
   const SourceKeyInput& input_;
   const ToolkitFolders toolkit_;
-  const OwnFolder& memo_folder_;
+  TreeMemos& tree_memos_;
   const HeaderScanLimits& limits_;
   const std::stop_token& stop_;
   IncludeSearch search_;
@@ -195,9 +196,8 @@ Result<std::size_t> Scan::add_memory_header(const MemoryHeader& header) {
 
 Result<std::size_t> Scan::add_file(const std::string& operand,
                                    const FoundHeader& found) {
-  const FileStamp& stamp = *found.file;
   const ReadFile& file = *KILN_TRY(reader_.read(found));
-  const FileIdentity identity{stamp.device, stamp.inode};
+  const FileIdentity identity{file.stamp.device, file.stamp.inode};
   const auto [known, is_new] = file_numbers_.try_emplace(
       TextIdentity{identity, search_.identity_of(*found.as_includer.folder),
                    file.has_include_next ? found.as_includer.next_dir : 0},
@@ -218,7 +218,7 @@ Result<std::size_t> Scan::add_file(const std::string& operand,
     value += fmt::format(", the same file as {}", first->second);
   header_fields_.add("header/" + operand, value);
   result_.headers.files.push_back(
-      {operand, found.path, stamp, file.settled, digest, file.varies});
+      {operand, found.path, file.stamp, file.settled, digest, file.varies});
   return add_text({operand, found.as_includer, file.content});
 }
 
@@ -299,7 +299,7 @@ Result<void> Scan::read_trees(bool standard) {
   for (const ToolkitFolders::Tree& tree : toolkit_.trees()) {
     if ((tree.name == kStandardTree) != standard)
       continue;
-    auto read = read_include_tree(tree.root, memo_folder_, now_, stop_);
+    auto read = read_include_tree(tree.root, tree_memos_, now_, stop_);
     // A toolkit without headers counts as none: its headers are not found.
     if (!read && read.error().code == ErrorCode::kNotFound)
       continue;
@@ -396,16 +396,16 @@ std::string Scan::memo_name() const {
 }  // namespace
 
 struct HeaderScanner::State {
-  State(OwnFolder folder, HeaderScanLimits scan_limits)
-      : memo_folder(std::move(folder)), store(memo_folder), limits(scan_limits) {}
+  State(const OwnFolder& memo_folder, HeaderScanLimits scan_limits)
+      : trees(memo_folder), store(memo_folder), limits(scan_limits) {}
 
-  const OwnFolder memo_folder;
+  TreeMemos trees;
   HeaderStore store;
   const HeaderScanLimits limits;
 };
 
-HeaderScanner::HeaderScanner(OwnFolder memo_folder, HeaderScanLimits limits)
-    : state_(std::make_unique<State>(std::move(memo_folder), limits)) {}
+HeaderScanner::HeaderScanner(const OwnFolder& memo_folder, HeaderScanLimits limits)
+    : state_(std::make_unique<State>(memo_folder, limits)) {}
 HeaderScanner::~HeaderScanner() = default;
 
 Result<HeaderScan> HeaderScanner::scan(const SourceKeyInput& input,
@@ -420,8 +420,7 @@ Result<HeaderScan> HeaderScanner::scan(const SourceKeyInput& input,
                   fmt::format("the toolkit's include folder {} is not an absolute path",
                               folder.native()));
   }
-  const Environment environment{state_->memo_folder, state_->store, state_->limits,
-                                stop};
+  const Environment environment{state_->trees, state_->store, state_->limits, stop};
   return Scan(input, ToolkitFolders(toolkit_folders, standard_headers), environment,
               now)
       .run();

@@ -49,13 +49,13 @@ struct HeaderScan {
   HeaderScanStats stats;
 };
 
-/// Remembers contents by file stamp, in the process and on disk.
+/// Remembers contents by file stamp: in the process, and on disk where it is reliable.
 /// Thread safety: all members may be called concurrently. Holds no lock while it reads
 /// files.
 class HeaderScanner {
  public:
   /// `memo_folder` is `<cache root>/memo`; empty: remember in the process only.
-  explicit HeaderScanner(OwnFolder memo_folder, HeaderScanLimits limits = {});
+  explicit HeaderScanner(const OwnFolder& memo_folder, HeaderScanLimits limits = {});
   ~HeaderScanner();
   HeaderScanner(const HeaderScanner&) = delete;
   HeaderScanner& operator=(const HeaderScanner&) = delete;

@@ -24,8 +24,8 @@ inline constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{64} << 20U;
 struct HeaderFile {
   std::string name;            // as the first #include that reached it spells it
   std::filesystem::path path;  // as the compiler will spell it; not part of the key
-  FileStamp stamp;
-  bool settled = false;  // is_settled(stamp) when it was read
+  FileStamp stamp;             // of the descriptor that read it
+  bool settled = false;        // is_settled(stamp) when it was read
   Digest content;
   /// Why it may be different in each build although nobody changed it; "" for most.
   std::string varies;

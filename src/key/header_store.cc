@@ -1,5 +1,6 @@
 #include "key/header_store.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <optional>
@@ -13,7 +14,7 @@
 namespace kiln::key {
 namespace {
 
-constexpr std::uint64_t kHeaderMemoFormat = 2;
+constexpr std::uint64_t kHeaderMemoFormat = 3;
 constexpr std::size_t kMaxMemoEntries = 20'000;
 constexpr std::size_t kMaxKnown = 100'000;
 
@@ -110,25 +111,28 @@ void HeaderStore::keep(const FileStamp& stamp, SharedContent content) {
   known_.insert_or_assign(stamp, std::move(content));
 }
 
-Result<SharedContent> HeaderStore::read(const std::filesystem::path& path,
-                                        const FileStamp& stamp, bool settled,
-                                        std::uint64_t max_bytes,
-                                        const std::stop_token& stop) {
-  const auto bytes = KILN_TRY(read_file(path, max_bytes));
-  if (!bytes)
+Result<ReadHeader> HeaderStore::read(const std::filesystem::path& path,
+                                     std::chrono::system_clock::time_point now,
+                                     std::uint64_t max_bytes,
+                                     const std::stop_token& stop) {
+  const auto read = KILN_TRY(read_stamped(AT_FDCWD, path, max_bytes));
+  if (!read)
     return fail(ErrorCode::kNotFound,
                 fmt::format("{} went away while it was read", path.native()));
   auto content = std::make_shared<HeaderContent>();
-  content->digest = Digest::of(*bytes);
-  content->bytes = bytes->size();
-  auto directives = find_directives(as_text(*bytes), stop);
+  content->digest = Digest::of(read->bytes);
+  content->bytes = read->bytes.size();
+  auto directives = find_directives(as_text(read->bytes), stop);
   if (!directives)
     return fail(directives.error().code,
                 fmt::format("{}: {}", path.native(), directives.error().message));
   content->directives = *std::move(directives);
-  if (settled && content->bytes == stamp.size)
-    keep(stamp, content);
-  return content;
+  // A size of 0 says nothing: files of procfs have it, too.
+  const bool settled = read->is_steady && is_settled(read->stamp, now) &&
+                       content->bytes == read->stamp.size && content->bytes > 0;
+  if (settled)
+    keep(read->stamp, content);
+  return ReadHeader{read->stamp, std::move(content), settled, read->is_steady};
 }
 
 MemoWrite HeaderStore::save(const std::string& memo,

@@ -1,5 +1,5 @@
 // Digests and directives of headers by file stamp: in the process and, per list of
-// include directories, in a memo on disk.
+// include directories and only where stamps are reliable, in a memo on disk.
 
 #pragma once
 
@@ -34,6 +34,14 @@ struct KnownHeader {
   SharedContent content;
 };
 
+/// What one descriptor read.
+struct ReadHeader {
+  FileStamp stamp;  // its own: the path may have been another file's before
+  SharedContent content;
+  bool settled = false;   // is_settled(), and as many bytes as the stamp says
+  bool is_steady = true;  // false: it was written to while it was read, at each try
+};
+
 /// Thread safety: all members may be called concurrently; no lock is held while a file
 /// is read or written.
 class HeaderStore {
@@ -44,14 +52,14 @@ class HeaderStore {
   void load(const std::string& memo);
   /// The content last seen with this stamp, or null.
   [[nodiscard]] SharedContent find(const FileStamp& stamp) const;
-  /// Reads and scans the file. If `settled`, and the file has as many bytes as its
-  /// stamp says, find() will return it. Errors: as read_file and find_directives,
-  /// naming the file; kNotFound if the file has disappeared.
-  [[nodiscard]] Result<SharedContent> read(const std::filesystem::path& path,
-                                           const FileStamp& stamp, bool settled,
-                                           std::uint64_t max_bytes,
-                                           const std::stop_token& stop = {});
-  /// Writes `used` to the memo, in front of the entries that it already has.
+  /// Reads and scans the file. If it is settled, find() will return it. Errors: as
+  /// read_file and find_directives, naming the file; kNotFound if it has disappeared.
+  [[nodiscard]] Result<ReadHeader> read(const std::filesystem::path& path,
+                                        std::chrono::system_clock::time_point now,
+                                        std::uint64_t max_bytes,
+                                        const std::stop_token& stop = {});
+  /// Writes `used`, all of them settled and reliable, to the memo, in front of the
+  /// entries that it already has.
   [[nodiscard]] MemoWrite save(const std::string& memo,
                                const std::vector<KnownHeader>& used) const;
 

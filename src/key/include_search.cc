@@ -1,11 +1,13 @@
 #include "key/include_search.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <functional>
+#include <cctype>
+#include <cerrno>
 #include <set>
 #include <system_error>
 #include <unordered_set>
@@ -16,28 +18,68 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct TextHash {
-  using is_transparent = void;
-  std::size_t operator()(std::string_view text) const noexcept {
-    return std::hash<std::string_view>()(text);
-  }
-};
-using Names = std::unordered_set<std::string, TextHash, std::equal_to<>>;
+using Names = std::unordered_set<std::string>;
 
-// Possible first components of an operand that is found in `folder`.
-Names names_in(const std::string& folder) {
+bool is_there(const std::string& path) {
+  return ::faccessat(AT_FDCWD, path.c_str(), F_OK, AT_EACCESS) == 0;
+}
+
+// Whether `folder` finds one of its names in another case, too.
+bool ignores_case(const std::string& folder, const Names& names) {
+  for (const std::string& name : names) {
+    std::string other = name;
+    for (char& c : other)
+      c = std::isalpha(static_cast<unsigned char>(c)) != 0 ? static_cast<char>(c ^ 0x20)
+                                                           : c;
+    if (other != name && !names.contains(other))
+      return is_there(folder + other) || errno != ENOENT;
+  }
+  return false;
+}
+
+// Possible first components of an operand that is found in `folder`; nullopt: its list
+// is not all that a compiler finds, since it cannot be read to its end, or may leave
+// out what a look-up mounts, or names match in another case.
+std::optional<Names> names_in(const std::string& folder) {
   Names names;
+  struct statfs info {};
+  if (::statfs(folder.c_str(), &info) != 0)
+    return errno == ENOENT || errno == ENOTDIR ? std::optional(names) : std::nullopt;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    std::string name = entry->path().filename();
-    if (name.ends_with(kStdSuffix))
-      names.insert(name.substr(0, name.size() - kStdSuffix.size()));
-    names.insert(std::move(name));
-  }
-  names.insert({".", ".."});
+       entry.increment(error))
+    names.insert(entry->path().filename());
+  if (error || info.f_type == AUTOFS_SUPER_MAGIC || ignores_case(folder, names))
+    return std::nullopt;
   return names;
 }
+
+// Whether an operand may be found in a folder, by its first component alone.
+class FirstComponents {
+ public:
+  explicit FirstComponents(const std::string& folder)
+      : folder_(folder), listed_(names_in(folder)) {}
+
+  [[nodiscard]] bool may_have(std::string_view operand) {
+    const std::string_view first = operand.substr(0, operand.find('/'));
+    if (first == "." || first == "..")
+      return true;
+    const auto [known, is_new] = known_.try_emplace(first);
+    if (is_new)
+      known->second =
+          has(std::string(first)) || has(std::string(first) + std::string(kStdSuffix));
+    return known->second;
+  }
+
+ private:
+  [[nodiscard]] bool has(const std::string& name) const {
+    return listed_ ? listed_->contains(name) : is_there(folder_ + name);
+  }
+
+  const std::string& folder_;
+  const std::optional<Names> listed_;
+  std::unordered_map<std::string_view, bool> known_;
+};
 
 }  // namespace
 
@@ -101,7 +143,7 @@ std::optional<FoundHeader> IncludeSearch::look(const Folder& folder,
     found.path = folder.path + name;
     if (first_namesake_ == nullptr)
       first_namesake_ = namesake(found.path);
-    found.file = stat_file(found.path);
+    found.file = stamp_of(found.path);
     if (!found.file)
       continue;
     found.toolkit = toolkit_path(folder, found.path, name);
@@ -132,18 +174,10 @@ const MemoryHeader* IncludeSearch::namesake(std::string_view path) const {
   return found == memory_.end() ? nullptr : found->second;
 }
 
-std::optional<FileStamp> IncludeSearch::stat_file(const std::string& path) {
+std::optional<FileStamp> IncludeSearch::stamp_of(const std::string& path) {
   const auto [entry, is_new] = files_.try_emplace(path);
-  if (!is_new)
-    return entry->second;
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode))
-    return std::nullopt;
-  // The compiler skips a file that it may not read.
-  if ((info.st_mode & S_IROTH) == 0 &&
-      ::faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) != 0)
-    return std::nullopt;
-  entry->second = stamp_of(info);
+  if (is_new)
+    entry->second = stamps_.of_readable(path.c_str());
   return entry->second;
 }
 
@@ -176,10 +210,10 @@ std::vector<IncludeSearch::Shadow> IncludeSearch::find_shadows(
       ++toolkit_folders;
       continue;
     }
-    const auto names = names_in(folders_[i].path);
+    FirstComponents names(folders_[i].path);
     std::set<std::string_view> candidates;  // sorted: the order is always the same
     for (const std::string_view operand : operands) {
-      if (names.contains(operand.substr(0, operand.find('/'))))
+      if (names.may_have(operand))
         candidates.insert(operand);
     }
     for (const std::string_view operand : candidates) {

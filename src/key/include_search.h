@@ -56,8 +56,9 @@ class IncludeSearch {
 
   /// Files outside the toolkit that its headers find instead of their own when they
   /// include one of `operands`, each with the number of toolkit folders that are
-  /// searched before it. Cost: one listing per folder, and a stat for each operand
-  /// whose first component is there.
+  /// searched before it. Cost: for each folder a listing, or, where that says too
+  /// little, a look-up for each first component; a stat for each operand whose first
+  /// component is there.
   struct Shadow {
     std::string operand;
     std::size_t toolkit_folders_before = 0;
@@ -84,7 +85,7 @@ class IncludeSearch {
   [[nodiscard]] std::optional<FoundHeader> look(const Folder& folder,
                                                 const std::string& operand);
   [[nodiscard]] const MemoryHeader* namesake(std::string_view path) const;
-  [[nodiscard]] std::optional<FileStamp> stat_file(const std::string& path);
+  [[nodiscard]] std::optional<FileStamp> stamp_of(const std::string& path);
   [[nodiscard]] std::optional<std::string> toolkit_path(const Folder& folder,
                                                         const std::string& path,
                                                         std::string_view tail) const;
@@ -94,6 +95,7 @@ class IncludeSearch {
   std::map<std::string, const MemoryHeader*, std::less<>> memory_;
   const MemoryHeader* first_namesake_ = nullptr;  // in the last find_file()
   bool quoted_sees_folder_ = true;
+  FileStamps stamps_;
   std::unordered_map<std::string, std::optional<FileStamp>> files_;
   std::unordered_map<std::string, FileIdentity> identities_;
 };

@@ -37,7 +37,7 @@ class TreeReader {
              const std::stop_token& stop)
       : root_(root), now_(now), stop_(stop) {}
 
-  Result<IncludeTreeRead> run(TreeMemo memo, const OwnFolder& memo_folder) {
+  Result<IncludeTreeRead> run(TreeMemo memo, TreeMemos& memos) {
     WalkedTree walked = KILN_TRY(walk_tree(root_));
     std::vector<TreeFile> files;
     files.reserve(walked.files.size());
@@ -47,7 +47,7 @@ class TreeReader {
       memo = {};
     for (std::size_t i = 0; i < files.size(); ++i) {
       if (!files[i].content && walked.files[i].readable)
-        KILN_TRY(hash(files[i]));
+        KILN_TRY(hash(walked.root.get(), files[i]));
     }
 
     const bool whole = is_whole(walked, files);
@@ -59,7 +59,7 @@ class TreeReader {
                    [](const TreeFile& file) { return file.settled; });
       memo.folders = whole ? std::move(walked.folders) : std::vector<WalkedFolder>{};
       memo.digest = whole ? digest : Digest();
-      read_.memo = write_tree_memo(memo_folder, root_, memo);
+      read_.memo = memos.write(root_, memo);
     }
     read_.tree = std::make_shared<const IncludeTree>(
         root_, std::move(files),
@@ -69,22 +69,25 @@ class TreeReader {
 
  private:
   // A file without read permission, or one that has disappeared, gets no digest.
-  Result<void> hash(TreeFile& file) {
+  Result<void> hash(int root, TreeFile& file) {
     ++read_.files_hashed;
-    const fs::path path = root_ / file.path;
-    const auto bytes = read_file(path, kMaxHeaderBytes);
-    if (!bytes) {
-      if (::faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) != 0 && errno == EACCES)
+    const auto read = read_stamped(root, file.path, kMaxHeaderBytes);
+    if (!read) {
+      if (::faccessat(root, file.path.c_str(), R_OK, AT_EACCESS) != 0 &&
+          errno == EACCES)
         return {};
-      return tl::unexpected(bytes.error());
+      return tl::unexpected(read.error());
     }
-    if (!*bytes)
+    if (!*read)
       return {};
-    file.content = Digest::of(**bytes);
-    file.settled = is_settled(file.stamp, now_) && (*bytes)->size() == file.stamp.size;
+    const StampedBytes& whole = **read;
+    file.content = Digest::of(whole.bytes);
+    file.stamp = whole.stamp;
+    file.settled = whole.is_steady && is_settled(file.stamp, now_) &&
+                   whole.bytes.size() == file.stamp.size;
     has_new_files_ |= file.settled;
     auto& operands = file.settled ? settled_operands_ : other_operands_;
-    Directives found = KILN_TRY(find_directives(as_text(**bytes), stop_));
+    Directives found = KILN_TRY(find_directives(as_text(whole.bytes), stop_));
     file.names_build_time = found.build_time.has_value();
     for (Directive& directive : found.list) {
       if (directive.lookup != Lookup::kComputed &&
@@ -145,16 +148,15 @@ const TreeFile* IncludeTree::find(std::string_view path) const {
   return found != files_.end() && found->path == path ? &*found : nullptr;
 }
 
-Result<IncludeTreeRead> read_include_tree(const fs::path& root,
-                                          const OwnFolder& memo_folder,
+Result<IncludeTreeRead> read_include_tree(const fs::path& root, TreeMemos& memos,
                                           std::chrono::system_clock::time_point now,
                                           const std::stop_token& stop) {
-  TreeMemo memo = read_tree_memo(memo_folder, root);
+  TreeMemo memo = memos.read(root);
   if (is_unchanged(memo, root)) {
     return IncludeTreeRead{std::make_shared<const IncludeTree>(
         root, std::move(memo.files), std::move(memo.operands), memo.digest)};
   }
-  return TreeReader(root, now, stop).run(std::move(memo), memo_folder);
+  return TreeReader(root, now, stop).run(std::move(memo), memos);
 }
 
 }  // namespace kiln::key

@@ -1,6 +1,7 @@
 // One digest for a whole include tree, the toolkit's: the relative paths and contents
-// of all its files. A memo on disk, under the cache root, saves reading them again: one
-// stat per file remains. A copy of the tree in another folder has the same digest.
+// of all its files. A memo saves reading them again: one stat per file remains. Where
+// stamps are reliable it is on disk, under the cache root; elsewhere each process reads
+// them once. A copy of the tree in another folder has the same digest.
 
 #pragma once
 
@@ -23,7 +24,7 @@ namespace kiln::key {
 
 struct TreeFile {
   std::string path;  // relative to the root
-  FileStamp stamp;
+  FileStamp stamp;   // of the descriptor that read it
   bool settled = false;
   std::optional<Digest> content;  // nullopt: this process may not read it
   bool names_build_time = false;  // __DATE__, __TIME__ or __TIMESTAMP__
@@ -64,17 +65,19 @@ struct IncludeTreeRead {
   MemoWrite memo = MemoWrite::kNotNeeded;
 };
 
-/// Walks the tree below `root` and hashes the files that the memo does not know; an
-/// empty `memo_folder` means no memo. Follows links to files and folders. Stops at a
-/// link that leads back to a folder above it; a compiler finds no more unless an
-/// #include goes around the loop. A file without read permission counts as unreadable.
-/// Broken links, and anything but files and folders, are left out. Thread-safe;
-/// processes may share the memo. Cost: one stat per file; the first time also a read.
-/// Errors: kNotFound (no such folder), kResourceLimit (over 100,000 files or 64 levels:
-/// not an include tree; find_directives), kIo, kCancelled. A memo that cannot be read
-/// or written is no error. `now` is for tests of is_settled().
+class TreeMemos;
+
+/// Walks the tree below `root` and hashes the files that the memo does not know.
+/// Follows links to files and folders. Stops at a link that leads back to a folder
+/// above it; a compiler finds no more unless an #include goes around the loop. A file
+/// without read permission counts as unreadable. Broken links, and anything but files
+/// and folders, are left out. Thread-safe; processes may share the memo. Cost: one stat
+/// per file; the first time also a read. Errors: kNotFound (no such folder),
+/// kResourceLimit (over 100,000 files or 64 levels: not an include tree;
+/// find_directives), kIo, kCancelled. A memo that cannot be read or written is no
+/// error. `now` is for tests of is_settled().
 [[nodiscard]] Result<IncludeTreeRead> read_include_tree(
-    const std::filesystem::path& root, const OwnFolder& memo_folder,
+    const std::filesystem::path& root, TreeMemos& memos,
     std::chrono::system_clock::time_point now = std::chrono::system_clock::now(),
     const std::stop_token& stop = {});
 

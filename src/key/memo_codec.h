@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <tuple>
 
 #include "codec/digest.h"
 #include "util/bytes.h"
@@ -22,8 +23,10 @@ class MemoWriter {
     append(bytes_, as_bytes(value));
   }
   void digest(const Digest& value) { append(bytes_, value.bytes()); }
+  /// A memo has reliable stamps alone.
   void stamp(const FileStamp& value) {
-    const auto& [device, inode, size, mtime_ns, ctime_ns] = value;
+    const auto& [device, inode, size, mtime_ns, ctime_ns, reliable] = value;
+    std::ignore = reliable;
     number(device);
     number(inode);
     number(size);
@@ -53,12 +56,13 @@ class MemoReader {
   }
   [[nodiscard]] FileStamp stamp() {
     FileStamp stamp;
-    auto& [device, inode, size, mtime_ns, ctime_ns] = stamp;
+    auto& [device, inode, size, mtime_ns, ctime_ns, reliable] = stamp;
     device = number();
     inode = number();
     size = number();
     mtime_ns = static_cast<std::int64_t>(number());
     ctime_ns = static_cast<std::int64_t>(number());
+    reliable = true;
     return stamp;
   }
 

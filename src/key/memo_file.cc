@@ -12,7 +12,9 @@
 
 #include "util/little_endian.h"
 #include "util/log.h"
+#include "util/posix_error.h"
 #include "util/read_file.h"
+#include "util/try.h"
 #include "util/write_file.h"
 
 namespace kiln::key {
@@ -85,6 +87,15 @@ MemoWrite write_memo(const OwnFolder& folder, std::string_view name, ByteView pa
   }
   remove_oldest(folder.path(), kept);
   return MemoWrite::kWritten;
+}
+
+Result<void> clear_memos(const OwnFolder& folder) {
+  KILN_TRY(folder.check());
+  std::error_code error;
+  fs::remove_all(folder.path(), error);
+  if (error)
+    return posix_error("remove", folder.path(), error.value());
+  return {};
 }
 
 }  // namespace kiln::key

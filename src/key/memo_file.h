@@ -10,6 +10,7 @@
 #include <optional>
 #include <string_view>
 
+#include "kiln/result.h"
 #include "util/bytes.h"
 #include "util/own_path.h"
 
@@ -37,5 +38,8 @@ struct MemosKept {
 /// removes what is not `kept`. Thread-safe.
 [[nodiscard]] MemoWrite write_memo(const OwnFolder& folder, std::string_view name,
                                    ByteView payload, const MemosKept& kept = {});
+
+/// Removes the folder with every memo in it. Errors: kIo; those of OwnFolder::check().
+[[nodiscard]] Result<void> clear_memos(const OwnFolder& folder);
 
 }  // namespace kiln::key

@@ -1,7 +1,7 @@
 #include "key/opened_files.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <map>
@@ -24,17 +24,19 @@ struct Expected {
   std::optional<Digest> content;
 };
 
-// Why the compiler may not have read what was expected; nullopt: it has.
-std::optional<std::string> difference(const fs::path& path, const FileStamp& now,
+// Why the compiler may not have read what was expected, where its descriptor had the
+// stamp `opened`; nullopt: it has.
+std::optional<std::string> difference(const fs::path& path, const FileStamp& opened,
                                       const Expected& expected,
                                       std::chrono::system_clock::time_point started) {
-  if (now == expected.stamp && expected.settled)
+  if (opened == expected.stamp && expected.settled && opened.reliable)
     return std::nullopt;
-  const auto bytes = read_file(path, kMaxHeaderBytes);
-  if (!bytes || !*bytes || Digest::of(**bytes) != expected.content)
+  const auto now = read_stamped(AT_FDCWD, path, kMaxHeaderBytes);
+  if (!now || !*now || !(*now)->is_steady || (*now)->stamp != opened ||
+      Digest::of((*now)->bytes) != expected.content)
     return "changed since the key was made";
   // The content is the same but the stamp is new: it may have changed in between.
-  if (now != expected.stamp && !is_settled(now, started))
+  if (opened != expected.stamp && !is_settled(opened, started))
     return "written while it was compiled";
   return std::nullopt;
 }
@@ -112,34 +114,33 @@ class Check {
     }
   }
 
-  [[nodiscard]] std::optional<std::string> reason_of_opened(
-      const fs::path& path) const {
-    struct stat info {};
-    if (::stat(path.c_str(), &info) != 0)
+  [[nodiscard]] std::optional<std::string> reason_of_opened(const OpenedFile& file) {
+    const fs::path& path = file.path;
+    const auto stamp = file.stamp ? file.stamp : stamps_.of_readable(path.c_str());
+    if (!stamp)
       return "gone since it was compiled";
-    const FileStamp now = stamp_of(info);
     if (const auto named = by_path_.find(path.lexically_normal().native());
         named != by_path_.end())
-      return compare(path, now, *named->second);
+      return compare(path, *stamp, *named->second);
     for (const ToolkitTree& tree : headers_.toolkit) {
       if (const auto inner = inside(*tree.headers, path)) {
-        const TreeFile* file = tree.headers->find(*inner);
-        if (file == nullptr)
+        const TreeFile* known = tree.headers->find(*inner);
+        if (known == nullptr)
           return "new in the toolkit's headers since the key was made";
         if (auto found =
-                difference(path, now, {file->stamp, file->settled, file->content},
+                difference(path, *stamp, {known->stamp, known->settled, known->content},
                            opened_.started))
           return found;
-        if (file->names_build_time)
+        if (known->names_build_time)
           return "which names the time of the build: each build gives it another value";
         return std::nullopt;
       }
     }
     // A computed include could reach a known file in a way that the key does not cover;
     // without computed includes, the key covers every way.
-    const auto same = by_identity_.find({now.device, now.inode});
+    const auto same = by_identity_.find({stamp->device, stamp->inode});
     if (headers_.computed.empty() && same != by_identity_.end())
-      return compare(path, now, *same->second);
+      return compare(path, *stamp, *same->second);
     return unknown();
   }
 
@@ -152,6 +153,8 @@ class Check {
       return std::nullopt;
     for (const ToolkitTree& tree : headers_.toolkit) {
       if (const auto inner = inside(*tree.headers, path)) {
+        if (is_unlisted(*tree.headers, *inner))
+          return "in a folder that cannot be listed";
         const TreeFile* file = tree.headers->find(*inner);
         return file != nullptr && file->content ? std::optional(kGone) : std::nullopt;
       }
@@ -164,6 +167,18 @@ class Check {
   }
 
  private:
+  // Whether the walk passed over a folder that `path` is in: it can have no name for
+  // what appears there.
+  [[nodiscard]] static bool is_unlisted(const IncludeTree& tree,
+                                        const std::string& path) {
+    for (std::size_t slash = path.find('/'); slash != path.npos;
+         slash = path.find('/', slash + 1)) {
+      if (tree.find(std::string_view(path).substr(0, slash + 1)) != nullptr)
+        return true;
+    }
+    return false;
+  }
+
   // Whether a header of the toolkit looks at `path` first: the scan did, too.
   [[nodiscard]] bool is_operand_of_toolkit(std::string_view path) const {
     const auto& folders = headers_.lookups.folders;
@@ -189,9 +204,9 @@ class Check {
   }
 
   [[nodiscard]] std::optional<std::string> compare(const fs::path& path,
-                                                   const FileStamp& now,
+                                                   const FileStamp& opened,
                                                    const HeaderFile& file) const {
-    if (auto found = difference(path, now, {file.stamp, file.settled, file.content},
+    if (auto found = difference(path, opened, {file.stamp, file.settled, file.content},
                                 opened_.started))
       return found;
     return file.varies.empty() ? std::nullopt : std::optional(file.varies);
@@ -199,7 +214,7 @@ class Check {
 
   [[nodiscard]] std::string unknown() const {
     if (headers_.computed.empty())
-      return "no #include that was found names it";
+      return "which the key does not cover: no #include that was found names it";
     const ComputedInclude& computed = headers_.computed.front();
     return fmt::format("reached by '{}' in {} line {}, which names no file",
                        computed.directive, computed.file, computed.line);
@@ -207,6 +222,7 @@ class Check {
 
   const HeaderSnapshot& headers_;
   const OpenedFiles& opened_;
+  FileStamps stamps_;
   std::unordered_map<std::string, const HeaderFile*> by_path_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, const HeaderFile*> by_identity_;
   std::optional<RealLookups> real_lookups_;  // made when needed, which is rare
@@ -225,9 +241,9 @@ std::optional<Unkeyed> find_unkeyed(const HeaderSnapshot& headers,
   if (headers.varying)
     return Unkeyed{FileUse::kRead, headers.varying->name, headers.varying->reason};
   Check check(headers, opened);
-  for (const fs::path& path : opened.paths) {
-    if (auto reason = check.reason_of_opened(path))
-      return Unkeyed{FileUse::kRead, path, *std::move(reason)};
+  for (const OpenedFile& file : opened.files) {
+    if (auto reason = check.reason_of_opened(file))
+      return Unkeyed{FileUse::kRead, file.path, *std::move(reason)};
   }
   for (const fs::path& path : opened.missed) {
     if (auto reason = check.reason_of_missed(path))
@@ -240,11 +256,9 @@ std::optional<Unkeyed> find_unkeyed(const HeaderSnapshot& headers,
 }
 
 bool has_changed(const HeaderLookups& lookups) {
-  return std::any_of(lookups.files.begin(), lookups.files.end(), [](const auto& place) {
-    struct stat info {};
-    const bool is_file =
-        ::stat(place.first.c_str(), &info) == 0 && S_ISREG(info.st_mode);
-    return is_file ? place.second != stamp_of(info) : place.second.has_value();
+  FileStamps stamps;
+  return std::ranges::any_of(lookups.files, [&](const auto& place) {
+    return stamps.of_readable(place.first.c_str()) != place.second;
   });
 }
 

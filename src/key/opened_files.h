@@ -11,6 +11,7 @@
 #include <string>
 
 #include "key/header_snapshot.h"
+#include "util/file_stamp.h"
 
 namespace kiln::key {
 
@@ -31,7 +32,7 @@ struct Unkeyed {
 
 /// What a worker reports, in NVRTC's spelling.
 struct OpenedFiles {
-  std::span<const std::filesystem::path> paths;  // the headers that it opened
+  std::span<const OpenedFile> files;  // the headers that it opened
   /// When the compile began, or earlier.
   std::chrono::system_clock::time_point started;
   std::span<const std::filesystem::path> missed = {};  // where it found no file
@@ -42,7 +43,10 @@ struct OpenedFiles {
 /// then uses the result but does not publish it, and warns once, naming the file. A
 /// path where nothing was found counts like a file: a header that appears there must
 /// change the key.
-/// Cost: one stat per opened file; a look-up in memory for most of the others.
+/// What counts is the descriptor that the compiler had: the path may be another file's
+/// by now, or may have been meanwhile.
+/// Cost: a look-up in memory for most files; where stamps are not reliable, or the file
+/// is young, it is read again.
 /// Errors: none; a file that cannot be checked is unkeyed.
 [[nodiscard]] std::optional<Unkeyed> find_unkeyed(const HeaderSnapshot& headers,
                                                   const OpenedFiles& opened);

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kTreeMemoFormat = 4;
+constexpr std::uint64_t kTreeMemoFormat = 5;
 
 // The tree's path only names its memo; it is in no key.
 std::string memo_name(const fs::path& root) {
@@ -49,17 +49,7 @@ std::optional<TreeMemo> decode_tree_memo(ByteView bytes) {
   return memo;
 }
 
-}  // namespace
-
-TreeMemo read_tree_memo(const OwnFolder& memo_folder, const fs::path& root) {
-  const auto bytes = read_memo(memo_folder, memo_name(root));
-  if (!bytes)
-    return {};
-  return decode_tree_memo(*bytes).value_or(TreeMemo{});
-}
-
-MemoWrite write_tree_memo(const OwnFolder& memo_folder, const fs::path& root,
-                          const TreeMemo& memo) {
+Bytes encode(const TreeMemo& memo) {
   const auto& [files, operands, folders, digest] = memo;
   MemoWriter out;
   out.number(kTreeMemoFormat);
@@ -80,15 +70,46 @@ MemoWrite write_tree_memo(const OwnFolder& memo_folder, const fs::path& root,
     out.stamp(stamp);
   }
   out.digest(digest);
-  return write_memo(memo_folder, memo_name(root), out.bytes());
+  return Bytes(out.bytes().begin(), out.bytes().end());
+}
+
+bool is_reliable(const TreeMemo& memo) {
+  const auto reliable = [](const auto& known) { return known.stamp.reliable; };
+  return std::ranges::all_of(memo.folders, reliable) &&
+         std::ranges::all_of(memo.files, reliable);
+}
+
+}  // namespace
+
+TreeMemo TreeMemos::read(const fs::path& root) const {
+  {
+    const MutexLock lock(mutex_);
+    if (const auto known = of_process_.find(root); known != of_process_.end())
+      return known->second;
+  }
+  const auto bytes = read_memo(folder_, memo_name(root));
+  return bytes ? decode_tree_memo(*bytes).value_or(TreeMemo{}) : TreeMemo{};
+}
+
+MemoWrite TreeMemos::write(const fs::path& root, const TreeMemo& memo) {
+  const bool reliable = is_reliable(memo);
+  {
+    const MutexLock lock(mutex_);
+    of_process_.erase(root);
+    if (!reliable)
+      of_process_.emplace(root, memo);
+  }
+  return reliable ? write_memo(folder_, memo_name(root), encode(memo))
+                  : MemoWrite::kNotNeeded;
 }
 
 bool is_unchanged(const TreeMemo& memo, const fs::path& root) {
   const UniqueFd folder(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!folder || memo.folders.empty())
     return false;
+  FileStamps stamps;
   const auto same = [&](const auto& known) {
-    return stamp_below(folder.get(), known.path) == known.stamp;
+    return stamps.below(folder.get(), known.path.c_str()) == known.stamp;
   };
   // Folders first: they show soonest that something was installed or removed.
   return std::all_of(memo.folders.begin(), memo.folders.end(), same) &&

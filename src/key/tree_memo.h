@@ -1,8 +1,10 @@
-// The memo of one include tree, and whether it is still valid.
+// The memo of one include tree, and whether it is still valid. One whose stamps are all
+// reliable is kept on disk; any other, in the process alone.
 
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "key/include_tree.h"
 #include "key/memo_file.h"
 #include "key/tree_walk.h"
+#include "util/mutex.h"
 
 namespace kiln::key {
 
@@ -22,12 +25,22 @@ struct TreeMemo {
   Digest digest;  // IncludeTree's, if there are folders
 };
 
-/// Empty if there is no valid memo.
-[[nodiscard]] TreeMemo read_tree_memo(const OwnFolder& memo_folder,
-                                      const std::filesystem::path& root);
-[[nodiscard]] MemoWrite write_tree_memo(const OwnFolder& memo_folder,
-                                        const std::filesystem::path& root,
-                                        const TreeMemo& memo);
+/// Thread safety: all members may be called concurrently, in any number of processes.
+class TreeMemos {
+ public:
+  /// Empty `folder`: in the process alone.
+  explicit TreeMemos(OwnFolder folder) : folder_(std::move(folder)) {}
+
+  /// Empty if there is no valid memo.
+  [[nodiscard]] TreeMemo read(const std::filesystem::path& root) const;
+  [[nodiscard]] MemoWrite write(const std::filesystem::path& root,
+                                const TreeMemo& memo);
+
+ private:
+  const OwnFolder folder_;
+  mutable Mutex mutex_;
+  std::map<std::filesystem::path, TreeMemo> of_process_ KILN_GUARDED_BY(mutex_);
+};
 
 /// Whether the memo covers the whole tree, and each file and folder in it is unchanged.
 /// Cost: one stat each.

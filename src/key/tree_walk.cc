@@ -34,11 +34,13 @@ class Walk {
   explicit Walk(const fs::path& root) : root_(root) {}
 
   Result<WalkedTree> run() {
-    UniqueFd folder(
-        ::open(root_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK));
-    if (!folder && (errno == ENOENT || errno == ENOTDIR))
+    tree_.root.reset(::open(root_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!tree_.root && (errno == ENOENT || errno == ENOTDIR))
       return fail(ErrorCode::kNotFound,
                   fmt::format("there is no include folder {}", root_.native()));
+    UniqueFd folder;
+    if (tree_.root)
+      folder.reset(::openat(tree_.root.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!folder)
       return posix_error("open", root_, errno);
     KILN_TRY(enter(std::move(folder)));
@@ -62,7 +64,8 @@ class Walk {
       tree_.folder_stamps_suffice = false;
       return {};  // a loop of links
     }
-    tree_.folders.push_back({prefix_.empty() ? "." : prefix_, stamp_of(info)});
+    tree_.folders.push_back(
+        {prefix_.empty() ? "." : prefix_, stamps_.of(info, folder.get(), ".")});
     if (above_.size() >= kMaxDepth)
       return too_large("levels deep", kMaxDepth);
     const int fd = folder.get();
@@ -111,7 +114,8 @@ class Walk {
       return descend(folder, entry.name);
     if (!S_ISREG(info.st_mode))
       return skip();
-    return add({prefix_ + entry.name, stamp_of(info), true});
+    return add(
+        {prefix_ + entry.name, stamps_.of(info, folder, entry.name.c_str()), true});
   }
 
   Result<void> descend(int folder, const std::string& name) {
@@ -152,6 +156,7 @@ class Walk {
   const fs::path& root_;
   std::string prefix_;
   std::vector<Identity> above_;
+  FileStamps stamps_;
   WalkedTree tree_;
 };
 
@@ -159,11 +164,6 @@ class Walk {
 
 Result<WalkedTree> walk_tree(const fs::path& root) {
   return Walk(root).run();
-}
-
-FileStamp stamp_below(int root, const std::string& path) {
-  struct stat info {};
-  return ::fstatat(root, path.c_str(), &info, 0) == 0 ? stamp_of(info) : FileStamp{};
 }
 
 bool walks_before(std::string_view a, std::string_view b) {

@@ -8,6 +8,7 @@
 
 #include "kiln/result.h"
 #include "util/file_stamp.h"
+#include "util/unique_fd.h"
 
 namespace kiln::key {
 
@@ -23,6 +24,8 @@ struct WalkedFolder {
 };
 
 struct WalkedTree {
+  /// Of the root, for looking at what is below: the path may be another folder's now.
+  UniqueFd root;
   /// Sorted by bytes within a folder, with a folder's files in its place.
   std::vector<WalkedFile> files;
   std::vector<WalkedFolder> folders;
@@ -33,9 +36,6 @@ struct WalkedTree {
 
 /// Follows links, as read_include_tree() says. Errors: kNotFound, kResourceLimit, kIo.
 [[nodiscard]] Result<WalkedTree> walk_tree(const std::filesystem::path& root);
-
-/// The stamp of a file or folder below the open folder `root`; zero if there is none.
-[[nodiscard]] FileStamp stamp_below(int root, const std::string& path);
 
 /// The order of WalkedTree::files: by components, each by its bytes.
 [[nodiscard]] bool walks_before(std::string_view a, std::string_view b);

@@ -16,6 +16,7 @@ namespace kiln {
 namespace {
 
 constexpr std::size_t kPiece = 64U << 10U;
+constexpr int kTries = 3;
 
 tl::unexpected<Error> not_there(const std::filesystem::path& path) {
   return fail(ErrorCode::kNotFound, fmt::format("there is no file {}", path.native()));
@@ -30,9 +31,10 @@ struct OpenFile {
   std::uint64_t done = 0;
 
   /// nullopt where there is none. Errors: as read_file.
-  static Result<std::optional<OpenFile>> open(const std::filesystem::path& path,
+  static Result<std::optional<OpenFile>> open(int folder,
+                                              const std::filesystem::path& path,
                                               std::uint64_t max_bytes) {
-    UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    UniqueFd fd(::openat(folder, path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!fd) {
       if (errno == ENOENT || errno == ENOTDIR)
         return std::nullopt;
@@ -66,34 +68,59 @@ struct OpenFile {
                   fmt::format("{} has over {} bytes", path.native(), max_bytes));
     return static_cast<std::size_t>(n);
   }
+
+  Result<Bytes> read_all() {
+    // The size is a hint: procfs says 0, sysfs says too much, and a file may grow or
+    // shrink while it is read. One byte more than it says shows the end.
+    Bytes bytes(size + 1);
+    std::size_t end = 0;
+    while (true) {
+      if (end == bytes.size())
+        bytes.resize(end + kPiece);
+      const std::size_t n = KILN_TRY(read(std::span(bytes).subspan(end)));
+      if (n == 0)
+        break;
+      end += n;
+    }
+    bytes.resize(end);
+    return bytes;
+  }
+
+  Result<FileStamp> stamp() const {
+    if (const auto now = stamp_of(fd.get()))
+      return *now;
+    return posix_error("stat", path, errno);
+  }
 };
 
 }  // namespace
 
 Result<std::optional<Bytes>> read_file(const std::filesystem::path& path,
                                        std::uint64_t max_bytes) {
-  auto file = KILN_TRY(OpenFile::open(path, max_bytes));
+  auto file = KILN_TRY(OpenFile::open(AT_FDCWD, path, max_bytes));
   if (!file)
     return std::nullopt;
-  // The size is a hint: procfs says 0, sysfs says too much, and a file may grow or
-  // shrink while it is read. One byte more than it says shows the end.
-  Bytes bytes(file->size + 1);
-  std::size_t done = 0;
-  while (true) {
-    if (done == bytes.size())
-      bytes.resize(done + kPiece);
-    const std::size_t n = KILN_TRY(file->read(std::span(bytes).subspan(done)));
-    if (n == 0)
-      break;
-    done += n;
+  return KILN_TRY(file->read_all());
+}
+
+Result<std::optional<StampedBytes>> read_stamped(int folder,
+                                                 const std::filesystem::path& path,
+                                                 std::uint64_t max_bytes) {
+  StampedBytes read;
+  for (int tries = 0; tries < kTries && !read.is_steady; ++tries) {
+    auto file = KILN_TRY(OpenFile::open(folder, path, max_bytes));
+    if (!file)
+      return std::nullopt;
+    read.stamp = KILN_TRY(file->stamp());
+    read.bytes = KILN_TRY(file->read_all());
+    read.is_steady = KILN_TRY(file->stamp()) == read.stamp;
   }
-  bytes.resize(done);
-  return bytes;
+  return read;
 }
 
 Result<void> read_lines(const std::filesystem::path& path, std::uint64_t max_bytes,
                         const std::function<Result<void>(std::string_view)>& take) {
-  auto file = KILN_TRY(OpenFile::open(path, max_bytes));
+  auto file = KILN_TRY(OpenFile::open(AT_FDCWD, path, max_bytes));
   if (!file)
     return not_there(path);
   Bytes piece(kPiece);

@@ -11,6 +11,7 @@
 
 #include "kiln/result.h"
 #include "util/bytes.h"
+#include "util/file_stamp.h"
 
 namespace kiln {
 
@@ -20,6 +21,18 @@ namespace kiln {
 /// regular file (never blocks on a FIFO).
 [[nodiscard]] Result<std::optional<Bytes>> read_file(const std::filesystem::path& path,
                                                      std::uint64_t max_bytes);
+
+/// What one descriptor read, and its stamp.
+struct StampedBytes {
+  Bytes bytes;
+  FileStamp stamp;
+  /// Whether the stamp was the same before and after, at one of a few tries.
+  bool is_steady = false;
+};
+
+/// As read_file, of `path` below the open folder, or of an absolute path.
+[[nodiscard]] Result<std::optional<StampedBytes>> read_stamped(
+    int folder, const std::filesystem::path& path, std::uint64_t max_bytes);
 
 /// As read_file, as text; a file that is not there is kNotFound.
 [[nodiscard]] Result<std::string> read_text_file(const std::filesystem::path& path,

@@ -19,6 +19,8 @@ inline constexpr std::string_view kHitsChild = "hits";
 inline constexpr std::string_view kSourceKeyChild = "source-key";
 /// FILE: prints the seconds for a stat of each path that stands in FILE.
 inline constexpr std::string_view kStatChild = "stat";
+/// The same for reading each of them for its SHA-256.
+inline constexpr std::string_view kHashChild = "hash";
 /// ROOT COUNT COUNTER: compiles those of the first COUNT kernels that COUNTER, a file
 /// shared with others, leaves to this process.
 inline constexpr std::string_view kCompileChild = "compile";

@@ -91,6 +91,31 @@ Row source_row(const Settings& settings) {
           .prepare = prepare};
 }
 
+/// Where no memo counts: on an overlay, say, or a network file system.
+Row unremembered_row(const Settings& settings) {
+  const auto prepare = [=]() -> Result<Sides> {
+    const auto open = KILN_TRY(open_service(settings));
+    const std::string closure = open->scratch->path() / "closure";
+    KILN_TRY(write_closure(*open->service, closure));
+    const std::string root = open->scratch->path() / "cache";
+    return Sides{.measured = [=]() -> Result<Seconds> {
+                   std::error_code error;
+                   std::filesystem::remove_all(std::filesystem::path(root) / "memo",
+                                               error);
+                   return printed_seconds(child_command(kSourceKeyChild, {root}));
+                 },
+                 .floor =
+                     [=, kept = open] {
+                       return printed_seconds(child_command(kHashChild, {closure}));
+                     }};
+  };
+  return {.name = "key/unremembered",
+          .what = "the same where metadata does not say what is unchanged",
+          .floor = "SHA-256 of every file that the key stands for, new process",
+          .limit = {1, Seconds(0.12)},
+          .prepare = prepare};
+}
+
 // A lexer that looks at the rest of the text for each #include takes four times as long
 // for twice the text.
 Row includes_row() {
@@ -118,7 +143,8 @@ Row includes_row() {
 }  // namespace
 
 std::vector<Row> key_rows(const Settings& settings) {
-  return {template_row(settings), source_row(settings), includes_row()};
+  return {template_row(settings), source_row(settings), unremembered_row(settings),
+          includes_row()};
 }
 
 }  // namespace kiln::bench

@@ -9,6 +9,8 @@
 #include <fstream>
 
 #include "compile/pool/worker_pool.h"
+#include "key/header_scan.h"
+#include "key/opened_files.h"
 #include "tests/support/compile_jobs.h"
 #include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
@@ -57,7 +59,11 @@ TEST_F(CompileFilesTest, EveryHeaderThatNvrtcOpenedIsReported) {
     wanted.options.push_back("--include-path=" + root.native());
   const auto output = pool.compile(wanted, {});
   ASSERT_TRUE(output) << output.error().message;
-  const auto& files = output->files.opened;
+  std::vector<std::filesystem::path> files;
+  for (const OpenedFile& file : output->files.opened) {
+    files.push_back(file.path);
+    EXPECT_EQ(file.stamp, FileStamps().of_readable(file.path.c_str())) << file.path;
+  }
   EXPECT_THAT(files, Contains(roots.front() / "cuda_bf16.h"));
   EXPECT_THAT(files, Contains(folder.path() / "computed.h"));
   for (const auto& file : files) {
@@ -70,6 +76,43 @@ TEST_F(CompileFilesTest, EveryHeaderThatNvrtcOpenedIsReported) {
   const auto next = pool.compile(job(test::kSmallKernel), {});
   ASSERT_TRUE(next);
   EXPECT_EQ(next->files, FileReport()) << "the last build's files";
+}
+
+/// NVRTC's descriptor counts: a link leads to another folder while it compiles, and
+/// back again before anybody looks.
+TEST_F(CompileFilesTest, AHeaderThatWasAnotherFileWhileNvrtcReadItIsNotThatOfTheKey) {
+  const test::TempDir folder;
+  for (const char* const version : {"1", "2"}) {
+    std::filesystem::create_directory(folder.path() / version);
+    std::ofstream(folder.path() / version / "v.h") << "#define V " << version << "\n";
+  }
+  const auto current = folder.path() / "current";
+  const auto turn_to = [&](const char* version) {
+    std::filesystem::remove(current);
+    std::filesystem::create_directory_symlink(folder.path() / version, current);
+  };
+  auto wanted = job("#include <v.h>\n__global__ void k(int* x) { *x = V; }\n");
+  wanted.options.push_back("--include-path=" + current.native());
+  key::SourceKeyInput input;
+  input.source = wanted.source;
+  input.include_dirs = {current};
+  turn_to("1");
+  const auto long_after = std::chrono::system_clock::now() + std::chrono::hours(1);
+  const auto scan = key::HeaderScanner({}).scan(input, {}, {}, long_after);
+  ASSERT_TRUE(scan) << scan.error().message;
+  WorkerPool pool(one_worker());
+  const auto reason_if_it_reads = [&](const char* version) -> std::string {
+    turn_to(version);
+    const auto output = pool.compile(wanted, {});
+    turn_to("1");
+    if (!output)
+      return output.error().message;
+    const auto unkeyed = key::find_unkeyed(
+        scan->headers, {output->files.opened, long_after, output->files.missed});
+    return unkeyed ? unkeyed->reason : "";
+  };
+  EXPECT_EQ(reason_if_it_reads("2"), "changed since the key was made");
+  EXPECT_EQ(reason_if_it_reads("1"), "");
 }
 
 TEST_F(CompileFilesTest, EveryPlaceWhereNvrtcFoundNoHeaderIsReportedOnce) {

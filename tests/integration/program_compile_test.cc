@@ -359,6 +359,18 @@ TEST_F(ProgramCompileTest, AHeaderThatAppearsInFrontOfAnotherIsNotMissed) {
   EXPECT_NE(key(compile(source, folders)), key(before));
 }
 
+TEST_F(ProgramCompileTest, ClearAllForgetsWhatWasHashedToo) {
+  compile(kiln_.write("k.cu", test::kTinySource));
+  const auto memo = kiln_.cache_dir() / "memo";
+  std::filesystem::create_directories(memo);
+  std::filesystem::permissions(memo, std::filesystem::perms::owner_all);
+  std::ofstream(memo / "headers") << "of a poisoned cache";
+  EXPECT_EQ(kiln_.run({"clear", "--all", "--dry-run"}).status, 0);
+  EXPECT_TRUE(std::filesystem::exists(memo));
+  EXPECT_EQ(kiln_.run({"clear", "--all", "--yes"}).status, 0);
+  EXPECT_FALSE(std::filesystem::exists(memo));
+}
+
 TEST_F(ProgramCompileTest, AComputedIncludeIsUsedAndNotStored) {
   const std::string source =
       kiln_.write("k.cu",

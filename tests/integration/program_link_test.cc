@@ -227,6 +227,22 @@ TEST_F(ProgramLinkTest, AWarmRecordsTheLinkerForMachinesWithoutOne) {
       << "kept by a warm that links nothing";
 }
 
+TEST_F(ProgramLinkTest, WhatReadsAFileThatIsInNoKeyIsUsedAndNotStored) {
+  const std::string options = kiln_.write("ptxas.txt", "-O3\n");
+  const test::KilnProgram::Arguments wanted = {
+      "compile", main_, twice_,   "--option=-dlto",
+      "--arch",  "9.0", "--json", "--link-option=-Xptxas=--options-file=" + options};
+  const auto first = kiln_.run(wanted);
+  EXPECT_EQ(first.status, 1) << "not stored";
+  EXPECT_EQ(outcome(first.json()), "compiled");
+  EXPECT_FALSE(first.json()["entries"][0]["stored"]);
+  const auto said = first.err.find("the compiler read " + options);
+  ASSERT_NE(said, std::string::npos) << first.err;
+  EXPECT_EQ(first.err.find("the compiler read", said + 1), std::string::npos) << "once";
+  kiln_.write("ptxas.txt", "-O0\n");
+  EXPECT_EQ(outcome(kiln_.run(wanted).json()), "compiled") << "not what -O3 gave";
+}
+
 TEST_F(ProgramLinkTest, TwoProcessesLinkTheSameBytes) {
   const auto image = (kiln_.folder() / "linked.cubin").string();
   std::set<std::string> images;

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "cache/unix_time.h"
+#include "key/memo_file.h"
 #include "tools/entry_filter.h"
 #include "tools/exit_code.h"
 #include "tools/open_cache.h"
@@ -161,6 +162,9 @@ Result<int> run(Context& context, const ClearOptions& options) {
   remover.remove(selection);
   if (options.all || options.precompiled)
     remover.remove_precompiled(precompiled_store(context.config, *cache));
+  // What was hashed before is not believed after it, either.
+  if (options.all && !options.dry_run)
+    KILN_TRY(key::clear_memos(cache->layout().memo()));
   print_removal(context, remover.removal());
   if (remover.failure()) {
     print_error(fmt::format("kiln: {} entries remain: {}\n",

@@ -12,6 +12,7 @@
 
 #include "device/architecture.h"
 #include "util/bytes.h"
+#include "util/file_stamp.h"
 
 namespace kiln::compile {
 
@@ -112,12 +113,13 @@ struct LoadedLibrary {
 inline constexpr std::size_t kMaxReportedFiles = 200'000;
 inline constexpr std::size_t kMaxReportedBytes = std::size_t{32} << 20U;
 
-/// The files that NVRTC tried to open: absolute paths as NVRTC spells them, each once,
-/// in order of first use. Headers in memory are not included.
+/// The files that NVRTC or nvJitLink tried to open: absolute paths as it spells them,
+/// each once, in order of first use; one that was another file at its second opening is
+/// in `opened` twice. Headers in memory are not included.
 struct FileReport {
-  /// Files: no folders, no devices. Also those that NVRTC only recognised as one that
-  /// it has read, by another name.
-  std::vector<std::filesystem::path> opened;
+  /// Readable files: no folders, no devices. Also those that NVRTC only recognised as one
+  /// that it has read, by another name.
+  std::vector<OpenedFile> opened;
   std::vector<std::filesystem::path> missed;  // paths at which it found no file
   bool is_whole = true;                       // false: truncated
   friend bool operator==(const FileReport&, const FileReport&) = default;

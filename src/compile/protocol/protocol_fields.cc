@@ -14,6 +14,16 @@ namespace {
 
 // --- parts of messages -------------------------------------------------------------
 
+constexpr auto kStampFields = [](auto& codec, auto& stamp) {
+  auto& [device, inode, size, mtime_ns, ctime_ns, reliable] = stamp;
+  codec("device", device);
+  codec("inode", inode);
+  codec("size", size);
+  codec("mtime", mtime_ns);
+  codec("ctime", ctime_ns);
+  codec("reliable", reliable);
+};
+
 constexpr auto kHeaderFields = [](auto& codec, auto& header) {
   auto& [name, text] = header;
   codec("name", name);
@@ -44,11 +54,18 @@ constexpr auto kPrecompiledFields = [](auto& codec, auto& file) {
   codec("precompiled address", nvrtc_address);
 };
 
+// The worker has a stamp of every file that it reports.
+constexpr auto kOpenedFields = [](auto& codec, auto& file) {
+  auto& [path, stamp] = file;
+  codec("path", path);
+  codec.one_if_set("stamp", stamp, kStampFields);
+};
+
 // Last in a message: there may be many.
 constexpr auto kFileFields = [](auto& codec, auto& files) {
   auto& [opened, missed, is_whole] = files;
   codec("files are whole", is_whole);
-  codec("opened file", opened);
+  codec.each("opened file", opened, kOpenedFields);
   codec("missed file", missed);
 };
 
@@ -117,11 +134,18 @@ constexpr auto kErrorFields = [](auto& codec, auto& error) {
   codec("message", message);
 };
 
-Result<void> check_size(const std::vector<std::filesystem::path>& paths,
-                        std::string_view label) {
+const std::filesystem::path& path_of(const std::filesystem::path& path) {
+  return path;
+}
+const std::filesystem::path& path_of(const OpenedFile& file) {
+  return file.path;
+}
+
+template <typename Files>
+Result<void> check_size(const Files& files, std::string_view label) {
   std::size_t bytes = 0;
-  for (const auto& path : paths) bytes += path.native().size();
-  if (paths.size() > kMaxReportedFiles || bytes > kMaxReportedBytes)
+  for (const auto& each : files) bytes += path_of(each).native().size();
+  if (files.size() > kMaxReportedFiles || bytes > kMaxReportedBytes)
     return corrupt_message(fmt::format("too many fields '{}'", label));
   return {};
 }

@@ -5,9 +5,11 @@
 #include <dlfcn.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -23,7 +25,7 @@ struct Recorder {
   bool recording KILN_GUARDED_BY(mutex) = false;
   FileReport report KILN_GUARDED_BY(mutex);
   // What is in the report; a path that was missed and then opened is in it twice.
-  std::unordered_set<std::string> opened KILN_GUARDED_BY(mutex);
+  std::set<std::pair<std::string, FileStamp>> opened KILN_GUARDED_BY(mutex);
   std::unordered_set<std::string> missed KILN_GUARDED_BY(mutex);
   std::size_t bytes KILN_GUARDED_BY(mutex) = 0;
 
@@ -67,13 +69,19 @@ constexpr std::string_view kProcessor = "/proc/cpuinfo";
 
 enum class Found : std::uint8_t { kFile, kDevice, kNothing };
 
-Found found(int fd) {
+struct Opened {
+  Found what = Found::kNothing;
+  FileStamp stamp;  // of a file
+};
+
+Opened found(int fd) {
   struct stat info {};
   if (fd < 0 || ::fstat(fd, &info) != 0)
-    return Found::kNothing;
+    return {};
   if (S_ISCHR(info.st_mode))
-    return Found::kDevice;
-  return S_ISREG(info.st_mode) ? Found::kFile : Found::kNothing;
+    return {Found::kDevice, {}};
+  const auto stamp = S_ISREG(info.st_mode) ? stamp_of(fd) : std::nullopt;
+  return stamp ? Opened{Found::kFile, *stamp} : Opened{};
 }
 
 // NVRTC passes over everything but files; of a FIFO it would notice that only once some
@@ -83,7 +91,8 @@ bool is_fifo(const char* path) {
   return ::stat(path, &info) == 0 && S_ISFIFO(info.st_mode);
 }
 
-void record(const char* name, Found what, const void* caller) {
+void record(const char* name, const Opened& file, const void* caller) {
+  const auto& [what, stamp] = file;
   if (what == Found::kDevice || name == kProcessor || is_of_kiln(caller) ||
       (what == Found::kFile && is_itself(name, caller)))
     return;
@@ -93,18 +102,21 @@ void record(const char* name, Found what, const void* caller) {
     return;
   std::error_code no_directory;  // on error: keep the name as it is
   std::filesystem::path path = std::filesystem::absolute(name, no_directory);
-  auto& known = what == Found::kFile ? all.opened : all.missed;
-  if (known.contains(path.native()))
+  const bool is_new = what == Found::kFile
+                          ? all.opened.emplace(path.native(), stamp).second
+                          : all.missed.insert(path.native()).second;
+  if (!is_new)
     return;
-  if (known.size() >= kMaxReportedFiles ||
+  if (std::max(all.opened.size(), all.missed.size()) > kMaxReportedFiles ||
       all.bytes + path.native().size() > kMaxReportedBytes) {
     all.report.is_whole = false;
     return;
   }
   all.bytes += path.native().size();
-  known.insert(path.native());
-  auto& list = what == Found::kFile ? all.report.opened : all.report.missed;
-  list.push_back(std::move(path));
+  if (what == Found::kFile)
+    all.report.opened.push_back({std::move(path), stamp});
+  else
+    all.report.missed.push_back(std::move(path));
 }
 
 /// The next definition of a function that this program exports too.
@@ -113,6 +125,7 @@ Function* real(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
 }
 
+constexpr int kHere = -100;     // AT_FDCWD
 constexpr int kAccessMode = 3;  // O_ACCMODE; O_RDONLY is 0
 
 struct Call {
@@ -122,7 +135,7 @@ struct Call {
 
 int open_and_record(Call call, const char* path, int flags, unsigned mode) {
   if ((flags & kAccessMode) == 0 && is_fifo(path)) {
-    record(path, Found::kNothing, call.caller);
+    record(path, {}, call.caller);
     errno = ENXIO;  // as for a socket
     return -1;
   }
@@ -136,7 +149,7 @@ int open_and_record(Call call, const char* path, int flags, unsigned mode) {
 
 std::FILE* fopen_and_record(Call call, const char* path, const char* mode) {
   if (mode[0] == 'r' && is_fifo(path)) {
-    record(path, Found::kNothing, call.caller);
+    record(path, {}, call.caller);
     errno = ENXIO;
     return nullptr;
   }
@@ -156,7 +169,7 @@ int stat_and_record(Call call, int version, const char* path, struct stat* info)
       real<int(int, const char*, struct stat*)>(call.function)(version, path, info);
   const int saved_errno = errno;
   if (result == 0 && S_ISREG(info->st_mode))
-    record(path, Found::kFile, call.caller);
+    record(path, {Found::kFile, FileStamps().of(*info, kHere, path)}, call.caller);
   errno = saved_errno;
   return result;
 }

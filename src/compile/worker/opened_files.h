@@ -1,4 +1,5 @@
-// Records every file that the worker's compiler tries to open for reading. The
+// Records every file that the worker's compiler or linker tries to open for reading,
+// with the stamp of the descriptor that it got. The
 // implementation exports open, open64, fopen and fopen64, which the libraries then call
 // in place of libc's. Scanning the source is not enough: an #include can be computed.
 // NVRTC 12.4 to 13.5 try to open every place where a header may be, and nothing else;

@@ -21,6 +21,7 @@ namespace kiln::compile {
 namespace {
 
 constexpr std::size_t kStepBytes = std::size_t{256} << 10U;  // stays in a core's cache
+constexpr std::chrono::seconds kSettleAge{2};  // of a file that only Kiln writes
 
 /// A file that was found whole, and its stamp.
 struct Checked {
@@ -82,7 +83,9 @@ PrecompiledUse check_precompiled(const PrecompiledFile& file,
     return PrecompiledUse::kUsed;
   const auto read_at = std::chrono::system_clock::now();
   const bool is_whole = describe_precompiled(file.path, nvrtc_address) == file;
-  checked = is_whole && now && is_settled(now->stamp, read_at) ? now : std::nullopt;
+  checked = is_whole && now && is_settled(now->stamp, read_at, kSettleAge)
+                ? now
+                : std::nullopt;
   return is_whole ? PrecompiledUse::kUsed : PrecompiledUse::kDamaged;
 }
 

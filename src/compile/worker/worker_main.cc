@@ -29,8 +29,9 @@ Result<Reply> answer(const CompileJob& job) {
     return tl::unexpected(std::move(output).error());
   output->files = std::move(files);
   // Read here, to check them.
-  std::erase(output->files.opened, job.precompiled.path);
-  std::erase(output->files.opened, job.make_precompiled);
+  std::erase_if(output->files.opened, [&](const OpenedFile& file) {
+    return file.path == job.precompiled.path || file.path == job.make_precompiled;
+  });
   return Reply(*std::move(output));
 }
 
@@ -42,7 +43,13 @@ Result<Reply> answer(const DescribeRequest& request) {
 
 Result<Reply> answer(const LinkJob& job) {
   report_phase(BuildPhase::kOpening);
-  return Reply(KILN_TRY(link_here(job, report_phase)));
+  start_recording_files();
+  auto output = link_here(job, report_phase);
+  FileReport files = stop_recording_files();
+  if (!output)
+    return tl::unexpected(std::move(output).error());
+  output->files = std::move(files);
+  return Reply(*std::move(output));
 }
 
 Result<Reply> answer(const PlanJob& /*job*/) {

@@ -28,7 +28,7 @@ namespace {
 struct Recorder {
   std::mutex mutex;
   bool recording = false;
-  std::vector<std::filesystem::path> opened;
+  std::vector<kiln::OpenedFile> opened;
   std::vector<std::filesystem::path> missed;
 };
 
@@ -45,9 +45,11 @@ std::FILE* record(const char* function, const char* path, const char* mode) {
   Recorder& all = recorder();
   const std::lock_guard lock(all.mutex);
   if (all.recording) {
-    auto& paths = file != nullptr && !std::filesystem::is_directory(path) ? all.opened
-                                                                          : all.missed;
-    paths.push_back(std::filesystem::absolute(path));
+    if (file != nullptr && !std::filesystem::is_directory(path))
+      all.opened.push_back(
+          {std::filesystem::absolute(path), kiln::stamp_of(::fileno(file))});
+    else
+      all.missed.push_back(std::filesystem::absolute(path));
   }
   return file;
 }
@@ -122,7 +124,7 @@ struct Nvrtc {
 struct Compiled {
   nvrtcResult result;
   std::string log;
-  std::vector<fs::path> opened;
+  std::vector<OpenedFile> opened;
   std::vector<fs::path> missed;
 };
 
@@ -185,6 +187,11 @@ class HeaderClosureTest : public testing::Test {
         result.insert(fs::canonical(path));
     }
     return result;
+  }
+  std::set<std::string> own(const std::vector<OpenedFile>& files) {
+    std::vector<fs::path> paths;
+    for (const OpenedFile& file : files) paths.push_back(file.path);
+    return own(paths);
   }
   std::set<std::string> own(const HeaderSnapshot& headers) {
     std::vector<fs::path> paths;

@@ -32,9 +32,10 @@ class PrecompiledStoreTest : public testing::Test {
     const auto file = store().new_file();
     EXPECT_TRUE(file) << file.error().message;
     std::ofstream(*file) << std::string(100, 'x');
-    return store(limit).publish(key(number),
-                                {.file = {*file, 100, "ab", 4096},
-                                 .files = {.opened = {"/a.h"}, .missed = {"/b.h"}}});
+    return store(limit).publish(
+        key(number),
+        {.file = {*file, 100, "ab", 4096},
+         .files = {.opened = {{"/a.h", FileStamp{}}}, .missed = {"/b.h"}}});
   }
   void age(const fs::path& path, std::chrono::hours age) const {
     fs::last_write_time(path, fs::file_time_type::clock::now() - age);
@@ -53,7 +54,7 @@ TEST_F(PrecompiledStoreTest, WhatWasPublishedIsFoundWithItsReport) {
   EXPECT_EQ(found->file.bytes, 100U);
   EXPECT_EQ(found->file.xxh3, "ab");
   EXPECT_EQ(found->file.nvrtc_address, 4096U);
-  EXPECT_THAT(found->files.opened, ElementsAre("/a.h"));
+  EXPECT_THAT(found->files.opened, ElementsAre(OpenedFile{"/a.h", std::nullopt}));
   EXPECT_THAT(found->files.missed, ElementsAre("/b.h"));
   EXPECT_FALSE(store().find(key(2)));
 }

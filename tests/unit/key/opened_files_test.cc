@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <vector>
 
@@ -18,6 +19,7 @@ namespace fs = std::filesystem;
 using test::later;
 using test::write;
 using testing::HasSubstr;
+using Paths = std::vector<fs::path>;
 
 class OpenedFilesTest : public testing::Test {
  protected:
@@ -38,10 +40,15 @@ class OpenedFilesTest : public testing::Test {
   std::string reason(const std::vector<fs::path>& paths,
                      std::chrono::system_clock::time_point started =
                          std::chrono::system_clock::now()) {
-    const auto unkeyed = find_unkeyed(headers_, {paths, started});
+    return reason(test::opened(paths), started);
+  }
+  std::string reason(const std::vector<OpenedFile>& files,
+                     std::chrono::system_clock::time_point started =
+                         std::chrono::system_clock::now()) {
+    const auto unkeyed = find_unkeyed(headers_, {files, started});
     if (!unkeyed)
       return "";
-    EXPECT_EQ(unkeyed->path, paths.back());
+    EXPECT_EQ(unkeyed->path, files.back().path);
     return unkeyed->reason;
   }
   std::string reason_of_missed(const std::vector<fs::path>& paths) {
@@ -65,70 +72,90 @@ TEST_F(OpenedFilesTest, AreAllKeyedWhereTheScanSawThem) {
   fs::create_directory_symlink(own_, dir_.path() / "alias");
   fs::create_directory_symlink(toolkit_, dir_.path() / "cuda");
   EXPECT_EQ(
-      reason({own_ / "a.h", own_ / "d/b.h", own_ / "d/../a.h", toolkit_ / "cuda.h",
-              dir_.path() / "alias/a.h", dir_.path() / "cuda/cuda.h"}),
+      reason(Paths{own_ / "a.h", own_ / "d/b.h", own_ / "d/../a.h", toolkit_ / "cuda.h",
+                   dir_.path() / "alias/a.h", dir_.path() / "cuda/cuda.h"}),
       "");
 }
 
 TEST_F(OpenedFilesTest, OutsideBothSetsAreUnkeyed) {
   write(own_ / "c.h", "");
-  EXPECT_THAT(reason({own_ / "a.h", own_ / "c.h"}), HasSubstr("no #include"));
+  EXPECT_THAT(reason(Paths{own_ / "a.h", own_ / "c.h"}), HasSubstr("no #include"));
 }
 
 TEST_F(OpenedFilesTest, ReachedByAComputedIncludeNameIt) {
   input_.source += "#define STR(x) #x\n#include STR(c.h)\n";
   write(own_ / "c.h", "");
   take_snapshot();
-  EXPECT_EQ(reason({own_ / "c.h"}),
+  EXPECT_EQ(reason(Paths{own_ / "c.h"}),
             "reached by '#include STR(c.h)' in kernel.cu line 4, which names no file");
-  EXPECT_EQ(reason({own_ / "a.h", toolkit_ / "cuda.h"}), "");
+  EXPECT_EQ(reason(Paths{own_ / "a.h", toolkit_ / "cuda.h"}), "");
   fs::create_directory_symlink(own_, dir_.path() / "alias");
-  EXPECT_NE(reason({dir_.path() / "alias/a.h"}), "") << "by a way the key cannot know";
+  EXPECT_NE(reason(Paths{dir_.path() / "alias/a.h"}), "")
+      << "by a way the key cannot know";
 }
 
 TEST_F(OpenedFilesTest, ChangedMeanwhileAreUnkeyed) {
   write(own_ / "d/b.h", "c");
-  EXPECT_EQ(reason({own_ / "d/b.h"}), "changed since the key was made");
+  EXPECT_EQ(reason(Paths{own_ / "d/b.h"}), "changed since the key was made");
   write(toolkit_ / "cuda.h", "more");
-  EXPECT_EQ(reason({toolkit_ / "cuda.h"}), "changed since the key was made");
+  EXPECT_EQ(reason(Paths{toolkit_ / "cuda.h"}), "changed since the key was made");
 }
 
 TEST_F(OpenedFilesTest, ChangedWithinOneTickOfTheClockAreUnkeyed) {
   take_snapshot(std::chrono::system_clock::now());  // nothing is settled
-  EXPECT_EQ(reason({own_ / "d/b.h"}), "");
+  EXPECT_EQ(reason(Paths{own_ / "d/b.h"}), "");
   // The same stamp with another content cannot be made here; another digest can.
   for (HeaderFile& file : headers_.files) file.content = Digest();
-  EXPECT_EQ(reason({own_ / "d/b.h"}), "changed since the key was made");
+  EXPECT_EQ(reason(Paths{own_ / "d/b.h"}), "changed since the key was made");
 }
 
 TEST_F(OpenedFilesTest, ReplacedByTheSameContentAreKeyedOnlyIfThatWasLongBefore) {
   fs::remove(own_ / "d/b.h");
   write(own_ / "d/b.h", "b");
-  EXPECT_EQ(reason({own_ / "d/b.h"}), "written while it was compiled");
-  EXPECT_EQ(reason({own_ / "d/b.h"}, later()), "");
+  EXPECT_EQ(reason(Paths{own_ / "d/b.h"}), "written while it was compiled");
+  EXPECT_EQ(reason(Paths{own_ / "d/b.h"}, later()), "");
+}
+
+TEST_F(OpenedFilesTest, AreJudgedByTheDescriptorThatTheCompilerHad) {
+  auto files = test::opened({own_ / "d/b.h"});
+  EXPECT_EQ(reason(files), "");
+  files[0].stamp->inode += 1;  // the path was another file's meanwhile
+  EXPECT_EQ(reason(files), "changed since the key was made");
+  EXPECT_EQ(reason(files, later()), "changed since the key was made");
+}
+
+TEST_F(OpenedFilesTest, WhoseStampsSayTooLittleAreReadAgain) {
+  auto files = test::opened({own_ / "d/b.h"});
+  for (HeaderFile& file : headers_.files) file.content = Digest();
+  if (files[0].stamp->reliable) {
+    EXPECT_EQ(reason(files), "") << "the stamp is as it was";
+  }
+  files[0].stamp->reliable = false;
+  for (HeaderFile& file : headers_.files) file.stamp.reliable = false;
+  EXPECT_NE(reason(files), "");
 }
 
 TEST_F(OpenedFilesTest, GoneOrNewAreUnkeyed) {
   fs::remove(own_ / "d/b.h");
-  EXPECT_EQ(reason({own_ / "d/b.h"}), "gone since it was compiled");
+  EXPECT_EQ(reason(Paths{own_ / "d/b.h"}), "gone since it was compiled");
   write(toolkit_ / "new.h", "");
-  EXPECT_THAT(reason({toolkit_ / "new.h"}), HasSubstr("new in the toolkit"));
+  EXPECT_THAT(reason(Paths{toolkit_ / "new.h"}), HasSubstr("new in the toolkit"));
 }
 
 TEST_F(OpenedFilesTest, OfAToolkitThatTheScanDidNotReachAreUnkeyed) {
   input_.source = "#include <a.h>\n";
   take_snapshot();
-  EXPECT_NE(reason({toolkit_ / "cuda.h"}), "");
+  EXPECT_NE(reason(Paths{toolkit_ / "cuda.h"}), "");
 }
 
 TEST_F(OpenedFilesTest, ThatNameTheTimeOfTheBuildAreUnkeyed) {
   write(own_ / "d/b.h", "int t = __TIME__;");
   write(toolkit_ / "cuda.h", "__DATE__");
   take_snapshot();
-  EXPECT_EQ(reason({own_ / "a.h"}), "");
-  EXPECT_EQ(reason({own_ / "d/b.h"}),
+  EXPECT_EQ(reason(Paths{own_ / "a.h"}), "");
+  EXPECT_EQ(reason(Paths{own_ / "d/b.h"}),
             "which names __TIME__ in line 1: each build gives it another value");
-  EXPECT_THAT(reason({toolkit_ / "cuda.h"}), HasSubstr("the time of the build"));
+  EXPECT_THAT(reason(Paths{toolkit_ / "cuda.h"}), HasSubstr("the time of the build"));
 }
 
 TEST_F(OpenedFilesTest, OfASourceThatNamesTheTimeOfTheBuildAreUnkeyed) {
@@ -147,7 +174,7 @@ TEST_F(OpenedFilesTest, WhoseSizeSaysNothingAreUnkeyed) {
     GTEST_SKIP() << "no file here has more bytes than its size";
   input_.source = "#include \"/proc/version\"";
   take_snapshot();
-  EXPECT_THAT(reason({"/proc/version"}), HasSubstr("the file system says 0"));
+  EXPECT_THAT(reason(Paths{"/proc/version"}), HasSubstr("the file system says 0"));
 }
 
 // --- where the compiler found nothing ----------------------------------------------
@@ -189,6 +216,18 @@ TEST_F(OpenedFilesTest, MissedInsideTheToolkitAreKeyedByAnyNameOfIt) {
   EXPECT_NE(reason_of_missed({toolkit_ / "../none.h"}), "");
   fs::create_directory_symlink(own_, toolkit_ / "out");
   EXPECT_NE(reason_of_missed({toolkit_ / "out/../none.h"}), "") << "it leads elsewhere";
+}
+
+TEST_F(OpenedFilesTest, MissedInAFolderOfTheToolkitThatCannotBeListedAreUnkeyed) {
+  if (::geteuid() == 0)
+    GTEST_SKIP() << "root may list everything";
+  write(toolkit_ / "d/e/x.h", "");
+  fs::permissions(toolkit_ / "d", fs::perms::owner_exec);
+  take_snapshot();
+  EXPECT_EQ(reason_of_missed({toolkit_ / "none.h", toolkit_ / "d/none.h"}),
+            "in a folder that cannot be listed");
+  EXPECT_NE(reason_of_missed({toolkit_ / "d/e/none.h"}), "");
+  fs::permissions(toolkit_ / "d", fs::perms::owner_all);
 }
 
 TEST_F(OpenedFilesTest, MissedWhereTheToolkitsHeadersLookFirstAreKeyed) {

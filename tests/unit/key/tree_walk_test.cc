@@ -147,10 +147,12 @@ TEST_F(TreeWalkTest, AStampBelowIsThatOfTheWalk) {
   write(at("a/b.h"), "x");
   std::ignore = walk();
   const UniqueFd root(::open(dir_.path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  FileStamps stamps;
   for (const WalkedFolder& folder : tree_.folders)
-    EXPECT_EQ(stamp_below(root.get(), folder.path), folder.stamp) << folder.path;
-  EXPECT_EQ(stamp_below(root.get(), "a/b.h"), tree_.files.at(0).stamp);
-  EXPECT_EQ(stamp_below(root.get(), "a/missing.h"), FileStamp{});
+    EXPECT_EQ(stamps.below(root.get(), folder.path.c_str()), folder.stamp)
+        << folder.path;
+  EXPECT_EQ(stamps.below(root.get(), "a/b.h"), tree_.files.at(0).stamp);
+  EXPECT_EQ(stamps.below(root.get(), "a/missing.h"), FileStamp{});
 }
 
 }  // namespace

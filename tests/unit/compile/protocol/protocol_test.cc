@@ -33,7 +33,10 @@ CompileOutput full_output() {
                        .stack_bytes = 3,
                        .spill_store_bytes = 4,
                        .spill_load_bytes = 5}};
-  output.files = {{"/usr/include/a.h", "/usr/include/b.h"}, {"/x/a.h"}, false};
+  output.files = {{{"/usr/include/a.h", FileStamp{1, 2, 3, -4, 5, true}},
+                   {"/usr/include/b.h", FileStamp{~0ULL, 7, 8, 9, -10, false}}},
+                  {"/x/a.h"},
+                  false};
   output.nvrtc = {"/x/libnvrtc.so", "0a0b"};
   output.builtins = {"/x/libnvrtc-builtins.so", "0c0d"};
   output.nvrtc_time = std::chrono::milliseconds(17);
