@@ -48,7 +48,8 @@ std::string SharedFailures::conditions(ErrorCode code) const {
 
 void SharedFailures::leave(const Digest& key, const cache::OwnerRecord& builder,
                            const Error& error) const {
-  const auto& [code, message] = error;
+  const auto& [code, message, from_outside] = error;
+  std::ignore = from_outside;  // of a build that was tried twice it says nothing
   if (!is_shared(code))
     return;
   Fields fields;
@@ -66,7 +67,8 @@ std::optional<Error> SharedFailures::find(const Digest& key,
   if (fields && fields->find("builder") == to_text(builder)) {
     FieldDecoder decoder(*fields, "a failed build");
     Error error{};
-    auto& [code, message] = error;
+    auto& [code, message, from_outside] = error;
+    std::ignore = from_outside;
     code = decoder.one_of("code", ErrorCode::kDevice);
     message = decoder.text("message");
     auto found = decoder.finish(error);

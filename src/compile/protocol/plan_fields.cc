@@ -36,6 +36,20 @@ constexpr auto kPlanOutputFields = [](auto& codec, auto& output) {
   codec("plan", plan);
 };
 
+constexpr auto kCudnnRequestFields = [](auto& codec, auto& request) {
+  auto& [cudnn, loaded, functions] = request;
+  codec("cudnn", cudnn);
+  codec("loaded", loaded);
+  codec("function", functions);
+};
+
+constexpr auto kCudnnDescriptionFields = [](auto& codec, auto& description) {
+  auto& [version, cudnn, graph] = description;
+  codec("version", version);
+  codec.one("cudnn", cudnn, kLibraryFields);
+  codec.one("graph", graph, kLibraryFields);
+};
+
 }  // namespace
 
 Fields to_fields(const PlanJob& job) {
@@ -55,37 +69,19 @@ Result<PlanOutput> plan_output_from(const Fields& fields) {
 }
 
 Fields to_fields(const CudnnRequest& request) {
-  Fields fields;
-  fields.add("cudnn", request.cudnn.native());
-  for (const std::string& library : request.loaded) fields.add("loaded", library);
-  for (const std::string& name : request.functions) fields.add("function", name);
-  return fields;
+  return fields_of(request, kCudnnRequestFields);
 }
 
 Result<CudnnRequest> cudnn_request_from(const Fields& fields) {
-  FieldDecoder decoder(fields, kMessageSubject);
-  CudnnRequest request;
-  request.cudnn = decoder.text("cudnn");
-  request.loaded = decoder.texts("loaded");
-  request.functions = decoder.texts("function");
-  return decoder.finish(std::move(request));
+  return read_fields<CudnnRequest>(fields, kMessageSubject, kCudnnRequestFields);
 }
 
 Fields to_fields(const CudnnDescription& description) {
-  Fields fields;
-  fields.add("version", description.version);
-  add_library(fields, "cudnn", description.cudnn);
-  add_library(fields, "graph", description.graph);
-  return fields;
+  return fields_of(description, kCudnnDescriptionFields);
 }
 
 Result<CudnnDescription> cudnn_description_from(const Fields& fields) {
-  FieldDecoder decoder(fields, kMessageSubject);
-  CudnnDescription description;
-  description.version = decoder.text("version");
-  description.cudnn = read_library(decoder, "cudnn");
-  description.graph = read_library(decoder, "graph");
-  return decoder.finish(std::move(description));
+  return read_fields<CudnnDescription>(fields, kMessageSubject, kCudnnDescriptionFields);
 }
 
 }  // namespace kiln::compile

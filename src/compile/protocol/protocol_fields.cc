@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "compile/protocol/protocol_parts.h"
@@ -129,7 +130,8 @@ constexpr auto kProgressFields = [](auto& codec, auto& progress) {
 };
 
 constexpr auto kErrorFields = [](auto& codec, auto& error) {
-  auto& [code, message] = error;
+  auto& [code, message, from_outside] = error;
+  std::ignore = from_outside;  // the host's own word of a worker's end
   codec.enumerator("code", code, ErrorCode::kDevice);
   codec("message", message);
 };
