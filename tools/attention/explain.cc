@@ -99,7 +99,9 @@ Result<int> explain_attention(Context& context, const AttentionOptions& options)
   std::unique_ptr<BuildService> service;
   std::unique_ptr<PlanService> plans;
   if (options.cudnn == kInstalled) {
-    service = KILN_TRY(BuildService::open(context.config, {.stop = stop}));
+    // A matrix builds nothing, so it leaves no cache behind.
+    service = KILN_TRY(BuildService::open(
+        context.config, {.stop = stop, .make_root = !options.matrix}));
     plans = std::make_unique<PlanService>(*service, stop);
   }
   const auto versions = KILN_TRY(read_versions(plans.get(), options));
