@@ -158,7 +158,8 @@ Result<std::optional<PlanService::AskedCudnn>> PlanService::ask_library() {
 }
 
 /// cuDNN's way to fail is to end the process: a worker calls it first. Failures are
-/// remembered as well, since each call of attention would wait for the same.
+/// remembered as well, since each call of attention would wait for the same; but not
+/// that the worker was killed, which says nothing of cuDNN.
 Result<PlanService::AskedCudnn> PlanService::ask(const std::filesystem::path& cudnn) {
   {
     const MutexLock lock(mutex_);
@@ -172,11 +173,14 @@ Result<PlanService::AskedCudnn> PlanService::ask(const std::filesystem::path& cu
       closing_);
   if (!described && described.error().code == ErrorCode::kCancelled)
     return tl::unexpected(std::move(described).error());
+  const bool was_killed = !described && described.error().from_outside;
   if (!described)
     service_.builds().count_failure(described.error());
   auto asked = described ? Result<AskedCudnn>(AskedCudnn{cudnn, *std::move(described)})
                          : fail(ErrorCode::kUnavailable,
                                 in_one_line(std::move(described).error().message));
+  if (was_killed)
+    return asked;
   const MutexLock lock(mutex_);
   return asked_.emplace(cudnn, std::move(asked)).first->second;
 }

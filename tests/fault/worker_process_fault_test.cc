@@ -15,6 +15,8 @@
 #include <fstream>
 #include <functional>
 #include <future>
+#include <memory>
+#include <semaphore>
 #include <thread>
 #include <vector>
 
@@ -67,6 +69,35 @@ TEST_F(CompileFault, fault_48_AWorkerThatASignalFromOutsideEndsIsTriedOnceMore) 
     EXPECT_EQ(starts, 2) << signal;
     EXPECT_FALSE(std::filesystem::exists(folder.path() / "kill")) << "nobody died";
   }
+}
+
+/// It waits for the other build, which waits for the machine's only slot.
+TEST_F(CompileFault, fault_48_ABuildThatIsTriedOnceMoreKeepsNoSlotMeanwhile) {
+  const test::TempDir folder;
+  PoolOptions options = killed_once(SIGKILL, folder);
+  options.max_workers = 2U;
+  std::binary_semaphore slot(1);
+  std::atomic<int> waiting = 0;
+  options.acquire_slot = [&](const std::stop_token&) -> Result<std::shared_ptr<void>> {
+    ++waiting;
+    if (!slot.try_acquire_for(20s))
+      return fail(ErrorCode::kTimeout, "no slot");
+    --waiting;
+    return std::shared_ptr<void>(&slot, [](auto* held) { held->release(); });
+  };
+  WorkerPool pool(options);
+  std::thread other;
+  Result<CompileOutput> others = fail(ErrorCode::kTimeout, "it did not begin");
+  const auto output = pool.compile(small_job(), {}, [&](BuildPhase phase) {
+    if (phase != BuildPhase::kStarting || other.joinable())
+      return;
+    other = std::thread([&] { others = pool.compile(small_job(), {}); });
+    EXPECT_TRUE(test::eventually(5s, [&] { return waiting == 1; }));
+  });
+  other.join();
+  EXPECT_TRUE(output) << output.error().message;
+  EXPECT_TRUE(others) << others.error().message;
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "kill")) << "nobody died";
 }
 
 /// How many of three builds are refused because the first two killed their workers.

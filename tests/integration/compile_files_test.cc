@@ -2,11 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/inotify.h>
 
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "compile/pool/worker_pool.h"
 #include "key/header_scan.h"
@@ -15,6 +18,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
 #include "toolchain/linker.h"
+#include "util/unique_fd.h"
 
 namespace kiln::compile {
 namespace {
@@ -113,6 +117,42 @@ TEST_F(CompileFilesTest, AHeaderThatWasAnotherFileWhileNvrtcReadItIsNotThatOfThe
   };
   EXPECT_EQ(reason_if_it_reads("2"), "changed since the key was made");
   EXPECT_EQ(reason_if_it_reads("1"), "");
+}
+
+/// A descriptor's stamp of when it was opened says nothing of a store before it is
+/// read.
+TEST_F(CompileFilesTest, AHeaderThatIsWrittenAfterNvrtcOpenedItIsNotThatOfTheKey) {
+  const test::TempDir folder;
+  const auto header = folder.path() / "v.h";
+  std::ofstream(header) << "#define V 1\n";
+  auto wanted = job(test::slow_kernel(150) +  // a second or two
+                    "#include <v.h>\n__global__ void k(int* x) { *x = V; }\n");
+  wanted.options.push_back("--include-path=" + folder.path().native());
+  key::SourceKeyInput input;
+  input.source = wanted.source;
+  input.include_dirs = {folder.path()};
+  const auto long_after = std::chrono::system_clock::now() + std::chrono::hours(1);
+  const auto scan = key::HeaderScanner({}).scan(input, {}, {}, long_after);
+  ASSERT_TRUE(scan) << scan.error().message;
+  const UniqueFd opens(::inotify_init1(IN_CLOEXEC));
+  ASSERT_TRUE(opens);
+  ASSERT_NE(::inotify_add_watch(opens.get(), header.c_str(), IN_OPEN), -1);
+  std::thread writer([&] {
+    pollfd opened{.fd = opens.get(), .events = POLLIN, .revents = 0};
+    if (::poll(&opened, 1, 60'000) != 1)
+      return;
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(100));                     // it asks for it again
+    std::ofstream(header, std::ios::in) << "#define V 2\n";  // in place
+  });
+  WorkerPool pool(one_worker());
+  const auto output = pool.compile(wanted, {});
+  writer.join();
+  ASSERT_TRUE(output) << output.error().message;
+  const auto unkeyed = key::find_unkeyed(
+      scan->headers, {output->files.opened, long_after, output->files.missed});
+  ASSERT_TRUE(unkeyed);
+  EXPECT_EQ(unkeyed->reason, "changed since the key was made");
 }
 
 TEST_F(CompileFilesTest, EveryPlaceWhereNvrtcFoundNoHeaderIsReportedOnce) {

@@ -11,13 +11,18 @@ inline constexpr const char* kSmallKernel =
     "  x[threadIdx.x] *= by;\n"
     "}\n";
 
-/// Takes NVRTC many minutes: thousands of range reductions in one function.
-inline std::string endless_kernel() {
+/// So many range reductions in one function; 150 take NVRTC a second or two.
+inline std::string slow_kernel(int reductions) {
   std::string source =
       "extern \"C\" __global__ void f(double* x) {\n  double a = *x;\n";
-  for (int i = 0; i < 30000; ++i)
+  for (int i = 0; i < reductions; ++i)
     source += "  a += sin(a * " + std::to_string(i) + ".5);\n";
   return source + "  *x = a;\n}\n";
+}
+
+/// Takes NVRTC many minutes.
+inline std::string endless_kernel() {
+  return slow_kernel(30000);
 }
 
 }  // namespace kiln::test

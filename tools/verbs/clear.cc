@@ -163,13 +163,18 @@ Result<int> run(Context& context, const ClearOptions& options) {
   if (options.all || options.precompiled)
     remover.remove_precompiled(precompiled_store(context.config, *cache));
   // What was hashed before is not believed after it, either.
-  if (options.all && !options.dry_run)
-    KILN_TRY(key::clear_memos(cache->layout().memo()));
+  const Result<void> forgotten = options.all && !options.dry_run
+                                     ? key::clear_memos(cache->layout().memo())
+                                     : Result<void>();
   print_removal(context, remover.removal());
   if (remover.failure()) {
     print_error(fmt::format("kiln: {} entries remain: {}\n",
                             selection.size() - remover.removal().keys.size(),
                             remover.failure()->message));
+    return kSomeFailed;
+  }
+  if (!forgotten) {
+    print_error(fmt::format("kiln: {}\n", forgotten.error().message));
     return kSomeFailed;
   }
   return kAllDone;

@@ -45,7 +45,7 @@ struct Task {
   WorkerSet::Libraries libraries;
   milliseconds time_limit;
   std::uint64_t memory_limit_bytes;
-  bool has_turn = false;
+  Turn turn{};  // null: it waits for one, if it is a build
 };
 
 /// Outcome of a task that reached a worker: the worker's reply, or the reason why the
@@ -168,6 +168,8 @@ class WorkerPool::State {
   Result<TaskResult> try_once(const Task& task, const Bytes& frame,
                               const std::stop_token& stop, BuildWatch& watch);
   Result<Turn> take_turn(const std::stop_token& stop);
+  Result<std::unique_ptr<WorkerSet::Alone>> be_alone(HeldTurn& turn,
+                                                     const std::stop_token& stop);
   template <typename Job>
   Result<void> refuse_killer(const Job& job);
   template <typename Job>
@@ -265,19 +267,33 @@ Result<TaskResult> WorkerPool::State::run(const Task& task, const std::stop_toke
                 fmt::format("a compile job of {} bytes is over the limit of {}",
                             frame.size(), options_.max_job_bytes));
   }
-  if (!task.has_turn)
+  if (task.turn == nullptr)
     watch.enter(BuildPhase::kQueued);
   // A question takes milliseconds, and must not wait for a build.
   const bool is_build = !std::holds_alternative<DescribeRequest>(task.request) &&
                         !std::holds_alternative<CudnnRequest>(task.request);
-  const Turn turn = is_build && !task.has_turn ? KILN_TRY(take_turn(stop)) : nullptr;
+  const Turn turn =
+      is_build && task.turn == nullptr ? KILN_TRY(take_turn(stop)) : task.turn;
   auto result = KILN_TRY(try_once(task, frame, stop, watch));
   if (result.answer || !result.answer.error().from_outside)
     return result;
   // Perhaps for want of memory, which the other builds of this process had taken.
   watch.enter(BuildPhase::kQueued);
-  const auto alone = is_build ? KILN_TRY(workers_.be_alone(stop)) : nullptr;
+  const auto alone = turn != nullptr
+                         ? KILN_TRY(be_alone(*static_cast<HeldTurn*>(turn.get()), stop))
+                         : nullptr;
   return try_once(task, frame, stop, watch);
+}
+
+/// Gives the slot back meanwhile: those whose builds have to end first may wait for
+/// one.
+Result<std::unique_ptr<WorkerSet::Alone>> WorkerPool::State::be_alone(
+    HeldTurn& turn, const std::stop_token& stop) {
+  turn.slot.reset();
+  auto alone = KILN_TRY(workers_.be_alone(stop));
+  if (options_.acquire_slot)
+    turn.slot = KILN_TRY(options_.acquire_slot(stop));
+  return alone;
 }
 
 Result<TaskResult> WorkerPool::State::try_once(const Task& task, const Bytes& frame,
@@ -326,7 +342,7 @@ Result<Output> WorkerPool::State::build(const Job& wanted, std::stop_token stop,
                                 .libraries = libraries_of(job),
                                 .time_limit = job.time_limit,
                                 .memory_limit_bytes = job.memory_limit_bytes,
-                                .has_turn = turn != nullptr},
+                                .turn = turn},
                                either.token(), watch));
   const bool stopped_itself = answer && is_timeout(*answer);
   if (answer && !stopped_itself)
@@ -365,8 +381,9 @@ Result<Description> WorkerPool::State::describe(const Question& question,
                     .memory_limit_bytes = options_.memory_limit_bytes},
                    either.token(), watch));
   const auto failed = [&](const Error& error) {
-    return fail(error.code,
-                fmt::format("{}: {}{}", manner.about, error.message, manner.remedy));
+    return tl::unexpected(Error{
+        error.code, fmt::format("{}: {}{}", manner.about, error.message, manner.remedy),
+        error.from_outside});
   };
   if (!answer)
     return failed(answer.error());

@@ -174,6 +174,19 @@ int stat_and_record(Call call, int version, const char* path, struct stat* info)
   return result;
 }
 
+/// What a path says of the file that was opened: the stamp of now, if it is that file.
+/// A store between open() and read() is seen so.
+FileStamp stamp_after(const OpenedFile& file) {
+  struct stat info {};
+  if (::stat(file.path.c_str(), &info) != 0)
+    return *file.stamp;
+  FileStamp now = stamp_of(info);
+  now.reliable = file.stamp->reliable;
+  const bool is_same =
+      now.device == file.stamp->device && now.inode == file.stamp->inode;
+  return is_same ? now : *file.stamp;
+}
+
 }  // namespace
 
 void start_recording_files() {
@@ -189,6 +202,7 @@ FileReport stop_recording_files() {
   all.recording = false;
   FileReport report = std::move(all.report);
   all.clear();
+  for (OpenedFile& file : report.opened) file.stamp = stamp_after(file);
   return report;
 }
 
