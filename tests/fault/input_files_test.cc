@@ -12,7 +12,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
+#include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -20,7 +23,7 @@
 #include "key/header_scan.h"
 #include "tests/support/fault/campaign.h"
 #include "tests/support/fault/syscall_tracer.h"
-#include "tests/support/fuse_folder.h"
+#include "tests/support/fuse_mount.h"
 #include "tests/support/second_user.h"
 #include "tests/support/temp_dir.h"
 #include "util/unique_fd.h"
@@ -173,19 +176,24 @@ TEST_F(InputFilesTest, fault_62_StoresThroughAMappingOnTmpfsAreSeen) {
 
 TEST_F(InputFilesTest, fault_63_WhatAServerChangesBehindCachedAttributesIsSeen) {
   const fs::path folder = dir_.path() / "fuse";
-  test::FuseFolder server(folder);
+  const fs::path behind = dir_.path() / "behind";
+  fs::create_directory(behind);
+  const test::FuseMount server(folder, behind,
+                               {.attributes_live = std::chrono::minutes(1)});
   if (!server.is_mounted())
-    GTEST_SKIP() << "FUSE CANNOT BE MOUNTED HERE: needs root and /dev/fuse";
+    GTEST_SKIP() << "FUSE CANNOT BE MOUNTED HERE";
   Campaign campaign;
-  constexpr std::uint64_t kTime = 1'600'000'000;
   int version = 1;
-  const auto put = [&](std::uint64_t time) {
-    server.put("v.h", fmt::format("#define V {}\n", version++ % 10), time);
+  const auto put = [&](std::time_t time) {
+    write(behind / "v.h", fmt::format("#define V {}\n", version++ % 10));
+    const std::array<timespec, 2> times{{{time, 0}, {time, 0}}};
+    ASSERT_EQ(::utimensat(AT_FDCWD, (behind / "v.h").c_str(), times.data(), 0), 0);
   };
+  constexpr std::time_t kTime = 1'600'000'000;
   put(kTime);
   expect_seen(
       campaign, folder, [&] { put(kTime); }, "size and times as before");
-  std::uint64_t time = kTime;
+  std::time_t time = kTime;
   expect_seen(
       campaign, folder, [&] { put(++time); }, "another time");
 }
@@ -324,13 +332,15 @@ TEST_F(ShadowTest, fault_66_OfAFolderWhoseListFailsAreFound) {
 }
 
 TEST_F(ShadowTest, fault_66_OfAFolderThatMatchesNamesInAnotherCaseAreFound) {
-  test::FuseFolder server(own_, test::FuseFolder::Case::kIgnored);
+  const fs::path behind = dir_.path() / "behind";
+  fs::create_directory(behind);
+  write(behind / "other.h", "");
+  const test::FuseMount server(own_, behind, {.ignores_case = true});
   if (!server.is_mounted())
-    GTEST_SKIP() << "FUSE CANNOT BE MOUNTED HERE: needs root and /dev/fuse";
+    GTEST_SKIP() << "FUSE CANNOT BE MOUNTED HERE";
   Campaign campaign;
-  server.put("other.h", "", 1);
   const std::string before = key(own_);
-  server.put("iNNER.H", "shadow", 1);
+  write(behind / "iNNER.H", "shadow");
   campaign.injected();
   if (key(own_) == before)
     campaign.wrong("the shadow is not seen");

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <linux/fuse.h>
 #include <poll.h>
+#include <strings.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -139,6 +140,18 @@ class FuseMount::Server {
     reply(to, result < 0 ? errno : 0);
   }
 
+  /// The name of what is looked up there, in the case that it has.
+  [[nodiscard]] std::string found_as(const std::string& folder,
+                                     const std::string& name) const {
+    std::error_code none;
+    if (options_.ignores_case && !fs::exists(folder + "/" + name, none)) {
+      for (const auto& each : fs::directory_iterator(folder, none)) {
+        if (::strcasecmp(each.path().filename().c_str(), name.c_str()) == 0)
+          return each.path().filename();
+      }
+    }
+    return name;
+  }
   [[nodiscard]] std::string path(std::uint64_t node) const { return nodes_.at(node); }
   [[nodiscard]] std::string path(const FuseRequest& of) const {
     return path(of.head.nodeid);
@@ -189,8 +202,11 @@ class FuseMount::Server {
         return;  // these have no reply
       case FUSE_INIT:
         return begin(request);
-      case FUSE_LOOKUP:
-        return reply_entry(request, path(request) + "/" + request.take_name());
+      case FUSE_LOOKUP: {
+        const std::string folder = path(request);
+        return reply_entry(request,
+                           folder + "/" + found_as(folder, request.take_name()));
+      }
       case FUSE_GETATTR: {
         const auto in = request.take<fuse_getattr_in>();
         return reply_attributes(request, (in.getattr_flags & FUSE_GETATTR_FH) != 0,

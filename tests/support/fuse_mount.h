@@ -34,6 +34,8 @@ struct FuseOptions {
   /// The kernel keeps the content of a file that is opened again. What it keeps it
   /// drops once it sees another size or modification time.
   bool keep_content = false;
+  /// A name is found in another case, too, as on vfat.
+  bool ignores_case = false;
   std::chrono::seconds lifetime{120};
 };
 
