@@ -69,8 +69,8 @@ class ChildProcess {
 
   /// The next frame, undecoded. Errors: kTimeout, kResourceLimit and kCancelled when a
   /// limit is hit (the child still runs: kill it); kWorkerCrashed, with how it ended
-  /// and its last words, when it is gone, `from_outside` by which signal, or when the host
-  /// has closed the socket; kCorrupt for what is no frame.
+  /// and its last words, when it is gone (its signal says whether `from_outside`), or
+  /// when the host has closed the socket; kCorrupt for what is no frame.
   [[nodiscard]] Result<Bytes> receive_frame(const ExchangeLimits& limits);
 
   /// SIGKILL to the group, then reap. Idempotent.
