@@ -117,8 +117,8 @@ inline constexpr std::size_t kMaxReportedBytes = std::size_t{32} << 20U;
 /// each once, in order of first use; one that was another file at its second opening is
 /// in `opened` twice. Headers in memory are not included.
 struct FileReport {
-  /// Readable files: no folders, no devices. Also those that NVRTC only recognised as one
-  /// that it has read, by another name.
+  /// Readable files: no folders, no devices. Also those that NVRTC only recognised as
+  /// one that it has read, by another name.
   std::vector<OpenedFile> opened;
   std::vector<std::filesystem::path> missed;  // paths at which it found no file
   bool is_whole = true;                       // false: truncated

@@ -81,7 +81,8 @@ Fields to_fields(const CudnnDescription& description) {
 }
 
 Result<CudnnDescription> cudnn_description_from(const Fields& fields) {
-  return read_fields<CudnnDescription>(fields, kMessageSubject, kCudnnDescriptionFields);
+  return read_fields<CudnnDescription>(fields, kMessageSubject,
+                                       kCudnnDescriptionFields);
 }
 
 }  // namespace kiln::compile

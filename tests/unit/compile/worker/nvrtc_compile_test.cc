@@ -56,9 +56,8 @@ TEST_F(NvrtcCompileTest, TheJobReachesNvrtcAsItIsAndOurOptionsBehindIt) {
   EXPECT_EQ(asked.source, "source");
   EXPECT_EQ(asked.program_name, "mine.cu");
   EXPECT_EQ(asked.headers, job_.headers);
-  EXPECT_THAT(asked.options,
-              ElementsAre("--gpu-architecture=sm_90", "-DA", "--ptxas-options=-v",
-                          "--no-cache"));
+  EXPECT_THAT(asked.options, ElementsAre("--gpu-architecture=sm_90", "-DA",
+                                         "--ptxas-options=-v", "--no-cache"));
   EXPECT_THAT(asked.expressions, ElementsAre("k<int>"));
   EXPECT_THAT(phases_, ElementsAre(BuildPhase::kCompiling, BuildPhase::kReading));
 }
