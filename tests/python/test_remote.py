@@ -154,7 +154,9 @@ def test_a_pack_is_pushed_and_fetched_in_one_request(built, node, tmp_path):
                 puller = node(f"to-{pack}-signed-{signed}", **built.trusted)
                 assert puller.json("pull", "--pack", pack, **remote)["stored"] == built.number
                 assert puller.warm(KILN_NO_JIT="1") == (built.number, 0, {"disk"})
-                assert [path for _, path, _ in nginx.requests()[before:]] == asked
+                # nginx notes a request once it is done: perhaps one of the push after that.
+                read = [path for method, path, _ in nginx.requests()[before:] if method == "GET"]
+                assert read == asked
         # Whoever can write there cannot plant a pack.
         (nginx.files / "packs/job.kpack").write_bytes((tmp_path / "job.kpack").read_bytes()[:-1])
         careful = node("careful", **built.trusted)
