@@ -64,7 +64,8 @@ AttentionSizes sizes_of(const AttentionCall& call) {
           .dropped = static_cast<std::int32_t>(std::lround(dropout * 65536))};
 }
 
-/// The kernels' arguments. Each kernel takes its own first, then inputs().
+/// The kernels' arguments. Each kernel takes its own first, then inputs(), sequences()
+/// and dropout().
 class CallArguments {
  public:
   explicit CallArguments(const AttentionCall& call)
@@ -103,49 +104,42 @@ class CallArguments {
         value("delta", given_.workspace), value("grad_o", given_.grad_o),
         value("lse", given_.stats)};
   }
-  /// What the launch behind cuDNN's plan takes. All of it is checked with the others.
+  /// What the launch behind cuDNN's plan takes, besides sequences(). It is checked with
+  /// the others.
   [[nodiscard]] auto of_empty_sequences() const {
-    return std::array{value("o", given_.o),
-                      value("lse", problem_.stats ? given_.stats : nullptr)};
+    return std::array{value("o", given_.o), value("lse", given_.stats)};
   }
   [[nodiscard]] auto gradients_of_empty_sequences() const {
     return std::array{value("grad_q", given_.grad_q), value("grad_k", given_.grad_k),
                       value("grad_v", given_.grad_v)};
   }
-  [[nodiscard]] auto sequences() const {
-    const bool is_padded = attention::is_padded(problem_.mask);
-    const auto if_there = [](bool is_there, const std::int32_t* at) {
-      return is_there ? at : nullptr;
-    };
-    return std::array{value("q_begins", if_there(is_packed_, given_.cu_seqlens_q)),
-                      value("kv_begins", if_there(is_packed_, given_.cu_seqlens_kv)),
-                      value("q_lengths", if_there(is_padded, given_.lengths_q)),
-                      value("kv_lengths", if_there(is_padded, given_.lengths_kv))};
-  }
   [[nodiscard]] auto inputs() const {
-    constexpr std::string_view kNotPacked = "problem.layout is not kThd";
-    constexpr std::string_view kNotPadded = "problem.mask has no padding";
-    constexpr std::string_view kNoDropout = "problem.dropout is 0";
-    const bool is_padded = attention::is_padded(problem_.mask);
-    const bool drops = problem_.dropout > 0;
-    const Elements begins{problem_.batch + 1, sizeof(std::int32_t)};
-    const Elements lengths{is_packed_ ? 0 : problem_.batch, sizeof(std::int32_t)};
-    const Elements number{1, sizeof(std::int64_t)};
-    return std::array{reads("q", given_.q, q_),
-                      reads("k", given_.k, k_),
+    return std::array{reads("q", given_.q, q_), reads("k", given_.k, k_),
                       reads("v", given_.v, v_),
                       reads("bias_values", given_.bias, bias_, "bias")
                           .used_if(problem_.bias == Bias::kPostScale,
-                                   "problem.bias is not kPostScale"),
-                      reads("q_begins", given_.cu_seqlens_q, begins, "cu_seqlens_q")
+                                   "problem.bias is not kPostScale")};
+  }
+  [[nodiscard]] auto sequences() const {
+    constexpr std::string_view kNotPacked = "problem.layout is not kThd";
+    constexpr std::string_view kNotPadded = "problem.mask has no padding";
+    const bool is_padded = attention::is_padded(problem_.mask);
+    const Elements begins{problem_.batch + 1, sizeof(std::int32_t)};
+    const Elements lengths{is_packed_ ? 0 : problem_.batch, sizeof(std::int32_t)};
+    return std::array{reads("q_begins", given_.cu_seqlens_q, begins, "cu_seqlens_q")
                           .used_if(is_packed_, kNotPacked),
                       reads("kv_begins", given_.cu_seqlens_kv, begins, "cu_seqlens_kv")
                           .used_if(is_packed_, kNotPacked),
                       reads("q_lengths", given_.lengths_q, lengths, "lengths_q")
                           .used_if(is_padded, kNotPadded),
                       reads("kv_lengths", given_.lengths_kv, lengths, "lengths_kv")
-                          .used_if(is_padded, kNotPadded),
-                      reads("seed", given_.dropout_seed, number, "dropout_seed")
+                          .used_if(is_padded, kNotPadded)};
+  }
+  [[nodiscard]] auto dropout() const {
+    constexpr std::string_view kNoDropout = "problem.dropout is 0";
+    const bool drops = problem_.dropout > 0;
+    const Elements number{1, sizeof(std::int64_t)};
+    return std::array{reads("seed", given_.dropout_seed, number, "dropout_seed")
                           .used_if(drops, kNoDropout),
                       reads("offset", given_.dropout_offset, number, "dropout_offset")
                           .used_if(drops, kNoDropout)};
@@ -201,7 +195,8 @@ Launch forward(const AttentionCall& call, attention::KernelChoice choice) {
           .extents = {{"batch", problem.batch},
                       {"heads", problem.heads},
                       {"sq", problem.sq}},
-          .arguments = with_sizes(call, {given.forward(), given.inputs()})};
+          .arguments = with_sizes(call, {given.forward(), given.inputs(),
+                                         given.sequences(), given.dropout()})};
 }
 
 /// dq and delta, then dk and dv.
@@ -209,6 +204,8 @@ Launches backward(const AttentionCall& call, const attention::KernelChoice& choi
   const Problem& problem = call.problem;
   const CallArguments given(call);
   const auto inputs = given.inputs();
+  const auto sequences = given.sequences();
+  const auto dropout = given.dropout();
   Launch of_queries{.kernel = choice.kernel,
                     .parameters = choice.parameters,
                     .extents = {{"batch", problem.batch},
@@ -219,8 +216,10 @@ Launches backward(const AttentionCall& call, const attention::KernelChoice& choi
                     .arguments = {}};
   Launch of_keys = of_queries;
   of_keys.entry = choice.kernel + "_kv";
-  of_queries.arguments = with_sizes(call, {given.backward_of_queries(), inputs});
-  of_keys.arguments = with_sizes(call, {given.backward_of_keys(), inputs});
+  of_queries.arguments =
+      with_sizes(call, {given.backward_of_queries(), inputs, sequences, dropout});
+  of_keys.arguments =
+      with_sizes(call, {given.backward_of_keys(), inputs, sequences, dropout});
   Launches all = just(std::move(of_queries));
   all.push_back(std::move(of_keys));
   return all;
@@ -231,13 +230,13 @@ Launch bias_backward(const AttentionCall& call, attention::KernelChoice choice) 
   const CallArguments given(call);
   constexpr std::int32_t kBatches = 1;
   const auto heads = static_cast<std::int32_t>(problem.heads);
-  Launch launch{
-      .kernel = std::move(choice.kernel),
-      .parameters = std::move(choice.parameters),
-      .extents = {{"bias_batches", kBatches},
-                  {"bias_heads", heads},
-                  {"sq", problem.sq}},
-      .arguments = with_sizes(call, {given.backward_of_bias(), given.inputs()})};
+  Launch launch{.kernel = std::move(choice.kernel),
+                .parameters = std::move(choice.parameters),
+                .extents = {{"bias_batches", kBatches},
+                            {"bias_heads", heads},
+                            {"sq", problem.sq}},
+                .arguments = with_sizes(call, {given.backward_of_bias(), given.inputs(),
+                                               given.sequences(), given.dropout()})};
   launch.arguments.add("bias_batches", kBatches);
   launch.arguments.add("bias_heads", heads);
   return launch;
@@ -382,12 +381,15 @@ Result<void> check_pointers(const AttentionCall& call) {
   const std::string_view operation = operation_of(call.problem.pass);
   const CallArguments given(call);
   if (!is_backward(call.problem))
-    return check_memory(operation, {given.forward(), given.inputs()},
-                        Pointers::kChecked);
-  return check_memory(operation,
-                      {given.inputs(), given.backward_of_queries(),
-                       given.backward_of_keys(), given.backward_of_bias()},
-                      Pointers::kChecked);
+    return check_memory(
+        operation,
+        {given.forward(), given.inputs(), given.sequences(), given.dropout()},
+        Pointers::kChecked);
+  return check_memory(
+      operation,
+      {given.inputs(), given.sequences(), given.dropout(), given.backward_of_queries(),
+       given.backward_of_keys(), given.backward_of_bias()},
+      Pointers::kChecked);
 }
 
 }  // namespace kiln::ops

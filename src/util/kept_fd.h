@@ -28,8 +28,8 @@ class KeptFd {
   explicit operator bool() const noexcept { return fd_ != -1; }
 
   /// True while the number is still open on what it was opened on. Asked before each
-  /// use; waits for no file system. The first false of a process is logged, each
-  /// descriptor is counted once, and none becomes ours again.
+  /// write, lock and close; waits for no file system. The first false of a process is
+  /// logged, each descriptor is counted once, and none becomes ours again.
   [[nodiscard]] bool is_ours() const noexcept;
 
   /// The number for the caller to close; -1 if it is not ours. Says nothing, so a
