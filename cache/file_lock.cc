@@ -14,6 +14,7 @@
 #include "util/mutex.h"
 #include "util/own_path.h"
 #include "util/posix_error.h"
+#include "util/try.h"
 #include "util/unique_fd.h"
 
 namespace kiln::cache {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <variant>
 
@@ -143,8 +144,7 @@ std::string LoadedKernel::variable_names() const {
   if (names.empty())
     return "none";
   const std::size_t shown = std::min(kMost, names.size());
-  std::string text =
-      fmt::format("{}", fmt::join(names.begin(), names.begin() + shown, ", "));
+  std::string text = fmt::format("{}", fmt::join(std::span(names).first(shown), ", "));
   if (shown < names.size())
     text += fmt::format(" and {} more", names.size() - shown);
   return text;
