@@ -123,6 +123,8 @@ struct Tiles {
 
 /// As large as registers, then shared memory allow. template_spills_test requires that
 /// the default set does not spill; templates/README.md says which other kernels do.
+/// A row is added up `step` at a time: step does not depend on lengths or the batch, so
+/// that its bits do not either.
 Tiles tiles_of(const Problem& problem, std::int64_t dqk, std::int64_t dv,
                ComputeCapability capability) {
   // From 8.0 on every device has at least 99 KiB.
@@ -130,10 +132,10 @@ Tiles tiles_of(const Problem& problem, std::int64_t dqk, std::int64_t dv,
   const std::int64_t most_bytes = std::int64_t{is_turing ? 64 : 99} * 1024;
   const bool has_more = problem.bias != Bias::kNone || problem.dropout > 0;
   if (problem.pass == Pass::kForward) {
-    const bool has_two_rows =  // each warp has 2 x 16 rows
-        dqk <= 128 && !has_more && !is_turing && problem.sq > 64;
+    const bool may_have_two_rows = dqk <= 128 && !has_more && !is_turing;
+    const bool has_two_rows = may_have_two_rows && problem.sq > 64;  // 2 x 16 a warp
     Tiles tiles{.tile = has_two_rows || dqk == 192 ? 128 : 64, .step = 64};
-    if ((has_two_rows && dqk > 64) || (dqk > 192 && has_more))
+    if ((may_have_two_rows && dqk > 64) || (dqk > 192 && has_more))
       tiles.step = 32;
     const auto bytes = [&] { return 2 * (tiles.tile * dqk + tiles.step * (dqk + dv)); };
     while (bytes() > most_bytes) (tiles.tile > 64 ? tiles.tile : tiles.step) /= 2;

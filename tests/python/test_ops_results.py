@@ -13,6 +13,7 @@ from ops_cases import (
     id_of,
     llama,
     ops,
+    outputs_of,
     rms,
     torch,
 )
@@ -42,6 +43,57 @@ def test_gradients_are_those_of_finite_differences(case):
     settings = {"eps": 1e-2, "atol": 5e-3, "rtol": 5e-2, "nondet_tol": 0.0}
     with pytest.warns(UserWarning, match="double precision"):
         assert torch.autograd.gradcheck(case.kiln, inputs, fast_mode=True, **settings)
+
+
+# The mean divides by the number of rows.
+OF_A_BATCH = [(case, dtype) for case, dtype in CASES_AND_TYPES if case.name != "cross_entropy"]
+
+
+@pytest.mark.parametrize("case, dtype", OF_A_BATCH, ids=id_of)
+def test_an_element_of_a_batch_has_the_same_bits_whatever_is_beside_it(case, dtype):
+    inputs = case.inputs(dtype)
+    batch = len(inputs[0])
+    is_of_batch = [x.dim() > 1 and len(x) == batch for x in inputs]
+    towards = [torch.randn(y.shape).to(y.dtype) for y in outputs_of(case.kiln(*inputs))]
+
+    def results(count):
+        """Outputs of the first elements, and gradients of what the batch does not share."""
+        of = [
+            (x[:count].detach().clone() if has else x.detach()).requires_grad_()
+            for x, has in zip(inputs, is_of_batch)
+        ]
+        outputs = outputs_of(case.kiln(*of))
+        grads = torch.autograd.grad(
+            outputs, of, [dy[:count] if dy.dim() else torch.ones_like(dy) for dy in towards]
+        )
+        return [y for y in outputs if y.dim()] + [g for g, has in zip(grads, is_of_batch) if has]
+
+    whole = results(batch)
+    for count in range(1, batch):
+        for alone, of_batch in zip(results(count), whole, strict=True):
+            assert torch.equal(alone, of_batch[:count])
+
+
+@pytest.mark.parametrize("count", [1, 40, 64])
+@pytest.mark.parametrize("dtype", [BF16, torch.float16], ids=id_of)
+def test_a_query_of_attention_has_the_same_bits_however_many_there_are(dtype, count):
+    q, k, v = (torch.randn(1, 1, 130, 128).to(dtype) for _ in "qkv")
+    whole = ops.scaled_dot_product_attention(q, k, v)
+    part = ops.scaled_dot_product_attention(q[:, :, :count].clone(), k, v)
+    assert torch.equal(part, whole[:, :, :count])
+
+
+def test_max_seqlen_changes_no_bit_of_a_sequence():
+    q, k, v = (torch.randn(120, 2, 128).to(BF16) for _ in "qkv")
+    begins = torch.tensor([0, 40, 120], dtype=torch.int32)
+    results = [
+        ops.varlen_attention(q, k, v, begins, begins, *longest)
+        for longest in ((), (80, 80), (100, 128))
+    ]
+    alone = ops.varlen_attention(*(x[:40].clone() for x in (q, k, v)), begins[:2], begins[:2], 40, 40)
+    for result in results:
+        assert torch.equal(result, results[0])
+        assert torch.equal(result[:40], alone)
 
 
 def test_a_weight_may_be_float32_beside_bfloat16():

@@ -98,5 +98,177 @@ TEST_P(AttentionGuarantees, TheSameBitsInEveryOrderAndAtEveryGuard) {
   });
 }
 
+/// Gives `one` what sequence `b` of `all` has: as many rows as `one` has.
+template <typename T>
+void take(Call<T>& one, const Call<T>& all, I64 b) {
+  const auto copy = [&](Tensor<T> Call<T>::*tensor, Strides Problem::*strides,
+                        bool is_query, I64 dim) {
+    one.each(one.problem.*strides, is_query, dim,
+             [&](std::size_t at, I64, I64 h, I64 i, I64 d) {
+               (one.*tensor)[at] =
+                   (all.*tensor)[all.at(all.problem.*strides, b, h, i, d, is_query)];
+             });
+  };
+  copy(&Call<T>::q, &Problem::q, true, one.problem.dqk);
+  copy(&Call<T>::k, &Problem::k, false, one.problem.dqk);
+  copy(&Call<T>::v, &Problem::v, false, one.problem.dv);
+  copy(&Call<T>::grad_o, &Problem::o, true, one.problem.dv);
+}
+
+/// The number of elements of one's tensor that have other bits in sequence `b` of
+/// `all`.
+template <typename T>
+int differing(Tensor<T> Call<T>::*tensor, Strides Problem::*strides, bool is_query,
+              I64 dim, const Call<T>& one, const Call<T>& all, I64 b) {
+  int count = 0;
+  one.each(one.problem.*strides, is_query, dim,
+           [&](std::size_t at, I64, I64 h, I64 i, I64 d) {
+             const T other =
+                 (all.*tensor)[all.at(all.problem.*strides, b, h, i, d, is_query)];
+             count += std::memcmp(&(one.*tensor)[at], &other, sizeof(T)) != 0;
+           });
+  return count;
+}
+
+/// Also the logarithms of the sums, which round less than the outputs.
+template <typename T>
+void expect_same_rows(const Call<T>& one, const Call<T>& all, I64 b) {
+  EXPECT_EQ(differing(&Call<T>::o, &Problem::o, true, one.problem.dv, one, all, b), 0);
+  EXPECT_EQ(
+      differing(&Call<T>::grad_q, &Problem::q, true, one.problem.dqk, one, all, b), 0);
+  for (I64 h = 0; h < one.problem.heads; ++h) {
+    for (I64 i = 0; i < one.length(0, true); ++i) {
+      const auto at = [&](const Call<T>& call, I64 of) {
+        return call
+            .stats[static_cast<std::size_t>(
+                (of * call.problem.heads + h) * call.problem.sq + i)]
+            .bits;
+      };
+      EXPECT_EQ(at(one, 0), at(all, b)) << "lse of head " << h << ", query " << i;
+    }
+  }
+}
+
+struct Dims {
+  const char* name;
+  ops::DType dtype;
+  I64 dqk;
+  I64 dv;
+  ops::AttentionProblem problem{};
+
+  /// With the sizes and what else is in `to`.
+  [[nodiscard]] Problem with(const ops::AttentionProblem& to) const {
+    ops::AttentionProblem made = to;
+    made.heads = 2;
+    made.kv_heads = 1;
+    made.dqk = dqk;
+    made.dv = dv;
+    made.bias = problem.bias;
+    made.dropout = problem.dropout;
+    return problem_of(dtype, made);
+  }
+};
+
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest calls it
+void PrintTo(const Dims& dims, std::ostream* out) {
+  *out << dims.name;
+}
+
+const auto kAllDims = testing::Values(
+    Dims{"bf16_64", ops::DType::kBf16, 64, 64},
+    Dims{"f16_96_64", ops::DType::kF16, 96, 64},
+    Dims{"f16_128", ops::DType::kF16, 128, 128},
+    Dims{"bf16_128", ops::DType::kBf16, 128, 128},
+    Dims{"bf16_192_128", ops::DType::kBf16, 192, 128},
+    Dims{"f16_256", ops::DType::kF16, 256, 256},
+    Dims{"bf16_128_alibi", ops::DType::kBf16, 128, 128, {.bias = Bias::kAlibi}},
+    Dims{"bf16_plain", ops::DType::kBf16, 50, 30},
+    Dims{"f32", ops::DType::kF32, 50, 30});
+
+class AttentionRows : public testing::TestWithParam<Dims> {};
+INSTANTIATE_TEST_SUITE_P(Kernels, AttentionRows, kAllDims,
+                         [](const auto& one) { return one.param.name; });
+
+TEST_P(AttentionRows, HaveTheSameBitsHoweverManyQueriesThereAre) {
+  test::with_type(GetParam().dtype, [&]<typename T>() {
+    const auto of = [&](I64 sq) {
+      return Call<T>(GetParam().with({.sq = sq, .skv = 100}));
+    };
+    Call<T> all = of(130);
+    all.run_both();
+    for (const I64 sq : {1, 40}) {
+      Call<T> one = of(sq);
+      take(one, all, 0);
+      one.run_both();
+      expect_same_rows(one, all, 0);
+    }
+  });
+}
+
+TEST_P(AttentionRows, HaveTheSameBitsBesideARowOfLargeScores) {
+  test::with_type(GetParam().dtype, [&]<typename T>() {
+    const Problem problem = GetParam().with({.sq = 20, .skv = 100});
+    Call<T> small(problem), large(problem);
+    constexpr I64 kLargeRow = 3;
+    large.each(
+        large.problem.q, true, problem.dqk, [&](std::size_t at, I64, I64, I64 i, I64) {
+          if (i == kLargeRow)
+            large.q[at] = T::from(static_cast<float>(large.q[at].value() * 1000));
+        });
+    for (Call<T>* const call : {&small, &large}) call->run_both();
+    const auto other_rows = [&](const Tensor<T> Call<T>::*tensor,
+                                Strides Problem::*strides, I64 dim) {
+      int differ = 0;
+      small.each(
+          small.problem.*strides, true, dim, [&](std::size_t at, I64, I64, I64 i, I64) {
+            differ +=
+                i != kLargeRow &&
+                std::memcmp(&(small.*tensor)[at], &(large.*tensor)[at], sizeof(T)) != 0;
+          });
+      return differ;
+    };
+    EXPECT_EQ(other_rows(&Call<T>::o, &Problem::o, problem.dv), 0);
+    EXPECT_EQ(other_rows(&Call<T>::grad_q, &Problem::q, problem.dqk), 0);
+    for (std::size_t at = 0; at < small.stats.size(); ++at) {
+      const bool is_other = static_cast<I64>(at) % problem.sq != kLargeRow;
+      EXPECT_TRUE(!is_other || small.stats[at].bits == large.stats[at].bits) << at;
+    }
+  });
+}
+
+class AttentionSequences : public testing::TestWithParam<Dims> {};
+INSTANTIATE_TEST_SUITE_P(Kernels, AttentionSequences, kAllDims,
+                         [](const auto& one) { return one.param.name; });
+
+TEST_P(AttentionSequences, HaveTheSameBitsAloneBesideOthersAndPadded) {
+  test::with_type(GetParam().dtype, [&]<typename T>() {
+    const std::vector<std::int32_t> lengths_q{80, 40};
+    const std::vector<std::int32_t> lengths_kv{20, 100};
+    for (const Layout layout : {Layout::kThd, Layout::kBshd}) {
+      const auto of = [&](I64 batch, I64 sq, I64 skv, auto... lengths) {
+        return Call<T>(GetParam().with({.batch = batch,
+                                        .sq = sq,
+                                        .skv = skv,
+                                        .layout = layout,
+                                        .mask = Mask::kPaddingCausalBottomRight}),
+                       Setting{lengths...});
+      };
+      Call<T> all = of(2, 80, 100, lengths_q, lengths_kv);
+      all.run_both();
+      const std::vector<std::int32_t> length_q{40}, length_kv{100};
+      Call<T> one = of(1, 40, 100, length_q, length_kv);
+      take(one, all, 1);
+      one.run_both();
+      expect_same_rows(one, all, 1);
+      EXPECT_EQ(
+          differing(&Call<T>::grad_k, &Problem::k, false, one.problem.dqk, one, all, 1),
+          0);
+      EXPECT_EQ(
+          differing(&Call<T>::grad_v, &Problem::v, false, one.problem.dv, one, all, 1),
+          0);
+    }
+  });
+}
+
 }  // namespace
 }  // namespace kiln::attention_test

@@ -121,6 +121,42 @@ TEST(KernelChoice, TakesTheSmallestHeadDimensionsThatHoldTheProblem) {
   EXPECT_EQ(dims(64, 128), "128/128") << "values are never the wider ones in a tile";
 }
 
+TEST(KernelChoice, AddsUpInOneOrderWhateverTheLengthsAndTheBatch) {
+  constexpr std::int64_t kDims[][2] = {{32, 32},   {64, 64},   {96, 64},  {128, 128},
+                                       {192, 128}, {192, 192}, {256, 256}};
+  for (const ComputeCapability capability :
+       {ComputeCapability{7, 5}, {8, 0}, {8, 6}, {9, 0}, {12, 0}}) {
+    for (const auto [dqk, dv] : kDims) {
+      for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+        for (const Bias bias : {Bias::kNone, Bias::kAlibi}) {
+          for (const double dropout : {0.0, 0.5}) {
+            const auto step = [&](std::int64_t batch, std::int64_t sq) {
+              return choice(
+                         [&](Problem& p) {
+                           p.dtype = DType::kF16;
+                           p.pass = pass;
+                           p.bias = bias;
+                           p.dropout = dropout;
+                           p.dqk = dqk;
+                           p.dv = dv;
+                           p.sq = sq;
+                           p.batch = batch;
+                         },
+                         capability)
+                  .parameters.at("step");
+            };
+            for (const std::int64_t sq : {1, 64, 65, 130, 5000})
+              EXPECT_EQ(step(1, sq), step(3, 64))
+                  << to_string(capability) << " " << dqk << "/" << dv << " "
+                  << static_cast<int>(pass) << " "
+                  << " " << sq;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(KernelChoice, KnowsBiasAndDropout) {
   const KernelChoice chosen = choice([](Problem& p) {
     p.bias = Bias::kAlibi;
