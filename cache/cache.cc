@@ -57,6 +57,9 @@ std::unique_ptr<Cache> Cache::open(CacheOptions options) {
       cache->options_.warns_when_off)
     log(LogLevel::kWarning, {"the cache is off, and kernels are kept in memory alone: ",
                              cache->mode_reason_});
+  if (cache->layout_.root() != cache->options_.root && !cache->is_absent_ &&
+      cache->options_.warns_when_off)
+    log(LogLevel::kWarning, {"cache: ", cache->place_reason_});
   cache->open_parts();
   return cache;
 }
@@ -82,7 +85,8 @@ Cache::Cache(CacheOptions options)
       file_system_(options_.file_system != nullptr ? *options_.file_system
                                                    : real_file_system()),
       layout_(options_.root),
-      trust_(TrustPolicy::of_this_process(options_.trusted_uids)),
+      trust_(
+          TrustPolicy::of_this_process(options_.trusted_uids, options_.trusted_gids)),
       seeds_(
           options_.seeds.empty()
               ? nullptr
@@ -104,6 +108,7 @@ Mode Cache::turn_off(std::string why) {
 /// A refusal is counted in this process only: a cache that is off writes nothing.
 Mode Cache::turn_off(const Error& error) {
   counters_.add_if_untrusted(error);
+  is_refused_ = error.code == ErrorCode::kUntrusted;
   return turn_off(error.message);
 }
 
@@ -132,6 +137,64 @@ Mode Cache::determine_mode() {
     return turn_off(fmt::format("'{}' is no absolute path; set KILN_CACHE_DIR", root));
   if (find_silence())
     return Mode::kOff;
+  const Mode mode = settle();
+  return is_refused_ ? settle_elsewhere() : mode;
+}
+
+/// Where the root is refused: the same folder held open, or one that takes its place.
+Mode Cache::settle_elsewhere() {
+  const std::filesystem::path asked = layout_.root();
+  const std::string why = mode_reason_;
+  std::optional<std::filesystem::path> could_be;  // not there yet
+  auto held = hold(file_system_, trust_, asked, options_.make_root);
+  if (held) {
+    const TrustPolicy by_path = trust_;
+    const std::filesystem::path path = held->path;
+    file_system_.set(*std::move(held));
+    trust_ = by_path.below(path);
+    if (settles_at(path)) {
+      place_reason_ = path == asked
+                          ? fmt::format("{}; so it is held open, and has no index", why)
+                          : fmt::format("{}; {}, of this user alone, takes its place",
+                                        why, path.native());
+      return mode_;
+    }
+    file_system_.set({});
+    trust_ = by_path;
+    if (is_absent_)
+      could_be = path;
+  } else if (held.error().code == ErrorCode::kNotFound) {
+    could_be = asked;
+  }
+  const std::string own = fmt::format("kiln-{}", ::geteuid());
+  for (const auto& [folder, name] : {std::pair{options_.runtime_dir, "kiln/cache"},
+                                     {options_.temporary_dir, own.c_str()}}) {
+    if (folder.empty() || options_.temporary_dir.empty())
+      continue;
+    if (settles_at(folder / name)) {
+      place_reason_ =
+          fmt::format("{}; {} takes its place", why, layout_.root().native());
+      return mode_;
+    }
+    if (is_absent_ && !could_be)
+      could_be = folder / name;
+  }
+  layout_ = Layout(could_be.value_or(asked));
+  is_absent_ = false;
+  return could_be ? leave_absent(could_be->native()) : turn_off(why);
+}
+
+/// False if the cache cannot be there, or, where none is made, is not there yet.
+bool Cache::settles_at(std::filesystem::path root) {
+  layout_ = Layout(std::move(root));
+  is_refused_ = is_absent_ = false;
+  mode_reason_.clear();
+  mode_ = settle();
+  return mode_ != Mode::kOff;
+}
+
+Mode Cache::settle() {
+  const std::string& root = layout_.root().native();
   if (const auto trusted = trust_.check_path(file_system_, root); !trusted)
     return turn_off(trusted.error());
   struct stat info {};
@@ -208,7 +271,7 @@ void Cache::open_parts() {
   // has neither.
   const std::int64_t type = file_system_.type(layout_.root().c_str());
   if (type >= 0 && !is_network_type(type)) {
-    if (sqlite_is_usable())
+    if (sqlite_is_usable() && !is_held())
       index_ = std::make_unique<Index>(layout_, file_system_, *store_, lock_folder_,
                                        counters_);
     counter_file_ = std::make_unique<CounterFile>(layout_, file_system_, trust_);

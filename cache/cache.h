@@ -24,6 +24,7 @@
 #include "cache/counters.h"
 #include "cache/entry.h"
 #include "cache/file_system.h"
+#include "cache/held_folder.h"
 #include "cache/index.h"
 #include "cache/key_lock.h"
 #include "cache/layout.h"
@@ -43,11 +44,15 @@ struct CacheOptions {
   std::filesystem::path root;  // absolute; empty: no cache on disk
   std::uint64_t limit_bytes = kDefaultLimitBytes;
   std::vector<uid_t> trusted_uids;
+  std::vector<gid_t> trusted_gids;
   PayloadCheck payload_check;
   LazyCount slots = 1;                                // concurrent builds, per machine
   std::chrono::milliseconds build_limit{300'000};     // in the lock record, for waiters
   std::filesystem::path runtime_dir;                  // XDG_RUNTIME_DIR, or empty
   std::filesystem::path persistent_dir = "/var/tmp";  // for locks of network roots
+  /// Set: where the root is refused, one in `runtime_dir`, else in here takes its
+  /// place.
+  std::filesystem::path temporary_dir;
   Sync sync = Sync::kData;
   LockTimes lock_times;
   /// False to only inspect a cache: where none is, none is made, and the cache is then
@@ -104,9 +109,10 @@ class Cache {
   /// Never fails: an unusable root gives Mode::kReadOnly or kOff, and one logged
   /// warning with the path and the reason (also in mode_reason()): for kOff here, for
   /// kReadOnly at the first publish, since a warmed cache may well be read-only. Reads
-  /// no environment variables. Cost: a few stat and mkdir calls, and a read of
-  /// /proc/self/mountinfo; the index is not opened. A root on a far mount is asked for
-  /// by a process first, for two seconds.
+  /// no environment variables. A root that others could change is held open, or another
+  /// takes its place, see place_reason(). Cost: a few stat and mkdir calls, and a read
+  /// of /proc/self/mountinfo; the index is not opened. A root on a far mount is asked
+  /// for by a process first, for two seconds.
   [[nodiscard]] static std::unique_ptr<Cache> open(CacheOptions options);
 
   Cache(const Cache&) = delete;
@@ -118,15 +124,25 @@ class Cache {
   [[nodiscard]] Mode mode() const { return mode_; }
   /// Empty for kReadWrite.
   [[nodiscard]] const std::string& mode_reason() const { return mode_reason_; }
+  /// Empty where layout().root() is the named root, and reached by its path. Else why
+  /// it is held open, or which folder takes its place: one below it, else kiln/cache in
+  /// the runtime folder, else kiln-<uid> in the temporary folder.
+  [[nodiscard]] const std::string& place_reason() const { return place_reason_; }
+  /// True if the root is held open: there is no index, and paths in the root lead there
+  /// by reach() alone, in this process alone.
+  [[nodiscard]] bool is_held() const { return file_system_.holds(); }
+  [[nodiscard]] std::string reach(const std::filesystem::path& path) const {
+    return file_system_.reach(path.native());
+  }
   /// True if there is no cache of this format in the root, and none was to be made.
   [[nodiscard]] bool is_absent() const { return is_absent_; }
   /// True if the mount of the root gave no answer: a call on it would not return.
   [[nodiscard]] bool is_silent() const { return is_silent_; }
   [[nodiscard]] const Layout& layout() const { return layout_; }
   [[nodiscard]] const LockFolder& lock_folder() const { return lock_folder_; }
-  /// False if there is no index: the cache is off, read-only or on a network file
-  /// system (then the counts of other processes are missing, too), or
-  /// sqlite_is_usable() is false.
+  /// False if there is no index: the cache is off, read-only, held open (SQLite opens
+  /// paths) or on a network file system (then the counts of other processes are
+  /// missing, too), or sqlite_is_usable() is false.
   [[nodiscard]] bool has_index() const { return index_ != nullptr; }
   [[nodiscard]] Counters& counters() { return counters_; }
 
@@ -198,6 +214,9 @@ class Cache {
   explicit Cache(CacheOptions options);
   [[nodiscard]] Mode determine_mode();
   [[nodiscard]] bool find_silence();
+  [[nodiscard]] Mode settle();
+  [[nodiscard]] Mode settle_elsewhere();
+  [[nodiscard]] bool settles_at(std::filesystem::path root);
   [[nodiscard]] Mode prepare_objects();
   void open_parts();
   [[nodiscard]] Mode turn_off(std::string reason);
@@ -212,13 +231,15 @@ class Cache {
   [[nodiscard]] Result<OwnedRange> acquire_collector_lock();
 
   const CacheOptions options_;
-  FileSystem& file_system_;
-  const Layout layout_;
-  const TrustPolicy trust_;
+  HeldFileSystem file_system_;
+  Layout layout_;
+  TrustPolicy trust_;
   const std::shared_ptr<Counters> shared_counters_ = std::make_shared<Counters>();
   Counters& counters_ = *shared_counters_;
   Mode mode_ = Mode::kOff;
   std::string mode_reason_;
+  std::string place_reason_;
+  bool is_refused_ = false;  // the last look at a root met something untrusted
   bool is_absent_ = false;
   bool is_silent_ = false;
   LockFolder lock_folder_;

@@ -229,6 +229,9 @@ class RealFileSystem final : public FileSystem {
   int stat_in(int folder, const char* name, struct stat& info) override {
     return or_errno(::fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW));
   }
+  int mkdir_in(int folder, const char* name, mode_t mode) override {
+    return or_errno(::mkdirat(folder, name, mode));
+  }
 };
 
 }  // namespace
@@ -247,6 +250,10 @@ int FileSystem::open_in(int /*folder*/, const char* /*name*/, int /*flags*/) {
 }
 
 int FileSystem::stat_in(int /*folder*/, const char* /*name*/, struct stat& /*info*/) {
+  return -ENOSYS;
+}
+
+int FileSystem::mkdir_in(int /*folder*/, const char* /*name*/, mode_t /*mode*/) {
   return -ENOSYS;
 }
 

@@ -67,14 +67,15 @@ class FileSystem {
   [[nodiscard]] virtual int find_lock(int fd, std::uint64_t& offset,
                                       std::uint64_t& size);
 
-  // Faster access below one folder: `name` is resolved from there, not from the root. A
-  // file system without these returns -ENOSYS from all three.
+  // Access below one folder: `name` is resolved from there, not from the root. A file
+  // system without these returns -ENOSYS from all of them.
 
-  /// An O_PATH descriptor, for the two calls below only.
+  /// An O_PATH descriptor, for the calls below only.
   [[nodiscard]] virtual int hold_folder(const char* path);
   [[nodiscard]] virtual int open_in(int folder, const char* name, int flags);
   /// Does not follow a symbolic link.
   [[nodiscard]] virtual int stat_in(int folder, const char* name, struct stat& info);
+  [[nodiscard]] virtual int mkdir_in(int folder, const char* name, mode_t mode);
 };
 
 /// The real one; never destroyed.

@@ -56,23 +56,38 @@ std::string say_closed(const std::filesystem::path& folder) {
       folder.native());
 }
 
-std::string say_why(const std::string& component, const struct stat& info) {
-  if (!S_ISLNK(info.st_mode) && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0)
-    return say_whose(component, info);
+std::string say_open(const std::string& component, const struct stat& info) {
+  const bool is_of_group = (info.st_mode & S_IWOTH) == 0 && !S_ISLNK(info.st_mode);
   return fmt::format(
-      "{} (owner {}, mode {:04o}) can be changed by another user; make it yours and "
-      "chmod go-w it, or choose another cache folder",
-      component, info.st_uid, info.st_mode & 07777U);
+      "{} (owner {}, {}mode {:04o}) can be changed by another user; make it yours and "
+      "chmod go-w it{}, or choose another cache folder",
+      component, info.st_uid,
+      is_of_group ? fmt::format("group {}, ", info.st_gid) : std::string(),
+      info.st_mode & 07777U,
+      is_of_group ? fmt::format(", or set KILN_TRUSTED_GIDS={} if you trust that group",
+                                info.st_gid)
+                  : std::string());
 }
 
 }  // namespace
 
 TrustPolicy::TrustPolicy(uid_t user, std::vector<uid_t> trusted,
-                         std::optional<uid_t> overflow)
-    : user_(user), trusted_(std::move(trusted)), overflow_(overflow) {}
+                         std::optional<uid_t> overflow, TrustedGroups groups)
+    : user_(user),
+      trusted_(std::move(trusted)),
+      overflow_(overflow),
+      groups_(std::move(groups)) {}
 
-TrustPolicy TrustPolicy::of_this_process(std::vector<uid_t> trusted) {
-  return {::geteuid(), std::move(trusted), overflow_uid()};
+TrustPolicy TrustPolicy::of_this_process(std::vector<uid_t> trusted,
+                                         std::vector<gid_t> groups) {
+  return {::geteuid(), std::move(trusted), overflow_uid(),
+          TrustedGroups(std::move(groups), {::geteuid(), ::getegid()})};
+}
+
+TrustPolicy TrustPolicy::below(std::filesystem::path folder) const {
+  TrustPolicy policy = *this;
+  policy.held_ = std::move(folder);
+  return policy;
 }
 
 bool TrustPolicy::owner(uid_t uid) const {
@@ -85,49 +100,72 @@ bool TrustPolicy::refuses(FileSystem& file_system, const std::string& path) cons
   return file_system.lstat(path.c_str(), info) == 0 && !accepts_file(info);
 }
 
+bool TrustPolicy::is_open(const struct stat& info) const {
+  return (info.st_mode & S_IWOTH) != 0 ||
+         ((info.st_mode & S_IWGRP) != 0 &&
+          !(S_ISDIR(info.st_mode) && groups_.accepts(info)));
+}
+
 bool TrustPolicy::accepts_component(const struct stat& info, bool last) const {
   const bool root_like =
       info.st_uid == 0 || (!last && overflow_ && info.st_uid == *overflow_);
   // A symbolic link's mode means nothing, but its owner counts.
-  if (S_ISLNK(info.st_mode))
-    return root_like || owner(info.st_uid);
-  if ((info.st_mode & (S_IWGRP | S_IWOTH)) == 0)
+  if (S_ISLNK(info.st_mode) || !is_open(info))
     return root_like || owner(info.st_uid);
   // In a sticky folder such as /tmp only the owner of a name can replace it, and the
   // next component's owner is checked.
   return !last && root_like && (info.st_mode & S_ISVTX) != 0;
 }
 
-Result<void> TrustPolicy::check_path(FileSystem& file_system,
-                                     const std::filesystem::path& path) const {
-  std::deque<std::string> names;
-  prepend(names, path);
-  std::filesystem::path done = "/";
+TrustPolicy::Walk TrustPolicy::walk(FileSystem& file_system,
+                                    const std::filesystem::path& path) const {
+  const auto below_held = path.lexically_relative(held_);
+  const bool is_below =
+      held_ != "/" && !below_held.empty() && *below_held.begin() != "..";
+  Walk walk{{}, is_below ? held_ : "/"};
+  prepend(walk.rest, is_below ? below_held : path);
+  std::filesystem::path& done = walk.at;
+  const auto refused = [&](ErrorCode code, std::string why) {
+    walk.outcome = fail(code, std::move(why));
+    return std::move(walk);
+  };
   int links = 0;
   for (;;) {
     struct stat info {};
     const int err = file_system.lstat(done.c_str(), info);
     if (err == -ENOENT)
-      return {};
+      return walk;
     if (err == -EACCES)
-      return fail(ErrorCode::kIo, say_closed(done.parent_path()));
-    if (err != 0)
-      return posix_error("lstat", done, -err);
-    if (!accepts_component(info, names.empty() && !S_ISLNK(info.st_mode)))
-      return fail(ErrorCode::kUntrusted, say_why(done.native(), info));
-    if (S_ISLNK(info.st_mode)) {
+      return refused(ErrorCode::kIo, say_closed(done.parent_path()));
+    if (err != 0) {
+      walk.outcome = posix_error("lstat", done, -err);
+      return walk;
+    }
+    const bool is_link = S_ISLNK(info.st_mode);
+    if (!accepts_component(info, walk.rest.empty() && !is_link)) {
+      walk.is_open = S_ISDIR(info.st_mode) && owner(info.st_uid);
+      return refused(ErrorCode::kUntrusted, is_link || !is_open(info)
+                                                ? say_whose(done.native(), info)
+                                                : say_open(done.native(), info));
+    }
+    if (is_link && is_below)
+      return refused(ErrorCode::kUntrusted,
+                     done.native() + " is a link, in a cache folder that is held open");
+    if (is_link) {
       std::string target;
       const int read = file_system.readlink(done.c_str(), target);
-      if (read != 0 || ++links > kMaxSymbolicLinks)
-        return posix_error("readlink", done, read != 0 ? -read : ELOOP);
-      prepend(names, target);
+      if (read != 0 || ++links > kMaxSymbolicLinks) {
+        walk.outcome = posix_error("readlink", done, read != 0 ? -read : ELOOP);
+        return walk;
+      }
+      prepend(walk.rest, target);
       done = target.starts_with('/') ? "/" : done.parent_path();
       continue;
     }
-    if (names.empty())
-      return {};
-    const std::string next = std::move(names.front());
-    names.pop_front();
+    if (walk.rest.empty())
+      return walk;
+    const std::string next = std::move(walk.rest.front());
+    walk.rest.pop_front();
     done = next == ".." ? done.parent_path() : done / next;
   }
 }

@@ -136,7 +136,8 @@ Result<std::vector<PublicKey>> trusted_keys(const Config& config,
     return std::vector<PublicKey>();
   return cache::read_trusted_keys(
       cache::real_file_system(),
-      cache::TrustPolicy::of_this_process(config.trusted_uids), path);
+      cache::TrustPolicy::of_this_process(config.trusted_uids, config.trusted_gids),
+      path);
 }
 
 Result<std::vector<Signer>> signers(const Config& config, const SigningOptions& options,

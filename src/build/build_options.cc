@@ -31,6 +31,7 @@ cache::CacheOptions cache_options(const Config& config) {
     options.root = std::move(root);
   options.limit_bytes = config.cache_limit_bytes;
   options.trusted_uids = config.trusted_uids;
+  options.trusted_gids = config.trusted_gids;
   options.payload_check = check_stored_payload;
   options.slots = build_jobs(config);
   options.build_limit = config.compile_timeout;
@@ -42,8 +43,8 @@ cache::CacheOptions cache_options(const Config& config) {
   return options;
 }
 
-OwnFolder counted(cache::Cache& cache, std::filesystem::path folder) {
-  return {std::move(folder),
+OwnFolder counted(cache::Cache& cache, const std::filesystem::path& folder) {
+  return {cache.reach(folder),
           [&counters = cache.counters()] { counters.add(cache::Counter::kUntrusted); }};
 }
 
@@ -55,8 +56,9 @@ OwnFolder node_folder(cache::Cache& cache, std::string_view name) {
 
 OwnFolder precompiled_folder(const Config& config, cache::Cache& cache) {
   const bool is_local = cache.lock_folder().path == cache.layout().locks();
+  // A worker has other descriptors: it cannot reach a root that this process holds.
   if (precompiled_limit(config) == 0 || cache.mode() != cache::Mode::kReadWrite ||
-      !is_local)
+      !is_local || cache.is_held())
     return {};
   return counted(cache, cache.layout().precompiled());
 }
@@ -69,7 +71,7 @@ compile::PoolOptions pool_options(const Config& config, const LazyCount& jobs,
   options.worker.set_by = config.worker_by.name;
   options.time_limit = config.compile_timeout;
   options.memory_limit_bytes = config.worker_memory_bytes;
-  if (cache.mode() == cache::Mode::kReadWrite)
+  if (cache.mode() == cache::Mode::kReadWrite && !cache.is_held())  // a path to show
     options.reproductions = counted(cache, cache.layout().repro());
   options.scratch = precompiled_folder(config, cache);
   options.on_refused = [&counters = cache.counters()] {

@@ -22,7 +22,8 @@ namespace kiln {
 
 /// A folder of the cache root. `cache`, which must outlive it, counts each time that
 /// the folder is refused as untrusted.
-[[nodiscard]] OwnFolder counted(cache::Cache& cache, std::filesystem::path folder);
+[[nodiscard]] OwnFolder counted(cache::Cache& cache,
+                                const std::filesystem::path& folder);
 
 /// A folder for what the processes of this machine tell each other, beside the locks;
 /// empty where locks do not work or nothing can be written.

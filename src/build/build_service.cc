@@ -41,6 +41,8 @@ std::unique_ptr<cache::Cache> open_cache(const Config& config, const LazyCount& 
   opened.slots = jobs;  // so that the cores are counted once
   opened.make_root = options.make_root;
   opened.warns_when_off = options.warns_when_off;
+  if (options.may_be_elsewhere)
+    opened.temporary_dir = "/tmp";
   return cache::Cache::open(std::move(opened));
 }
 

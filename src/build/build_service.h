@@ -40,6 +40,9 @@ struct BuildServiceOptions {
   std::optional<std::vector<Signer>> signers{};
   /// False if the caller tells why the cache is off.
   bool warns_when_off = true;
+  /// True for programs: where the root is refused, another takes its place. Whoever
+  /// fills, looks at or removes a cache means the one that is named.
+  bool may_be_elsewhere = false;
 };
 
 /// Compiles on demand, through the cache.

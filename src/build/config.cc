@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <limits>
 #include <string_view>
+#include <type_traits>
 
 #include "util/try.h"
 #include "util/units.h"
@@ -25,6 +26,10 @@ constexpr std::array kVariables{
                         "fifth of KILN_CACHE_SIZE, by default; 0: none are made."},
     EnvironmentVariable{"KILN_TRUSTED_UIDS",
                         "Comma-separated user ids whose objects are trusted, too."},
+    EnvironmentVariable{
+        "KILN_TRUSTED_GIDS",
+        "Comma-separated group ids that may write the folders on the way "
+        "to the cache."},
     EnvironmentVariable{"KILN_SEED",
                         "Packs and cache roots, with colons, that are read where the "
                         "cache has no object."},
@@ -172,12 +177,13 @@ std::filesystem::path find_cache_dir(const Reader& reader) {
   return {};
 }
 
-Result<std::vector<uid_t>> parse_uids(const std::string& text) {
-  std::vector<uid_t> uids;
+static_assert(std::is_same_v<uid_t, gid_t>);
+Result<std::vector<uid_t>> parse_ids(const std::string& text) {
+  std::vector<uid_t> ids;
   for (const std::string& part : split(text, ','))
-    uids.push_back(static_cast<uid_t>(
+    ids.push_back(static_cast<uid_t>(
         KILN_TRY(parse_number(part, {0, std::numeric_limits<uid_t>::max()}))));
-  return uids;
+  return ids;
 }
 
 /// What torchrun, Slurm, and the launchers of Open MPI and MPICH set.
@@ -252,7 +258,8 @@ Result<Config> read_config(const Environment& environment) {
   config.runtime_dir = reader.path("XDG_RUNTIME_DIR").value_or("");
   KILN_TRY(reader.read("KILN_CACHE_SIZE", config.cache_limit_bytes, parse_size));
   KILN_TRY(reader.read("KILN_PCH_SIZE", config.precompiled_limit_bytes, parse_size));
-  KILN_TRY(reader.read("KILN_TRUSTED_UIDS", config.trusted_uids, parse_uids));
+  KILN_TRY(reader.read("KILN_TRUSTED_UIDS", config.trusted_uids, parse_ids));
+  KILN_TRY(reader.read("KILN_TRUSTED_GIDS", config.trusted_gids, parse_ids));
   KILN_TRY(
       reader.read("KILN_COMPILE_TIMEOUT", config.compile_timeout, parse_time_limit));
   KILN_TRY(reader.read("KILN_WORKER_MEMORY", config.worker_memory_bytes, parse_memory));

@@ -62,7 +62,8 @@ Result<RemoteSetup> remote_setup(const Config& config, RemoteUse use) {
   if (!setup.servers.empty() && !config.keys.empty())
     setup.trusted = KILN_TRY(cache::read_trusted_keys(
         cache::real_file_system(),
-        cache::TrustPolicy::of_this_process(config.trusted_uids), config.keys));
+        cache::TrustPolicy::of_this_process(config.trusted_uids, config.trusted_gids),
+        config.keys));
   for (const remote::ServerAddress& server : setup.servers) {
     if (sends || server.takes_unsigned || !setup.trusted.empty())
       continue;

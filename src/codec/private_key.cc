@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "codec/digest.h"
+#include "util/own_path.h"
 #include "util/posix_error.h"
 #include "util/read_file.h"
 #include "util/try.h"
@@ -81,12 +82,10 @@ Result<PrivateKey> PrivateKey::read(const std::filesystem::path& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0)
     return posix_error("stat", path, errno);
-  if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0 ||
-      (info.st_uid != ::geteuid() && info.st_uid != 0))
+  if (!is_secret(info))
     return fail(ErrorCode::kUntrusted,
-                fmt::format("{} is a private key that others may use: chmod 600 it, "
-                            "as a file of your own",
-                            path.native()));
+                fmt::format("{} is a private key that others may use: {}",
+                            path.native(), kSecretRemedy));
   if (EVP_PKEY_get_base_id(read) != EVP_PKEY_ED25519)
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} is no Ed25519 key", path.native()));

@@ -212,7 +212,8 @@ Result<std::unique_ptr<Service::Impl>> Service::Impl::open(const Options& option
                       set.error().message));
   }
   std::stop_source stop;
-  auto builds = KILN_TRY(BuildService::open(config, {.stop = stop.get_token()}));
+  auto builds = KILN_TRY(
+      BuildService::open(config, {.stop = stop.get_token(), .may_be_elsewhere = true}));
   // Destroyed before `builds`, whose destructor waits for a query of an NVRTC's
   // version.
   StopUnlessOpened question(stop);

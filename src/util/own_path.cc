@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "util/try.h"
 
@@ -15,6 +17,22 @@ bool is_trusted(const struct stat& info,
     return false;
   return info.st_uid == ::geteuid() || info.st_uid == 0 ||
          folder_owner() == info.st_uid;
+}
+
+bool is_secret(const struct stat& info) {
+  if ((info.st_mode & (S_IRWXO | S_IWGRP | S_IXGRP)) != 0 ||
+      (info.st_uid != ::geteuid() && info.st_uid != 0))
+    return false;
+  if ((info.st_mode & S_IRGRP) == 0)
+    return true;
+  if (info.st_uid != 0 || (info.st_gid == 0 && ::geteuid() == 0))
+    return false;
+  std::vector<gid_t> groups(
+      static_cast<std::size_t>(std::max(0, ::getgroups(0, nullptr))));
+  const int count = ::getgroups(static_cast<int>(groups.size()), groups.data());
+  groups.resize(static_cast<std::size_t>(std::max(0, count)));
+  groups.push_back(::getegid());
+  return std::ranges::find(groups, info.st_gid) != groups.end();
 }
 
 OwnFolder::OwnFolder(std::filesystem::path path, std::function<void()> on_refused)

@@ -20,6 +20,14 @@ namespace kiln {
 [[nodiscard]] bool is_trusted(
     const struct stat& info, const std::function<std::optional<uid_t>()>& folder_owner);
 
+/// True for a file with a secret that nobody else learns or sets: of this user or root,
+/// and readable by its owner alone, or root's and readable by a group of this process,
+/// as Kubernetes mounts a Secret for a pod with fsGroup.
+[[nodiscard]] bool is_secret(const struct stat& info);
+inline constexpr const char* kSecretRemedy =
+    "chmod 600 it, as a file of your own; a file of root's may be 0440 of a group of "
+    "this process";
+
 /// A folder for data that only saves work. A file there that is not our own is neither
 /// read nor written, and `on_refused` is called.
 /// Thread safety: every method may run concurrently.

@@ -16,13 +16,16 @@ namespace kiln::test {
 
 class User {
  public:
-  constexpr explicit User(uid_t uid) : uid_(uid) {}
+  constexpr explicit User(uid_t uid) : User(uid, uid) {}
+  constexpr User(uid_t uid, gid_t gid) : User(uid, gid, gid) {}
+  constexpr User(uid_t uid, gid_t gid, gid_t also)
+      : uid_(uid), gid_(gid), also_(also) {}
 
   [[nodiscard]] static bool can_become_another() { return ::geteuid() == 0; }
 
   [[nodiscard]] uid_t uid() const { return uid_; }
 
-  /// Runs `body` as this user, with the group of the same number, in a forked child.
+  /// Runs `body` as this user, with its groups, in a forked child.
   /// What it returns is what is wrong, "" if nothing is. One that takes longer than
   /// `limit` is killed; that is wrong as well, and so is a crash.
   template <typename Body>
@@ -35,12 +38,14 @@ class User {
 
  private:
   [[nodiscard]] bool become() const {
-    return ::setgroups(0, nullptr) == 0 && ::setresgid(uid_, uid_, uid_) == 0 &&
+    return ::setgroups(1, &also_) == 0 && ::setresgid(gid_, gid_, gid_) == 0 &&
            ::setresuid(uid_, uid_, uid_) == 0 &&
            ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0;  // as one who logged in
   }
 
   uid_t uid_;
+  gid_t gid_;
+  gid_t also_;  // a supplementary group
 };
 
 }  // namespace kiln::test

@@ -125,6 +125,8 @@ Check root_check(const cache::Cache& cache, const CacheFacts& facts) {
       return off_check(cache.mode_reason());
   }
   check.detail += owner_text(facts);
+  if (!cache.place_reason().empty())
+    check.detail += "; " + cache.place_reason();
   return check;
 }
 
@@ -257,9 +259,10 @@ Check precompiled_check(BuildService& service) {
       check.remedy = own.error().message;
     }
   } else {
-    check.detail = precompiled_limit(config) == 0
-                       ? "off: KILN_PCH_SIZE or KILN_CACHE_SIZE is 0"
-                       : "off: the cache is on the network or cannot be written";
+    check.detail =
+        precompiled_limit(config) == 0
+            ? "off: KILN_PCH_SIZE or KILN_CACHE_SIZE is 0"
+            : "off: the cache is on the network, held open or cannot be written";
   }
   return check;
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <tuple>
 
+#include "build/build_options.h"
 #include "cache/unix_time.h"
 #include "key/memo_file.h"
 #include "tools/entry_filter.h"
@@ -163,9 +164,10 @@ Result<int> run(Context& context, const ClearOptions& options) {
   if (options.all || options.precompiled)
     remover.remove_precompiled(precompiled_store(context.config, *cache));
   // What was hashed before is not believed after it, either.
-  const Result<void> forgotten = options.all && !options.dry_run
-                                     ? key::clear_memos(cache->layout().memo())
-                                     : Result<void>();
+  const Result<void> forgotten =
+      options.all && !options.dry_run
+          ? key::clear_memos(kiln::counted(*cache, cache->layout().memo()))
+          : Result<void>();
   print_removal(context, remover.removal());
   if (remover.failure()) {
     print_error(fmt::format("kiln: {} entries remain: {}\n",

@@ -116,7 +116,9 @@ Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& r
   const std::string url = server.pack_url(options.pack);
   std::string minisig;
   const auto pack = KILN_TRY(open_pack_bytes(
-      bytes, url, cache::TrustPolicy::of_this_process(context.config.trusted_uids),
+      bytes, url,
+      cache::TrustPolicy::of_this_process(context.config.trusted_uids,
+                                          context.config.trusted_gids),
       {.keys = run.trusted(),
        .is_needed = !server.takes_unsigned,
        .minisig = [&]() -> Result<std::string> {

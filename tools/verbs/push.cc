@@ -108,8 +108,11 @@ Result<RemotePack> read_pack(const Context& context, const std::string& file,
   auto path = std::filesystem::absolute(file, error);
   if (error)
     path = file;
-  const auto opened = KILN_TRY(open_pack_file(
-      path, cache::TrustPolicy::of_this_process(context.config.trusted_uids), {}));
+  const auto opened = KILN_TRY(
+      open_pack_file(path,
+                     cache::TrustPolicy::of_this_process(context.config.trusted_uids,
+                                                         context.config.trusted_gids),
+                     {}));
   signatures = opened->signatures().size();
   RemotePack pack;
   pack.bytes = KILN_TRY(from_input(read_text_file(path, cache::kMaxObjectBytes)));

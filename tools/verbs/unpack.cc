@@ -23,8 +23,11 @@ Result<int> run(Context& context, const UnpackOptions& options) {
   if (error)
     path = options.file;
   const auto keys = KILN_TRY(trusted_keys(context.config, options.signing));
-  const auto pack = KILN_TRY(open_pack_file(
-      path, cache::TrustPolicy::of_this_process(context.config.trusted_uids), keys));
+  const auto pack = KILN_TRY(
+      open_pack_file(path,
+                     cache::TrustPolicy::of_this_process(context.config.trusted_uids,
+                                                         context.config.trusted_gids),
+                     keys));
   return unpack_into_cache(context, *pack, options.file);
 }
 

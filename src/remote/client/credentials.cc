@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "util/base64.h"
+#include "util/own_path.h"
 #include "util/posix_error.h"
 #include "util/read_file.h"
 #include "util/try.h"
@@ -31,12 +32,10 @@ Result<void> check_private(const std::filesystem::path& path,
       error.value().code = ErrorCode::kNotFound;
     return error;
   }
-  if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0 ||
-      (info.st_uid != ::geteuid() && info.st_uid != 0))
+  if (!is_secret(info))
     return fail(ErrorCode::kUntrusted,
-                fmt::format("{} names {}, which others may use: chmod 600 it, "
-                            "as a file of your own",
-                            variable, path.native()));
+                fmt::format("{} names {}, which others may use: {}", variable,
+                            path.native(), kSecretRemedy));
   return {};
 }
 

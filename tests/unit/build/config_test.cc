@@ -39,6 +39,7 @@ TEST(ConfigTest, EveryVariableReachesItsField) {
   const Config config = read_config(environment({{"KILN_CACHE_SIZE", "1.5G"},
                                                  {"KILN_PCH_SIZE", "1M"},
                                                  {"KILN_TRUSTED_UIDS", "7,1000"},
+                                                 {"KILN_TRUSTED_GIDS", "8,2000"},
                                                  {"KILN_SEED", "/s::/t"},
                                                  {"KILN_REMOTE_KEYS", "/k"},
                                                  {"KILN_REMOTE_SIGN", "/p"},
@@ -66,6 +67,7 @@ TEST(ConfigTest, EveryVariableReachesItsField) {
   EXPECT_EQ(config.cache_limit_bytes, 3ULL << 29U);
   EXPECT_EQ(precompiled_limit(config), 1U << 20U);
   EXPECT_THAT(config.trusted_uids, ElementsAre(7U, 1000U));
+  EXPECT_THAT(config.trusted_gids, ElementsAre(8U, 2000U));
   EXPECT_THAT(config.seeds, ElementsAre("/s", "/t"));
   EXPECT_EQ(config.keys, "/k");
   EXPECT_EQ(config.sign, "/p");
@@ -117,6 +119,7 @@ TEST(ConfigTest, AWrongValueNamesItsVariable) {
   for (const auto& [name, value] :
        std::map<std::string, std::string>{{"KILN_CACHE_SIZE", "lots"},
                                           {"KILN_TRUSTED_UIDS", "root"},
+                                          {"KILN_TRUSTED_GIDS", "wheel"},
                                           {"KILN_COMPILE_TIMEOUT", "-1"},
                                           {"KILN_WORKER_MEMORY", "1X"},
                                           {"KILN_JOBS", "0"},
