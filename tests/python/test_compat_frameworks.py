@@ -1,5 +1,5 @@
-"""Functions that kiln.compat replaces in installed frameworks, which are packages of a
-few lines here, and the framework's own path, wherever Kiln cannot."""
+"""Functions that kiln.compat replaces in installed frameworks: in Liger itself, and in
+packages of a few lines; and the framework's own path, wherever Kiln cannot."""
 
 import importlib
 import inspect
@@ -7,10 +7,22 @@ import sys
 import types
 import warnings
 
+import no_triton
 import pytest
 from conftest import needs_torch
-from ops_cases import BF16, F32, F, gemma, later, llama, rotate_half, torch
-from ops_device import check_as_good_as_torch, device  # noqa: F401
+from ops_cases import (
+    ANGLES,
+    BF16,
+    F32,
+    F,
+    gemma,
+    later,
+    llama,
+    outputs_of,
+    rotate_half,
+    torch,
+)
+from ops_device import check_as_good_as_torch, device, launched  # noqa: F401
 
 from kiln import compat, errors, ops
 from kiln.compat import _finder, _own_path
@@ -23,13 +35,6 @@ PACKAGES = {
     "transformer_engine.pytorch.attention": (),
     "transformer_engine.pytorch.attention.rope": ("apply_rotary_pos_emb",),
     "transformer_engine.pytorch.cross_entropy": ("parallel_cross_entropy",),
-    "liger_kernel": (),
-    "liger_kernel.transformers": (),
-    "liger_kernel.transformers.functional": (
-        *("liger_rms_norm", "liger_layer_norm", "liger_rope", "liger_swiglu"),
-        *("liger_geglu", "liger_cross_entropy", "liger_kl_div", "liger_relu_squared"),
-        "liger_fused_add_rms_norm",
-    ),
     "xformers": (),
     "xformers.ops": (),
     "xformers.ops.fmha": ("memory_efficient_attention",),
@@ -64,6 +69,7 @@ def frameworks(tmp_path_factory):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(lines))
     sys.path.insert(0, str(folder))
+    no_triton.stand_in()
     compat.install("transformer_engine", "liger", "neox", "xformers")
     yield
     sys.path.remove(str(folder))
@@ -72,10 +78,6 @@ def frameworks(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def fresh_warnings(monkeypatch):
     monkeypatch.setattr(_own_path, "_warned", set())
-
-
-def functional():
-    return importlib.import_module("liger_kernel.transformers.functional")
 
 
 def check(call, reference, *inputs):
@@ -132,7 +134,7 @@ def test_an_import_of_a_name_gives_the_replaced_function():
     assert importlib.import_module("megatron.fused_kernels").load is load
 
 
-# Of TransformerEngine d0067d0d, Liger ead96b61 and xformers bed3978b.
+# Of TransformerEngine d0067d0d and xformers bed3978b.
 PARAMETERS = {
     "transformer_engine.apply_rotary_pos_emb": "t, freqs, tensor_format='sbhd', "
     "start_positions=None, interleaved=False, fused=False, cu_seqlens=None, cp_size=1, "
@@ -140,18 +142,6 @@ PARAMETERS = {
     "transformer_engine.parallel_cross_entropy": "inp, target, label_smoothing=0.0, "
     "reduce_loss=False, dist_process_group=None, ignore_idx=-100, "
     "is_cg_capturable=False, *, _input=None",
-    "liger.liger_rms_norm": "X, W, eps, offset=0.0, casting_mode='llama', in_place=True",
-    "liger.liger_fused_add_rms_norm": "X, R, W, eps, offset=0.0, casting_mode='llama', "
-    "in_place=True",
-    "liger.liger_layer_norm": "X, W, B, eps",
-    "liger.liger_rope": "q, k, cos, sin, position_ids=None, unsqueeze_dim=1",
-    "liger.liger_swiglu": "a, b",
-    "liger.liger_geglu": "a, b",
-    "liger.liger_relu_squared": "x",
-    "liger.liger_cross_entropy": "input, target, weight=None, size_average=None, "
-    "ignore_index=-100, reduce=None, reduction='mean', label_smoothing=0.0, "
-    "lse_square_scale=0.0, softcap=None, return_z_loss=False, "
-    "return_token_accuracy=False, return_predicted_tokens=False",
     "xformers.memory_efficient_attention": "query, key, value, attn_bias=None, p=0.0, "
     "scale=None, *, op=None, output_dtype=None",
     "xformers.memory_efficient_attention_forward": "query, key, value, attn_bias=None, "
@@ -172,14 +162,18 @@ def test_a_function_has_the_parameters_and_defaults_of_the_frameworks(where):
 
 
 def test_a_function_of_other_parameters_stays_with_a_warning(monkeypatch):
-    module = types.ModuleType("liger_kernel.transformers.functional")
-    module.liger_swiglu = lambda a, b, of_the_next_version: "own"
-    module.liger_geglu = lambda a, b: "own"
+    module = types.ModuleType("liger_kernel.ops.swiglu")
+    module.LigerSiLUMulFunction = autograd_function(lambda ctx, a, b, of_the_next: a)
+    module.LigerFusedGateUpSiLUMulFunction = autograd_function(lambda ctx, y: y)
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    with pytest.warns(compat.FallbackWarning, match="swiglu stays as it is"):
+    with pytest.warns(compat.FallbackWarning, match="SiLUMulFunction.apply stays as it"):
         compat.install("liger")
-    assert module.liger_swiglu(1, 2, 3) == "own"
-    assert module.liger_geglu.is_of_kiln
+    assert module.LigerSiLUMulFunction.apply(torch.ones(1), 2, 3) == 1
+    assert module.LigerFusedGateUpSiLUMulFunction.apply.is_of_kiln
+
+
+def autograd_function(forward):
+    return type("Function", (torch.autograd.Function,), {"forward": staticmethod(forward)})
 
 
 # ---- The framework's own path
@@ -213,12 +207,16 @@ def test_where_it_must_be_kiln_it_is_an_error(monkeypatch):
         call(1)
 
 
-def test_other_errors_are_not_hidden():
-    def refuse():
-        raise errors.InvalidArgument("a wrong shape")
+def test_what_kiln_refuses_is_left_to_the_original_and_other_errors_are_not_hidden():
+    def fail(error):
+        raise error
 
-    with pytest.raises(errors.InvalidArgument):
-        _own_path.guarded("module.f", refuse, lambda: lambda: "original")()
+    call = _own_path.guarded("module.f", fail, lambda: lambda _: "original")
+    with pytest.warns(compat.FallbackWarning, match="float64"):
+        assert call(errors.InvalidArgument("there is no float64")) == "original"
+    for error in (TypeError("a wrong type"), errors.Corrupt("a wrong file")):
+        with pytest.raises(type(error)):
+            call(error)
 
 
 @needs_torch
@@ -340,8 +338,50 @@ def test_cross_entropy_of_transformer_engine_is_torchs_in_float32():
 # ---- Liger
 
 
+def launches_of(call, *inputs):
+    """What the device launched in a call and its backward pass."""
+    before = len(launched())
+    sum(each.float().sum() for each in outputs_of(call(*inputs))).backward()
+    return launched()[before:]
+
+
+def test_modules_and_functions_of_liger_launch_kilns_kernels():
+    from liger_kernel import transformers as liger
+    from liger_kernel.transformers import functional
+
+    def x():
+        return torch.randn(2, 5, 48, requires_grad=True)
+
+    config = types.SimpleNamespace(hidden_size=48, intermediate_size=48, hidden_act="silu")
+    heads = [torch.randn(2, n, 6, 8, requires_grad=True) for n in (3, 1)]
+    cos, sin = (torch.cat([t, t], -1)[None] for t in (ANGLES.cos(), ANGLES.sin()))
+    target = torch.tensor([3, -100, 0, 23, 1])
+    flat = x().detach()[0].requires_grad_()
+    calls = {
+        "rms_norm": (liger.LigerRMSNorm(48), x()),
+        "layer_norm": (liger.LigerLayerNorm(48), x()),
+        "rope": (lambda q, k: liger.liger_rotary_pos_emb(q, k, cos, sin), *heads),
+        "swiglu": (liger.LigerSwiGLUMLP(config), x()),
+        "cross_entropy": (lambda t: liger.LigerCrossEntropyLoss()(t, target), flat),
+        "rms_norm by keyword": (
+            lambda t: functional.liger_rms_norm(X=t, W=torch.ones(48), eps=1e-6), x()
+        ),
+        "squared_relu": (functional.liger_relu_squared, x()),
+        "geglu": (functional.liger_geglu, x(), x()),
+        "fused_add_rms_norm": (
+            lambda t, r: functional.liger_fused_add_rms_norm(t, r, torch.ones(48), 1e-6),
+            *(x(), x()),
+        ),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", compat.FallbackWarning)
+        counts = {name: len(launches_of(*call)) for name, call in calls.items()}
+    assert all(counts.values()), counts
+
+
 def test_norms_of_liger_are_those_of_their_models():
-    liger = functional()
+    from liger_kernel.transformers import functional as liger
+
     x, weight, bias = torch.randn(5, 48), torch.rand(48), torch.randn(48)
     half = [each.to(BF16) for each in (x, weight)]
     check(lambda x, w: liger.liger_rms_norm(x, w, 1e-6), llama, *half)
@@ -350,6 +390,11 @@ def test_norms_of_liger_are_those_of_their_models():
         gemma,
         x,
         weight,
+    )
+    check(
+        lambda x: liger.liger_rms_norm(x, None, 1e-6),
+        lambda x: F.rms_norm(x, (48,), None, 1e-6),
+        x,
     )
     check(
         lambda x, w, b: liger.liger_layer_norm(x, w, b, 1e-5),
@@ -361,18 +406,23 @@ def test_norms_of_liger_are_those_of_their_models():
         lambda x, r, w: (llama(x + r, w), x + r),
         *(half[0], half[0].flip(0), half[1]),
     )
-    with pytest.warns(compat.FallbackWarning, match="offset"):
-        assert liger.liger_rms_norm(x, weight, 1e-6, 1.0) == "liger_rms_norm"
 
 
 def test_the_other_functions_of_liger_are_their_formulas():
-    liger = functional()
+    from liger_kernel.ops import LigerFusedGateUpSiLUMulFunction
+    from liger_kernel.transformers import functional as liger
+
     a, b = torch.randn(5, 24), torch.randn(5, 24)
     for dtype in (F32, BF16):
         both = a.to(dtype), b.to(dtype)
         check(liger.liger_swiglu, lambda a, b: F.silu(a) * b, *both)
         check(liger.liger_geglu, lambda a, b: F.gelu(a, approximate="tanh") * b, *both)
         check(liger.liger_relu_squared, lambda a: F.relu(a).square(), both[0])
+    check(
+        LigerFusedGateUpSiLUMulFunction.apply,
+        lambda y: F.silu(y[:, :12]) * y[:, 12:],
+        a,
+    )
     angles = torch.cat([ANGLES, ANGLES], -1)[None, :5]
 
     def reference(q, k):
@@ -389,16 +439,30 @@ def test_the_other_functions_of_liger_are_their_formulas():
         a,
     )
     assert liger.liger_cross_entropy(a, torch.full((5,), -100)) == 0, "and not nan"
-    with pytest.warns(compat.FallbackWarning, match="softcap"):
-        own = liger.liger_cross_entropy(a, target, softcap=30.0)
-    assert own == "liger_cross_entropy"
-    assert liger.liger_kl_div() == "liger_kl_div"
+
+
+def test_what_kiln_has_not_is_left_to_liger():
+    from liger_kernel.transformers import functional as liger
+
+    a, target = torch.randn(5, 24), torch.tensor([3, -100, 0, 23, 1])
+    calls = {
+        "offset": lambda: liger.liger_rms_norm(a, torch.rand(24), 1e-6, 1.0),
+        "softcap": lambda: liger.liger_cross_entropy(a, target, softcap=30.0),
+        "float64": lambda: liger.liger_relu_squared(a.double()),
+    }
+    for why, call in calls.items():
+        # Its own kernel would run now, if Triton were here.
+        with pytest.warns(compat.FallbackWarning, match=why):
+            with pytest.raises(Exception, match="Triton|triton|callable|Anything"):
+                call()
 
 
 def test_functions_of_liger_keep_their_types_under_autocast():
+    from liger_kernel.transformers import functional
+
     x, weight = torch.randn(5, 48).to(BF16), torch.rand(48).to(BF16)
     with torch.autocast("cpu", dtype=BF16):
-        assert functional().liger_rms_norm(x, weight, 1e-6).dtype == BF16
+        assert functional.liger_rms_norm(x, weight, 1e-6).dtype == BF16
         assert ops.rms_norm(x, weight).dtype == F32
 
 

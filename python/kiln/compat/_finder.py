@@ -98,7 +98,7 @@ class Finder:
             except ImportError as error:
                 why = str(error)
             names = entry.functions
-            if module is complete and not any(hasattr(module, each) for each in names):
+            if module is complete and names and not any(_there(module, n) for n in names):
                 why = f"it has no {' and no '.join(names)}"
             if why:
                 warn_once(entry.name, f"{entry.name} stays as it is: {why}")
@@ -109,26 +109,36 @@ def is_kilns(module) -> bool:
     return isinstance(loader, (_Loader, _PackageLoader))
 
 
+def _there(module, name):
+    """What ``name`` is in, and what it is; "Class.apply" is of an autograd function that
+    the module has. None: this version has none."""
+    owner, _, attribute = name.rpartition(".")
+    place = getattr(module, owner, None) if owner else module
+    original = getattr(place, attribute, None)
+    return None if original is None else (place, attribute, original)
+
+
 def _replace(module, entry: Entry) -> None:
     for name, where in entry.functions.items():
-        original = getattr(module, name, None)
+        place, attribute, original = _there(module, name) or (None, "", None)
         if original is None or getattr(original, "is_of_kiln", False):
             continue  # a version without it; it was replaced before
         ours = provided(entry.name, name, where, lambda o=original: o)
-        if _takes_what(original, ours):
-            setattr(module, name, ours)
+        is_method = place is not module
+        if _takes_what(place.forward if is_method else original, ours, is_method):
+            setattr(place, attribute, staticmethod(ours) if is_method else ours)
         else:
             full = f"{entry.name}.{name}"
             warn_once(full, f"{full} stays as it is: kiln does not know its parameters")
 
 
-def _takes_what(original, ours) -> bool:
+def _takes_what(original, ours, has_context=False) -> bool:
     """Whether ``ours`` has the parameters of ``original``, as far as these are known: a
-    framework's next version may have others."""
+    framework's next version may have others. has_context: behind the first."""
     import inspect  # torch has imported it
 
     try:
-        theirs = inspect.signature(original).parameters.values()
+        theirs = list(inspect.signature(original).parameters.values())[has_context:]
     except (TypeError, ValueError):  # of an extension
         return True
     known = inspect.signature(ours).parameters.values()

@@ -1,7 +1,7 @@
 """A function of Kiln in a framework's place, and the framework's own path.
 
-Where Kiln cannot compute a call (kiln.Unavailable: no NVRTC, KILN_DISABLE,
-KILN_NO_JIT), the original function does. Where there is none, since the extension was
+Where Kiln cannot compute a call (kiln.Unavailable: no NVRTC, KILN_DISABLE, KILN_NO_JIT;
+kiln.InvalidArgument: a type, a shape or an option), the original function does. Where there is none, since the extension was
 never built, a formula of torch does. A warning says so once for each function.
 KILN_PYTHON_STRICT=1 makes it an error.
 """
@@ -61,7 +61,7 @@ def guarded(name, function, original):
             return function(*args, **kwargs)
         except OwnPath:
             pass
-        except errors.Unavailable as error:
+        except (errors.Unavailable, errors.InvalidArgument) as error:
             if is_strict():
                 raise
             reason = error

@@ -162,18 +162,35 @@ TRANSFORMER_ENGINE = (
 
 _NO_LINEAR = "kiln has no operation that joins a linear layer and its loss"
 
-LIGER = (
+# All of its functions, modules, losses and apply_liger_kernel_to_* call these.
+LIGER = tuple(
     Module(
-        "liger_kernel.transformers.functional",
-        "rms_norm, layer_norm, rope, swiglu, geglu, squared_relu, cross_entropy",
-        _same(
-            "liger",
-            *("liger_rms_norm", "liger_fused_add_rms_norm", "liger_layer_norm"),
-            *("liger_rope", "liger_swiglu", "liger_geglu", "liger_relu_squared"),
-            "liger_cross_entropy",
-        ),
+        f"liger_kernel.ops.{file}",
+        by,
+        {f"Liger{name}Function.apply": f"liger.{ours}" for name, ours in names.items()},
         REPLACED,
-        missing={"liger_fused_linear_cross_entropy": _NO_LINEAR},
+    )
+    for file, by, names in (
+        ("rms_norm", "rms_norm", {"RMSNorm": "rms_norm"}),
+        ("fused_add_rms_norm", "rms_norm", {"FusedAddRMSNorm": "fused_add_rms_norm"}),
+        ("layer_norm", "layer_norm", {"LayerNorm": "layer_norm"}),
+        ("rope", "rope", {"Rope": "rope"}),
+        (
+            "swiglu",
+            "swiglu",
+            {"SiLUMul": "swiglu", "FusedGateUpSiLUMul": "packed_swiglu"},
+        ),
+        ("geglu", "geglu", {"GELUMul": "geglu"}),
+        ("relu_squared", "squared_relu", {"ReLUSquared": "relu_squared"}),
+        ("cross_entropy", "cross_entropy", {"CrossEntropy": "cross_entropy"}),
+    )
+) + (
+    Module(
+        "liger_kernel.ops.fused_linear_cross_entropy",
+        "cross_entropy",
+        {},
+        REPLACED,
+        missing={"LigerFusedLinearCrossEntropyFunction": _NO_LINEAR},
     ),
 )
 
@@ -208,7 +225,7 @@ def markdown() -> str:
     """The table of python/README.md."""
     rows = ["| name | module | functions | computed by |", "|---|---|---|---|"]
     for framework, modules in FRAMEWORKS.items():
-        for module in modules:
+        for module in (each for each in modules if each.functions):
             functions = ", ".join(f"`{each}`" for each in module.functions)
             by = ", ".join(f"`{each}`" for each in module.by.split(", "))
             rows.append(f"| `{framework}` | `{module.name}` | {functions} | {by} |")
