@@ -82,8 +82,8 @@ std::string_view to_string(Tier tier) {
 
 Cache::Cache(CacheOptions options)
     : options_(std::move(options)),
-      file_system_(options_.file_system != nullptr ? *options_.file_system
-                                                   : real_file_system()),
+      file_system_(options_.file_system != nullptr ? options_.file_system
+                                                   : &real_file_system()),
       layout_(options_.root),
       trust_(
           TrustPolicy::of_this_process(options_.trusted_uids, options_.trusted_gids)),
@@ -93,11 +93,27 @@ Cache::Cache(CacheOptions options)
               : std::make_unique<Seeds>(
                     SeedOptions{options_.seeds, options_.keys, options_.payload_check,
                                 options_.seed_wait, options_.ask_mount},
-                    file_system_, trust_, shared_counters_)) {}
+                    *file_system_, trust_, shared_counters_)) {}
 
 Cache::~Cache() {
   if (background_ != nullptr && background_->in_child())
     std::ignore = background_.release();
+  background_.reset();  // the last that uses paths
+  let_go();
+}
+
+/// A lock may outlive its cache, and so does the file system that it uses.
+void Cache::hold_open(HeldFolder folder) {
+  held_ = &HeldFileSystem::make(*file_system_, std::move(folder));
+  file_system_ = held_;
+}
+
+void Cache::let_go() {
+  if (held_ == nullptr)
+    return;
+  held_->let_go();
+  file_system_ = &held_->below();
+  held_ = nullptr;
 }
 
 Mode Cache::turn_off(std::string why) {
@@ -146,11 +162,11 @@ Mode Cache::settle_elsewhere() {
   const std::filesystem::path asked = layout_.root();
   const std::string why = mode_reason_;
   std::optional<std::filesystem::path> could_be;  // not there yet
-  auto held = hold(file_system_, trust_, asked, options_.make_root);
+  auto held = hold(*file_system_, trust_, asked, options_.make_root);
   if (held) {
     const TrustPolicy by_path = trust_;
     const std::filesystem::path path = held->path;
-    file_system_.set(*std::move(held));
+    hold_open(*std::move(held));
     trust_ = by_path.below(path);
     if (settles_at(path)) {
       place_reason_ = path == asked
@@ -159,7 +175,7 @@ Mode Cache::settle_elsewhere() {
                                         why, path.native());
       return mode_;
     }
-    file_system_.set({});
+    let_go();
     trust_ = by_path;
     if (is_absent_)
       could_be = path;
@@ -195,17 +211,17 @@ bool Cache::settles_at(std::filesystem::path root) {
 
 Mode Cache::settle() {
   const std::string& root = layout_.root().native();
-  if (const auto trusted = trust_.check_path(file_system_, root); !trusted)
+  if (const auto trusted = trust_.check_path(*file_system_, root); !trusted)
     return turn_off(trusted.error());
   struct stat info {};
-  int err = file_system_.stat(root.c_str(), info);
+  int err = file_system_->stat(root.c_str(), info);
   if (err == -ENOENT && !options_.make_root)
     return leave_absent(root);
   if (err == -ENOENT) {
-    if (err = make_folders(file_system_, root); err != 0)
+    if (err = make_folders(*file_system_, root); err != 0)
       return turn_off(reason("mkdir", root, err) + kElsewhere);
     // Once more, now that every component exists.
-    if (const auto trusted = trust_.check_path(file_system_, root); !trusted)
+    if (const auto trusted = trust_.check_path(*file_system_, root); !trusted)
       return turn_off(trusted.error());
   } else if (err != 0 || !S_ISDIR(info.st_mode)) {
     return turn_off(reason("open", root, err != 0 ? err : -ENOTDIR) + kElsewhere);
@@ -216,27 +232,27 @@ Mode Cache::settle() {
 Mode Cache::prepare_objects() {
   const std::string& objects = layout_.objects();
   // Check the components that exist before creating any.
-  if (const auto trusted = trust_.check_path(file_system_, objects); !trusted)
+  if (const auto trusted = trust_.check_path(*file_system_, objects); !trusted)
     return turn_off(trusted.error());
   struct stat found {};
-  if (!options_.make_root && file_system_.stat(objects.c_str(), found) == -ENOENT)
+  if (!options_.make_root && file_system_->stat(objects.c_str(), found) == -ENOENT)
     return leave_absent(objects);
-  int err = make_folders(file_system_, objects);
+  int err = make_folders(*file_system_, objects);
   std::string_view call = "mkdir";
   if (err == 0) {
     call = "write to";
-    err = file_system_.writable(objects.c_str());
+    err = file_system_->writable(objects.c_str());
   }
   if (is_refusal(err)) {
     // A folder that cannot be entered cannot be read either.
     struct stat info {};
-    if (file_system_.stat(objects.c_str(), info) == -EACCES)
+    if (file_system_->stat(objects.c_str(), info) == -EACCES)
       return turn_off(reason("open", objects, -EACCES));
     mode_reason_ = reason(call, objects, err);
     return Mode::kReadOnly;
   }
   // A full disk may have room later: each publish finds out by itself.
-  const auto trusted = trust_.check_path(file_system_, objects);
+  const auto trusted = trust_.check_path(*file_system_, objects);
   if (!trusted)
     return turn_off(trusted.error());
   return Mode::kReadWrite;
@@ -250,16 +266,16 @@ void Cache::open_parts() {
     lock_folder_.why = mode_reason_;
   else
     lock_folder_ =
-        find_lock_folder(mode_ == Mode::kOff ? no_root : layout_, file_system_, trust_,
+        find_lock_folder(mode_ == Mode::kOff ? no_root : layout_, *file_system_, trust_,
                          options_.runtime_dir, options_.persistent_dir);
   counters_.add(Counter::kUntrusted, lock_folder_.refused);
-  slots_ = std::make_unique<Slots>(lock_folder_, file_system_, counters_,
+  slots_ = std::make_unique<Slots>(lock_folder_, *file_system_, counters_,
                                    options_.lock_times, options_.slots);
   if (mode_ == Mode::kOff)
     return;
   const bool writes = mode_ == Mode::kReadWrite;
   store_ = std::make_unique<ObjectStore>(
-      layout_, file_system_, trust_, counters_,
+      layout_, *file_system_, trust_, counters_,
       ObjectStoreOptions{writes ? Access::kReadWrite : Access::kReadOnly, options_.sync,
                          options_.payload_check,
                          [this](const Digest& key, std::int64_t used_ns) {
@@ -269,12 +285,12 @@ void Cache::open_parts() {
     return;
   // The counter file needs locks, and SQLite shared memory, too; a network file system
   // has neither.
-  const std::int64_t type = file_system_.type(layout_.root().c_str());
+  const std::int64_t type = file_system_->type(layout_.root().c_str());
   if (type >= 0 && !is_network_type(type)) {
     if (sqlite_is_usable() && !is_held())
-      index_ = std::make_unique<Index>(layout_, file_system_, *store_, lock_folder_,
+      index_ = std::make_unique<Index>(layout_, *file_system_, *store_, lock_folder_,
                                        counters_);
-    counter_file_ = std::make_unique<CounterFile>(layout_, file_system_, trust_);
+    counter_file_ = std::make_unique<CounterFile>(layout_, *file_system_, trust_);
   }
   background_ = std::make_unique<Background>(
       index_.get(), counter_file_.get(), counters_,
@@ -349,7 +365,7 @@ KeyLock::Acquired Cache::lock(KeyLock::LockRequest request) {
   if (mode_ != Mode::kReadWrite)
     return {LockOutcome::kBypassed, {}, mode_reason_, {}};
   request.build_limit = options_.build_limit;
-  return KeyLock::acquire({lock_folder_, file_system_, counters_, options_.lock_times},
+  return KeyLock::acquire({lock_folder_, *file_system_, counters_, options_.lock_times},
                           request);
 }
 

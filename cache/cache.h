@@ -130,9 +130,9 @@ class Cache {
   [[nodiscard]] const std::string& place_reason() const { return place_reason_; }
   /// True if the root is held open: there is no index, and paths in the root lead there
   /// by reach() alone, in this process alone.
-  [[nodiscard]] bool is_held() const { return file_system_.holds(); }
+  [[nodiscard]] bool is_held() const { return held_ != nullptr; }
   [[nodiscard]] std::string reach(const std::filesystem::path& path) const {
-    return file_system_.reach(path.native());
+    return held_ == nullptr ? path.native() : held_->reach(path.native());
   }
   /// True if there is no cache of this format in the root, and none was to be made.
   [[nodiscard]] bool is_absent() const { return is_absent_; }
@@ -216,6 +216,8 @@ class Cache {
   [[nodiscard]] bool find_silence();
   [[nodiscard]] Mode settle();
   [[nodiscard]] Mode settle_elsewhere();
+  void hold_open(HeldFolder folder);
+  void let_go();
   [[nodiscard]] bool settles_at(std::filesystem::path root);
   [[nodiscard]] Mode prepare_objects();
   void open_parts();
@@ -231,7 +233,8 @@ class Cache {
   [[nodiscard]] Result<OwnedRange> acquire_collector_lock();
 
   const CacheOptions options_;
-  HeldFileSystem file_system_;
+  FileSystem* file_system_;
+  HeldFileSystem* held_ = nullptr;  // null: the root is reached by its path
   Layout layout_;
   TrustPolicy trust_;
   const std::shared_ptr<Counters> shared_counters_ = std::make_shared<Counters>();

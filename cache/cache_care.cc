@@ -97,7 +97,7 @@ Result<OwnedRange> Cache::acquire_collector_lock() {
     return OwnedRange();
   std::optional<OwnerRecord> other;
   for (std::uint64_t record = 0; record < kMostCollectors; ++record) {
-    const OwnedRange::Place place{&file_system_, lock_folder_.path / "trim", record};
+    const OwnedRange::Place place{file_system_, lock_folder_.path / "trim", record};
     auto owned = OwnedRange::try_own(place, {}, options_.lock_times.heartbeat);
     if (!owned) {
       counters_.add_if_untrusted(owned.error());
@@ -125,7 +125,7 @@ Result<TrimResult> Cache::trim(const TrimOptions& options) {
     return TrimResult{};
   KILN_TRY(writable());
   const OwnedRange collector_lock = KILN_TRY(acquire_collector_lock());
-  return cache::trim(layout_, file_system_, *store_, counters_, options);
+  return cache::trim(layout_, *file_system_, *store_, counters_, options);
 }
 
 /// Also where the cache is not full, if this process has set something aside: only a
@@ -160,22 +160,22 @@ bool Cache::trim_is_due(std::uint64_t bytes) {
   struct stat info {};
   const std::string stamp = layout_.trim_stamp().native();
   // The time of a file that another user can change says nothing; below it is refused.
-  const bool fresh = file_system_.lstat(stamp.c_str(), info) == 0 &&
+  const bool fresh = file_system_->lstat(stamp.c_str(), info) == 0 &&
                      trust_.accepts_file(info) &&
                      std::abs(unix_now_ns() - to_ns(info.st_mtim)) < kTrimCheckNs;
   const bool much = bytes_since_trim_ >= options_.limit_bytes / 20;
   if (fresh && !much)
     return false;
   // Touch the stamp first, so that other processes do not walk at the same time.
-  const int fd = file_system_.open(stamp.c_str(), kStampFlags, 0600);
+  const int fd = file_system_->open(stamp.c_str(), kStampFlags, 0600);
   bool touched = false;
   if (fd >= 0) {
-    const bool ours = file_system_.fstat(fd, info) == 0 && info.st_nlink > 0 &&
+    const bool ours = file_system_->fstat(fd, info) == 0 && info.st_nlink > 0 &&
                       trust_.accepts_file(info);
-    touched = ours && file_system_.touch(fd) == 0;
-    std::ignore = file_system_.close(fd);  // nothing was written
+    touched = ours && file_system_->touch(fd) == 0;
+    std::ignore = file_system_->close(fd);  // nothing was written
   }
-  if (!touched && trust_.refuses(file_system_, stamp))
+  if (!touched && trust_.refuses(*file_system_, stamp))
     counters_.add(Counter::kUntrusted);
   // Without a usable stamp, only the bytes published here decide.
   const bool due = touched || much;

@@ -5,9 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <deque>
+#include <memory>
 #include <string_view>
 #include <utility>
 
+#include "util/mutex.h"
 #include "util/posix_error.h"
 #include "util/try.h"
 
@@ -103,9 +106,16 @@ Result<HeldFolder> hold(FileSystem& file_system, const TrustPolicy& trust,
   return held;
 }
 
+HeldFileSystem& HeldFileSystem::make(FileSystem& below, HeldFolder folder) {
+  // Where leak checkers find them. NOLINTNEXTLINE: never destroyed, on purpose
+  static auto* const all = new std::deque<std::unique_ptr<HeldFileSystem>>;
+  static Mutex mutex;
+  const MutexLock lock(mutex);
+  all->emplace_back(new HeldFileSystem(below, std::move(folder)));
+  return *all->back();
+}
+
 std::string HeldFileSystem::reach(const std::string& path) const {
-  if (!holds())
-    return path;
   const char* const rest = behind(folder_.path.native(), path.c_str());
   // With a slash behind, the last component is the folder and not the link to it.
   return rest == nullptr ? path
@@ -114,9 +124,9 @@ std::string HeldFileSystem::reach(const std::string& path) const {
 
 template <typename Call>
 auto HeldFileSystem::at(const char* path, const Call& call) -> decltype(call(path)) {
-  if (!holds() || behind(folder_.path.native(), path) == nullptr)
+  if (behind(folder_.path.native(), path) == nullptr)
     return call(path);
-  if (!folder_.fd.is_ours())
+  if (!folder_.fd || !folder_.fd.is_ours())
     return -EBADF;
   return call(reach(path).c_str());
 }

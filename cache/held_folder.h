@@ -30,14 +30,15 @@ struct HeldFolder {
 
 /// `below`, but paths in a held folder are reached through its descriptor. Where the
 /// host has closed that, they fail with -EBADF.
-/// Thread safety: set the folder before other threads call.
+/// Thread safety: no call may run beside let_go().
 class HeldFileSystem final : public FileSystem {
  public:
-  explicit HeldFileSystem(FileSystem& below) : below_(below) {}
+  /// Never destroyed: whoever holds a lock or a descriptor by it may live on.
+  [[nodiscard]] static HeldFileSystem& make(FileSystem& below, HeldFolder folder);
 
-  /// Before, it is as `below`.
-  void set(HeldFolder folder) { folder_ = std::move(folder); }
-  [[nodiscard]] bool holds() const { return static_cast<bool>(folder_.fd); }
+  /// Closes the descriptor. Paths in the folder then fail with -EBADF.
+  void let_go() { folder_.fd.reset(); }
+  [[nodiscard]] FileSystem& below() const { return below_; }
   /// Where this process finds `path`: /proc/self/fd/N/… in the held folder. Other
   /// processes have other descriptors.
   [[nodiscard]] std::string reach(const std::string& path) const;
@@ -74,6 +75,9 @@ class HeldFileSystem final : public FileSystem {
  private:
   template <typename Call>
   auto at(const char* path, const Call& call) -> decltype(call(path));
+
+  HeldFileSystem(FileSystem& below, HeldFolder folder)
+      : below_(below), folder_(std::move(folder)) {}
 
   FileSystem& below_;
   HeldFolder folder_;

@@ -310,7 +310,42 @@ void print_not_stored(const Context& context, const BuildReport& report) {
   }
 }
 
+/// By preset and architecture, what is there of all that is wanted.
+void print_forbidden(const BuildReport& report) {
+  struct Counts {
+    std::size_t there = 0;
+    std::size_t all = 0;
+  };
+  std::map<std::string, std::map<std::string, Counts>> table;
+  for (std::size_t i = 0; i < report.items.size(); ++i) {
+    const BuildItem& item = report.items[i];
+    auto names = item.presets;
+    if (names.empty())
+      names.emplace_back();
+    for (const std::string& preset : names) {
+      Counts& counts = table[preset][item.arch];
+      ++counts.all;
+      counts.there += is_success(report.entries[i].verdict) ? 1 : 0;
+    }
+  }
+  std::string text = fmt::format("kiln: {} forbids building what is missing; there are",
+                                 report.forbidden_by);
+  for (const auto& [preset, architectures] : table) {
+    text += "\n  " + (preset.empty() ? "" : preset + ": ");
+    std::string_view between;
+    for (const auto& [arch, counts] : architectures) {
+      text += fmt::format("{}{} of {} for {}", between, counts.there, counts.all, arch);
+      between = ", ";
+    }
+  }
+  print_error(text +
+              "\nwarm the cache first; --verbose or --json lists what is missing\n");
+}
+
 void print_report(const Context& context, const BuildReport& report) {
+  if (!report.forbidden_by.empty())
+    print_forbidden(report);
+
   const auto part = [&](BuildVerdict verdict, std::string_view word) {
     const std::uint64_t n = count(report, verdict);
     return n == 0 ? std::string() : fmt::format(", {} {}", n, word);

@@ -34,6 +34,7 @@ struct BuildItem {
   // If a run builds both: "plan" or "kernel", and for a kernel why no plan was built.
   std::string_view kind = {};
   std::string reason = {};
+  std::vector<std::string> presets = {};  // that launch it
   std::variant<KeyedRequest, KeyedPlan, Error> keyed;
 };
 
@@ -88,6 +89,9 @@ struct BuildRunOptions {
   /// Text for people: what the caller does if cuDNN itself refuses a plan. Empty:
   /// nothing, so it is a failure.
   std::string_view on_refusal = {};
+  /// False: kernels that KILN_NO_JIT forbids to build are counted, see print_report(),
+  /// and not listed.
+  bool lists_forbidden = true;
 };
 
 /// What was asked for by the name of one architecture.
@@ -103,6 +107,8 @@ struct BuildReport {
   bool gave_up = false;             // ended because nothing can be stored any more
   bool cannot_store = false;        // of a dry run: a run would build nothing
   std::optional<std::chrono::milliseconds> expected{};  // what a dry run would take
+  std::string
+      forbidden_by{};         // the setting, where builds were forbidden and not listed
   std::uint64_t skipped = 0;  // left out by a template's target limits
   std::map<std::string, AskedArchitecture> asked;  // of add_items()
   std::optional<std::uint64_t> refused{};          // by cuDNN: plans of presets

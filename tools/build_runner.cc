@@ -260,12 +260,22 @@ class Runner {
     return lost_in_a_row_ >= kMostLost;
   }
 
+  /// True for one that is counted and not listed.
+  [[nodiscard]] bool is_forbidden(const BuildItem& item,
+                                  const BuildEntry& entry) const {
+    return !options_.lists_forbidden && service_.config().no_jit &&
+           key_of(item) != nullptr && entry.verdict == BuildVerdict::kFailed &&
+           entry.error->code == ErrorCode::kUnavailable;
+  }
+
   /// Keeps the entry of an item, and prints it where it failed.
   void report_result(std::size_t i, BuildEntry result) {
     const BuildItem& item = report_.items[i];
     BuildEntry& entry = report_.entries[i];
     entry = std::move(result);
-    if (is_failure(entry.verdict)) {
+    if (is_forbidden(item, entry)) {
+      report_.forbidden_by = service_.config().no_jit_by.name;
+    } else if (is_failure(entry.verdict)) {
       const bool is_final =
           entry.verdict != BuildVerdict::kRefused || options_.on_refusal.empty();
       const auto text =
@@ -275,6 +285,8 @@ class Runner {
       if (is_final && options_.fail_fast)
         stop_.request_stop();
     }
+    if (options_.fail_fast && is_forbidden(item, entry))
+      stop_.request_stop();
     if (options_.on_success && !is_failure(entry.verdict) &&
         entry.verdict != BuildVerdict::kNotReached)
       options_.on_success(item, entry);

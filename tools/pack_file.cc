@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
@@ -34,16 +35,21 @@ std::filesystem::path temporary_folder() {
   return error ? "/tmp" : folder;
 }
 
-/// An unnamed file, which is gone with its descriptor.
+/// An unnamed file, which is gone with its descriptor: in `folder`, else, as in a
+/// container whose temporary folder is read-only, in memory.
 Result<UniqueFd> open_scratch(const std::filesystem::path& folder) {
   UniqueFd file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (file)
     return file;
   std::string name = (folder / "kiln-XXXXXX").native();  // NFS, overlayfs
   file = UniqueFd(::mkostemp(name.data(), O_CLOEXEC));
+  if (file) {
+    std::ignore = ::unlink(name.c_str());
+    return file;
+  }
+  file = UniqueFd(::memfd_create("kiln pack", MFD_CLOEXEC));
   if (!file)
     return posix_error("create", name, errno);
-  std::ignore = ::unlink(name.c_str());
   return file;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
@@ -58,6 +59,7 @@ Result<void> add_preset_kernels(BuildService& service,
                                 BuildReport& report) {
   const Device device{.capability = device::capability_of(build_for)};
   request::Selection selection(service.catalog());  // equal kernels once
+  std::map<std::pair<std::string, Parameters>, std::vector<std::string>> presets_of;
   for (const ops::Preset& preset : presets) {
     ops::Launches launches = KILN_TRY(launches_of(preset, device));
     if (attention) {
@@ -73,12 +75,19 @@ Result<void> add_preset_kernels(BuildService& service,
     for (const ops::Launch& launch : launches) {
       auto kernel = KILN_TRY(service.catalog().find(launch.kernel));
       auto params = KILN_TRY(kernel->canonical(launch.parameters));
+      auto& wanted_by = presets_of[{std::string(kernel->name()), params.values()}];
+      if (wanted_by.empty() || wanted_by.back() != preset.name)
+        wanted_by.emplace_back(preset.name);
       selection.add({std::move(kernel), std::move(params)});
     }
   }
   for (const request::TemplateRequest& each : selection.requests()) {
+    const std::size_t before = report.items.size();
     add_items(service, Request(each.kernel->name(), each.params.values()), {build_for},
               report);
+    for (std::size_t i = before; i < report.items.size(); ++i)
+      report.items[i].presets =
+          presets_of[{std::string(each.kernel->name()), each.params.values()}];
   }
   return {};
 }

@@ -399,6 +399,15 @@ std::uint64_t ChildProcess::resident_bytes() const {
   return pid_ == -1 ? 0 : resident_bytes_of_tree(pid_);
 }
 
+std::optional<std::chrono::nanoseconds> ChildProcess::processor_time() const {
+  clockid_t clock{};
+  timespec time{};
+  if (pid_ == -1 || ::clock_getcpuclockid(pid_, &clock) != 0 ||
+      ::clock_gettime(clock, &time) != 0)
+    return std::nullopt;
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
 /// The last kOutputTailBytes, at most, that the worker wrote to stdout and stderr.
 std::string ChildProcess::output_tail() const {
   if (!output_.is_ours())

@@ -87,6 +87,8 @@ class ChildProcess {
   [[nodiscard]] int socket() const { return socket_.is_ours() ? socket_.get() : -1; }
   /// Resident memory of the process and its descendants; 0 when unknown.
   [[nodiscard]] std::uint64_t resident_bytes() const;
+  /// What the process has had of the processors; nullopt when unknown.
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> processor_time() const;
 
  private:
   ChildProcess(std::string_view name, pid_t pid, KeptFd socket, KeptFd output)

@@ -141,16 +141,31 @@ TEST_F(ProgramDoctorTest, ACacheThatCannotBeMadeIsTold) {
   EXPECT_EQ(*status, 0);
 }
 
-TEST_F(ProgramDoctorTest, ARootThatOthersCanWriteFailsAndIsTold) {
-  fs::create_directories(kiln_.cache_dir());
-  ASSERT_EQ(::chmod(kiln_.cache_dir().c_str(), 0777), 0);
+TEST_F(ProgramDoctorTest, AFolderOfTheRootThatOthersCanWriteFailsAndIsTold) {
+  fs::create_directories(kiln_.cache_dir() / "objects");
+  ASSERT_EQ(::chmod((kiln_.cache_dir() / "objects").c_str(), 0777), 0);
   const json found = report(1);
   EXPECT_EQ(found["cache"]["mode"], "off");
-  EXPECT_EQ(found["cache"]["permissions"], "0777");
   const json root = check(found, "cache root");
   EXPECT_EQ(root["verdict"], "fail");
   EXPECT_THAT(text(root, "detail"), HasSubstr("mode 0777"));
   EXPECT_THAT(text(root, "remedy"), HasSubstr("chmod"));
+  expect_remedies(found);
+}
+
+TEST_F(ProgramDoctorTest, ARootThatOthersCanWriteHasAFolderOfTheUsersInIt) {
+  fs::create_directories(kiln_.cache_dir());
+  ASSERT_EQ(::chmod(kiln_.cache_dir().c_str(), 0777), 0);
+  const fs::path own = kiln_.cache_dir() / ("kiln-" + std::to_string(::geteuid()));
+  fs::create_directories(own / "objects/v1");
+  for (const fs::path& each : {own, own / "objects", own / "objects/v1"})
+    ASSERT_EQ(::chmod(each.c_str(), 0700), 0);
+  const json found = report();
+  EXPECT_EQ(found["cache"]["mode"], "read-write");
+  EXPECT_EQ(found["cache"]["root"], own.native());
+  EXPECT_EQ(found["cache"]["permissions"], "0700");
+  EXPECT_THAT(text(check(found, "cache root"), "detail"),
+              AllOf(HasSubstr("mode 0777"), HasSubstr("takes its place")));
   expect_remedies(found);
 }
 

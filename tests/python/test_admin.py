@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -109,7 +110,7 @@ def everybody_reads(cache):
 def test_every_recipe_of_the_page_is_tried_here():
     shells = {
         "install", "build", "node", "seed", "sign", "check", "server", "push", "pull", "bucket", "service", "NVRTC",
-        "kiln-warm", "prolog", "kiln-share", "train", "monitoring",
+        "kiln-warm", "prolog", "epilog", "kiln-share", "train", "monitoring",
     }
     assert len(blocks(PAGE, "sh")) == len(shells)
     for name in shells:
@@ -138,7 +139,7 @@ def test_two_commands_and_a_node_is_warm_and_the_last_line_tells_one_that_is_not
     # A node that has less: the same line fails, and builds nothing.
     shutil.rmtree(machine.folder / "var/kiln/cache/objects")
     said = machine(recipe("node").splitlines()[-1], status=3)
-    assert "0 hits, 0 compiled" in said and "KILN_NO_JIT forbids building it" in said, said
+    assert "0 hits, 0 compiled" in said and "0 of 36 for 8.0, 0 of 36 for 9.0" in said, said
 
 
 def test_an_ordinary_user_of_the_node_is_served_and_told_of_what_is_closed_to_others(machine):
@@ -219,6 +220,42 @@ def test_one_machine_pushes_and_another_pulls_what_it_signed(machine):
         replace = recipe("push").replace("--push\n", "--push || kiln push --replace\n")
         said = on_the_net(replace, status=1)
         assert "it answers 401" in said, said
+
+
+def test_a_prolog_that_replaces_the_cache_fails_no_job_beside_it(machine):
+    machine(recipe("build"))
+    pack = machine.folder / "srv/kiln/job.kpack"
+    local = machine.folder / "var/kiln"
+    prolog, epilog = recipe("prolog"), recipe("epilog")
+    (local / "cache").mkdir(parents=True)  # as an older prolog left it
+    machine(prolog)
+    kept = local / "cache-1-1"
+    shutil.copytree(local / "cache", kept)
+    os.utime(kept, (0, 0))
+    end = time.monotonic() + 4
+    job = f"KILN_NO_JIT=1 KILN_CACHE_DIR=/var/lib/kiln/cache kiln {PRESET}"
+
+    def jobs():
+        ran = 0
+        while time.monotonic() < end:
+            assert ", 0 compiled" in machine(job)
+            ran += 1
+        return ran
+
+    def prologs():
+        ran = 0
+        while time.monotonic() < end:
+            os.utime(pack, (1000 + ran, 1000 + ran))
+            machine(prolog)
+            machine(epilog)
+            ran += 1
+        return ran
+
+    with concurrent.futures.ThreadPoolExecutor(3) as together:
+        ran = [together.submit(each) for each in (jobs, jobs, prologs)]
+        assert all(each.result() > 3 for each in ran)
+    assert not kept.exists()
+    assert (local / "cache").is_symlink() and (local / os.readlink(local / "cache")).is_dir()
 
 
 def test_a_cache_that_a_service_account_owns_is_used_by_those_who_trust_it(machine):

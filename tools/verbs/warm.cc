@@ -30,6 +30,7 @@ struct WarmOptions {
   std::string time_limit;
   bool dry_run = false;
   bool fail_fast = false;
+  bool verbose = false;
   std::string events;
   std::string shard;
   WarmExchangeOptions exchange;
@@ -161,7 +162,8 @@ Result<int> run(Context& context, const WarmOptions& options) {
                                  exchange->send(item, entry);
                              },
                          .plans = &plans,
-                         .on_refusal = "; so Kiln's own kernel runs it"};
+                         .on_refusal = "; so Kiln's own kernel runs it",
+                         .lists_forbidden = options.verbose};
   KILN_TRY(run_builds(context, *service, builds, report));
   const bool goes_on = !context.stop->token().stop_requested() &&
                        !(options.fail_fast && exit_code_of(report) != kAllDone);
@@ -196,6 +198,9 @@ Run add_warm(OptionSet& cli) {
   add_exchange_options(cli, options->exchange);
   cli.flag("--dry-run", options->dry_run, "Say what would be built; build nothing");
   cli.flag("--fail-fast", options->fail_fast, "Stop at the first failure");
+  cli.flag(
+      "-v,--verbose", options->verbose,
+      "Name each kernel that KILN_NO_JIT forbids to build, not their number alone");
   cli.option("--events", options->events, "FILE",
              "Append one JSON line to FILE as each build ends");
   return

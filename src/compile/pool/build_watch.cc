@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+#include <string>
 #include <type_traits>
 
 #include "compile/pool/reproduction.h"
@@ -19,22 +21,34 @@ struct WorkerFailure {
   std::string text;
 };
 
+/// The limit is wall time: a busy machine uses it up.
+std::string share_text(std::optional<double> share) {
+  constexpr double kMuch = 0.8;
+  if (!share)
+    return "";
+  return fmt::format(
+      ", in which it had {:.0f} % of a core{}", *share * 100,
+      *share < kMuch ? ", so run fewer builds at a time (KILN_JOBS)" : "");
+}
+
 template <typename Job>
 WorkerFailure worker_failure(const Error& cause, const Job& job,
                              const BuildWatch& watch) {
   const auto when = fmt::format("after {} while {}", seconds_text(watch.elapsed()),
                                 to_string(watch.phase()));
-  constexpr std::string_view kRemedy = std::is_same_v<Job, CompileJob>
-                                           ? "raise the limit or simplify the source"
-                                           : "raise the limit";
+  constexpr std::string_view kOrSimplify =
+      std::is_same_v<Job, CompileJob> ? " or simplify the source" : "";
   switch (cause.code) {
     case ErrorCode::kTimeout:
-      return {cause.code, fmt::format("was stopped {}: over its limit of {}; {}", when,
-                                      seconds_text(job.time_limit), kRemedy)};
+      return {cause.code, fmt::format("was stopped {}: over its limit of {}{}; raise "
+                                      "the limit (KILN_COMPILE_TIMEOUT){}",
+                                      when, seconds_text(job.time_limit),
+                                      share_text(watch.share()), kOrSimplify)};
     case ErrorCode::kResourceLimit:
       return {cause.code,
-              fmt::format("was stopped {}: over its memory limit of {}; {}", when,
-                          format_size(job.memory_limit_bytes), kRemedy)};
+              fmt::format("was stopped {}: over its memory limit of {}; raise the "
+                          "limit (KILN_WORKER_MEMORY){}",
+                          when, format_size(job.memory_limit_bytes), kOrSimplify)};
     default:
       return {ErrorCode::kWorkerCrashed,
               fmt::format("failed {}: {}", when, cause.message)};

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "compile/protocol/job.h"
@@ -32,16 +33,24 @@ class BuildWatch {
   /// The time limit starts here: time spent queued does not count.
   void start_clock() { begin_ = Clock::now(); }
 
+  /// What the worker had of the processors since start_clock().
+  void had(std::chrono::nanoseconds processor_time) {
+    share_ = std::chrono::duration<double>(processor_time) / (Clock::now() - begin_);
+  }
+
   [[nodiscard]] BuildPhase phase() const { return phase_; }
   [[nodiscard]] Clock::time_point begin() const { return begin_; }
   [[nodiscard]] std::chrono::milliseconds elapsed() const {
     return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin_);
   }
+  /// Of a core, of the time since start_clock(); nullopt: unknown.
+  [[nodiscard]] std::optional<double> share() const { return share_; }
 
  private:
   const ProgressCallback on_phase_;
   BuildPhase phase_ = BuildPhase::kQueued;
   Clock::time_point begin_ = Clock::now();
+  std::optional<double> share_;
 };
 
 /// "the build of scaled_softmax_fwd for sm_90": how messages begin.

@@ -302,6 +302,7 @@ Result<TaskResult> WorkerPool::State::try_once(const Task& task, const Bytes& fr
   while (true) {
     auto worker = KILN_TRY(workers_.acquire(task.libraries, stop, watch));
     watch.start_clock();
+    const auto time_before = worker.processor_time();
     auto answer =
         exchange(worker, frame,
                  {.deadline = watch.begin() + task.time_limit + kKillGrace,
@@ -309,6 +310,9 @@ Result<TaskResult> WorkerPool::State::try_once(const Task& task, const Bytes& fr
                   .stop = stop,
                   .on_memory = [&](std::uint64_t bytes) { worker.hold(bytes); }},
                  watch);
+    const auto time_after = worker.processor_time();
+    if (time_before && time_after)
+      watch.had(*time_after - *time_before);
     const std::uint64_t resident = answer ? worker.resident_bytes() : 0;
     worker.hold(resident);
     // A process whose plans are hits needs no worker after the question about cuDNN.

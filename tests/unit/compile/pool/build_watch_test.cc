@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
+#include <thread>
 
 #include "tests/support/temp_dir.h"
 
@@ -69,18 +71,34 @@ TEST_F(BuildWatchTest, ATimeoutNamesPhaseLimitAndRemedy) {
   EXPECT_THAT(told(kBuild, ErrorCode::kTimeout),
               MatchesRegex("the build of scale for sm_90a was stopped after "
                            "[0-9]+\\.[0-9] s while compiling: over its limit of 1.5 s; "
-                           "raise the limit or simplify the source"));
-  EXPECT_THAT(told(kPlan, ErrorCode::kTimeout),
-              EndsWith("over its limit of 20.0 s; raise the limit"));
+                           "raise the limit \\(KILN_COMPILE_TIMEOUT\\) or simplify the "
+                           "source"));
+  EXPECT_THAT(
+      told(kPlan, ErrorCode::kTimeout),
+      EndsWith("over its limit of 20.0 s; raise the limit (KILN_COMPILE_TIMEOUT)"));
+}
+
+TEST_F(BuildWatchTest, ATimeoutSaysWhichShareOfACoreTheBuildHad) {
+  watch_.start_clock();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  watch_.had(std::chrono::milliseconds(1));
+  EXPECT_THAT(told(kBuild, ErrorCode::kTimeout),
+              MatchesRegex(".* 1.5 s, in which it had [0-2] % of a core, so run fewer "
+                           "builds at a time \\(KILN_JOBS\\); raise .*"));
+  watch_.had(BuildWatch::Clock::now() - watch_.begin());
+  EXPECT_THAT(told(kBuild, ErrorCode::kTimeout),
+              MatchesRegex(".* 1.5 s, in which it had (100|99) % of a core; raise .*"));
 }
 
 TEST_F(BuildWatchTest, WantOfMemoryNamesTheLimitInItsUnit) {
   EXPECT_THAT(
       told(kBuild, ErrorCode::kResourceLimit),
-      EndsWith("over its memory limit of 3.0 GiB; raise the limit or simplify the "
-               "source"));
-  EXPECT_THAT(told(kPlan, ErrorCode::kResourceLimit),
-              EndsWith("over its memory limit of 3.0 GiB; raise the limit"));
+      EndsWith("over its memory limit of 3.0 GiB; raise the limit (KILN_WORKER_MEMORY) "
+               "or simplify the source"));
+  EXPECT_THAT(
+      told(kPlan, ErrorCode::kResourceLimit),
+      EndsWith(
+          "over its memory limit of 3.0 GiB; raise the limit (KILN_WORKER_MEMORY)"));
 }
 
 TEST_F(BuildWatchTest, AnythingElseThatEndedAWorkerIsACrashAndItsCause) {
@@ -121,8 +139,8 @@ TEST_F(BuildWatchTest, ABuildThatCannotBeSavedKeepsItsError) {
       ended_build({ErrorCode::kTimeout, ""}, kPlan, watch_, root.path() / "repro");
   EXPECT_EQ(error.code, ErrorCode::kTimeout);
   EXPECT_THAT(error.message,
-              testing::HasSubstr("over its limit of 20.0 s; raise the limit; it could "
-                                 "not be saved: "));
+              testing::HasSubstr("; raise the limit (KILN_COMPILE_TIMEOUT); it "
+                                 "could not be saved: "));
 }
 
 }  // namespace
