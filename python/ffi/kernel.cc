@@ -35,6 +35,9 @@ class KernelObject : public Object {
     sizes.emplace(count);
     if (is_failure(kiln_kernel_parameters(kernel, sizes->data(), &count)))
       sizes.reset();
+    kinds.resize(count);
+    if (is_failure(kiln_kernel_parameter_kinds(kernel, kinds.data(), &count)))
+      kinds.clear();
   }
   ~KernelObject() { kiln_kernel_free(kernel); }
   KernelObject(const KernelObject&) = delete;
@@ -45,6 +48,7 @@ class KernelObject : public Object {
   kiln_kernel* const kernel;
   const int device;                               // its CUDA ordinal
   std::optional<std::vector<std::size_t>> sizes;  // of the parameters, if known
+  std::vector<std::uint8_t> kinds;                // of those that are known
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("kiln.Kernel", KernelObject, Object);
 
  private:
@@ -272,7 +276,13 @@ class Values {
     return count() < kernel_.sizes->size() ? (*kernel_.sizes)[count()] : 8;
   }
 
+  [[nodiscard]] bool takes(std::uint8_t kind) const {
+    return count() < kernel_.kinds.size() && kernel_.kinds[count()] == kind;
+  }
+
   void add_number(std::int64_t number) {
+    if (takes(KILN_ARGUMENT_FLOAT))
+      return add_number(static_cast<double>(number));
     const std::size_t size = size_of_parameter();
     if (size != 1 && size != 2 && size != 4 && size != 8)
       refuse_size("an int", size);
@@ -285,6 +295,10 @@ class Values {
   }
 
   void add_number(double number) {
+    if (takes(KILN_ARGUMENT_INTEGER))
+      refuse(name() +
+             " is a float, and the parameter is a whole number or an address: pass an "
+             "int");
     const std::size_t size = size_of_parameter();
     std::uint64_t bits = 0;
     if (size == sizeof(double)) {

@@ -99,8 +99,9 @@ class Kernel:
         Arguments: tensors on the kernel's device, by ``__dlpack__`` or ``__cuda_array_interface__``,
         which does not say a device: give the kernel one, if all tensors have no more than that;
         scalars of NumPy and ctypes, ctypes structures and bytes, exactly as they are; an int, a bool
-        and a float of Python in the size of their parameter. Kiln checks number and sizes. It does
-        not know types: an int for a ``float`` parameter is passed as an int.
+        and a float of Python in the size of their parameter: an int becomes a float for a ``float``
+        parameter, and a float for a whole number is refused. Kiln checks number and sizes. It knows
+        types by the mangled name or the PTX, and neither tells those of structs and 16-bit floats.
         """
         values = [_value(argument) for argument in args]
         device = self._device if self._device is not None else _device_of(args)

@@ -19,6 +19,22 @@ KILN_SAME_FIELDS(kiln_kernel_attributes, KernelAttributes, kBehindSize, register
                  local_bytes, constant_bytes, static_shared_bytes,
                  max_dynamic_shared_bytes, max_threads_per_block)
 
+static_assert(KILN_ARGUMENT_INTEGER == static_cast<int>(ArgumentKind::kInteger) &&
+              KILN_ARGUMENT_FLOAT == static_cast<int>(ArgumentKind::kFloat));
+
+/// Writes the first `*n` of what `ask` returns to `list`, and their number to `*n`.
+template <typename Ask, typename T>
+Result<void> write_list(const Ask& ask, T* list, const char* name, size_t* n) {
+  KILN_TRY(given(n, "n"));
+  if (*n != 0)
+    KILN_TRY(given(list, name));
+  const auto all = KILN_TRY(ask());
+  for (std::size_t i = 0; i < std::min(*n, all.size()); ++i)
+    list[i] = static_cast<T>(all[i]);
+  *n = all.size();
+  return {};
+}
+
 }  // namespace
 }  // namespace kiln::c
 
@@ -74,10 +90,17 @@ kiln_result kiln_kernel_geometry(const kiln_kernel* kernel, const char* const* n
   });
 }
 
-// NOLINTNEXTLINE(readability-function-size): as many parameters as a launch has
 kiln_result kiln_kernel_launch(const kiln_kernel* kernel, const kiln_geometry* geometry,
                                kiln_stream stream, void* const* args,
                                const size_t* sizes, size_t n) {
+  return kiln_kernel_launch_typed(kernel, geometry, stream, args, sizes, nullptr, n);
+}
+
+// NOLINTNEXTLINE(readability-function-size): as many parameters as a launch has
+kiln_result kiln_kernel_launch_typed(const kiln_kernel* kernel,
+                                     const kiln_geometry* geometry, kiln_stream stream,
+                                     void* const* args, const size_t* sizes,
+                                     const uint8_t* kinds, size_t n) {
   return answer(kernel, [&]() -> Result<void> {
     const kiln_geometry given_geometry =
         KILN_TRY(read_struct(geometry, "geometry", kiln_geometry KILN_GEOMETRY_INIT));
@@ -92,8 +115,18 @@ kiln_result kiln_kernel_launch(const kiln_kernel* kernel, const kiln_geometry* g
     shared_bytes = given_geometry.shared_bytes;
     std::ranges::copy(given_geometry.cluster, cluster.begin());
     cooperative = given_geometry.cooperative;
-    return kernel->kernel.launch_with(where, stream, std::span(args, n),
-                                      std::span(sizes, n));
+    if (kinds == nullptr)
+      return kernel->kernel.launch_with(where, stream, std::span(args, n),
+                                        std::span(sizes, n));
+    std::vector<kiln::ArgumentKind> of_each;
+    for (const uint8_t kind : std::span(kinds, n)) {
+      if (kind > KILN_ARGUMENT_FLOAT)
+        return kiln::fail(kiln::ErrorCode::kInvalidArgument,
+                          fmt::format("kinds has {}, which is no KILN_ARGUMENT", kind));
+      of_each.push_back(static_cast<kiln::ArgumentKind>(kind));
+    }
+    return kernel->kernel.launch_typed(where, stream, std::span(args, n),
+                                       std::span(sizes, n), of_each);
   });
 }
 
@@ -109,13 +142,16 @@ kiln_result kiln_kernel_info(const kiln_kernel* kernel,
 kiln_result kiln_kernel_parameters(const kiln_kernel* kernel, size_t* sizes,
                                    size_t* n) {
   return answer(kernel, [&]() -> Result<void> {
-    KILN_TRY(given(n, "n"));
-    if (*n != 0)
-      KILN_TRY(given(sizes, "sizes"));
-    const std::vector<std::size_t> all = KILN_TRY(kernel->kernel.parameter_sizes());
-    std::copy_n(all.begin(), std::min(*n, all.size()), sizes);
-    *n = all.size();
-    return {};
+    return kiln::c::write_list([&] { return kernel->kernel.parameter_sizes(); }, sizes,
+                               "sizes", n);
+  });
+}
+
+kiln_result kiln_kernel_parameter_kinds(const kiln_kernel* kernel, uint8_t* kinds,
+                                        size_t* n) {
+  return answer(kernel, [&]() -> Result<void> {
+    return kiln::c::write_list([&] { return kernel->kernel.parameter_kinds(); }, kinds,
+                               "kinds", n);
   });
 }
 

@@ -321,6 +321,17 @@ KILN_C_RESULT kiln_result kiln_kernel_launch(const kiln_kernel* kernel,
                                              const kiln_geometry* geometry,
                                              kiln_stream stream, void* const* args,
                                              const size_t* sizes, size_t n);
+/* What an argument or a parameter is. ANY is not checked: a struct, or not known. */
+enum {
+  KILN_ARGUMENT_ANY = 0,
+  KILN_ARGUMENT_INTEGER = 1, /* a whole number; of a parameter also an address */
+  KILN_ARGUMENT_FLOAT = 2    /* float, double */
+};
+/* The same, with the kind of each argument: a whole number for a floating-point
+ * parameter, or the reverse, is KILN_INVALID_ARGUMENT. kinds NULL: none is checked. */
+KILN_C_RESULT kiln_result kiln_kernel_launch_typed(
+    const kiln_kernel* kernel, const kiln_geometry* geometry, kiln_stream stream,
+    void* const* args, const size_t* sizes, const uint8_t* kinds, size_t n);
 KILN_C_RESULT kiln_result kiln_kernel_info(const kiln_kernel* kernel,
                                            kiln_kernel_attributes* attributes);
 /* The sizes in bytes of the kernel's parameters, in order: writes the first `*n` of
@@ -328,6 +339,9 @@ KILN_C_RESULT kiln_result kiln_kernel_info(const kiln_kernel* kernel,
  * parameter_sizes(). */
 KILN_C_RESULT kiln_result kiln_kernel_parameters(const kiln_kernel* kernel,
                                                  size_t* sizes, size_t* n);
+/* Their kinds, KILN_ARGUMENT_..., in the same way. */
+KILN_C_RESULT kiln_result kiln_kernel_parameter_kinds(const kiln_kernel* kernel,
+                                                      uint8_t* kinds, size_t* n);
 /* The loaded cubin or PTX, for other loaders; valid as long as the kernel. */
 KILN_C_RESULT kiln_result kiln_kernel_image(const kiln_kernel* kernel,
                                             const void** image, size_t* size);

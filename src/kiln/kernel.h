@@ -43,6 +43,22 @@ struct GlobalVariable {
   friend bool operator==(const GlobalVariable&, const GlobalVariable&) = default;
 };
 
+/// What an argument or a parameter of a kernel is.
+enum class ArgumentKind : std::uint8_t {
+  kAny,      // not known, or a struct
+  kInteger,  // a whole number, bool, enum; of a parameter also an address
+  kFloat,    // float, double
+};
+
+/// That of a C++ type. A pointer is kAny: it is what its parameter is.
+template <typename T>
+constexpr ArgumentKind argument_kind() {
+  if (std::is_floating_point_v<T>)
+    return ArgumentKind::kFloat;
+  return std::is_integral_v<T> || std::is_enum_v<T> ? ArgumentKind::kInteger
+                                                    : ArgumentKind::kAny;
+}
+
 /// A kernel, loaded on its device. Copies are cheap and share the loaded module; a
 /// kernel may outlive its service. The module is unloaded once the service and the last
 /// copy are gone. That does not wait for the device: keep the service or a copy until
@@ -80,16 +96,21 @@ class KILN_EXPORT Kernel {
   /// before CUDA 12.4.
   [[nodiscard]] Result<std::vector<std::size_t>> parameter_sizes() const;
 
+  /// Of each parameter, in order. What tells them is the mangled name, for an
+  /// extern "C" kernel its PTX. Errors: as parameter_sizes().
+  [[nodiscard]] Result<std::vector<ArgumentKind>> parameter_kinds() const;
+
   /// The geometry that the template declares for `arguments`. Errors: kInvalidArgument
   /// (an argument is missing, unknown or negative; the arguments break a requirement of
   /// the template; the kernel comes from a source, which declares no geometry).
   [[nodiscard]] Result<Geometry> geometry(const LaunchArguments& arguments) const;
 
   /// Launches the kernel in `stream`; asynchronous. `arguments` are the kernel's own,
-  /// in order, each of exactly its parameter's size: `float`, not `double`; a device
-  /// address as a pointer or CUdeviceptr. They are copied before launch() returns.
-  /// Works while `stream` is being captured. Opts in to more than 48 KiB of shared
-  /// memory, or to clusters of more than 8 blocks, if the geometry asks for that.
+  /// in order, each of exactly its parameter's size: `float`, not `double`, and not
+  /// `int`; a device address as a pointer or CUdeviceptr. They are copied before
+  /// launch() returns. Works while `stream` is being captured. Opts in to more than 48
+  /// KiB of shared memory, or to clusters of more than 8 blocks, if the geometry asks
+  /// for that.
   ///
   /// `stream` is a CUstream or cudaStream_t of the primary context of device(). Null is
   /// the legacy default stream, even if the program is compiled with
@@ -102,10 +123,11 @@ class KILN_EXPORT Kernel {
   /// report the parameters of PTX; its arguments are then not checked.
   ///
   /// Errors before the launch: kInvalidArgument (entry_point() is ""; a wrong number or
-  /// size of arguments; a geometry beyond a limit of the kernel or the device; a stream
-  /// of another context), kUnavailable (a cluster or a cooperative launch with a driver
-  /// before CUDA 11.8). Error of the launch: kDevice, which may be that of an earlier
-  /// kernel, since kernels run asynchronously.
+  /// size of arguments; a whole number for a floating-point parameter, or the reverse;
+  /// a geometry beyond a limit of the kernel or the device; a stream of another
+  /// context), kUnavailable (a cluster or a cooperative launch with a driver before
+  /// CUDA 11.8). Error of the launch: kDevice, which may be that of an earlier kernel,
+  /// since kernels run asynchronously.
   template <typename... Arguments>
   [[nodiscard]] Result<void> launch(const Geometry& geometry, CUstream_st* stream,
                                     Arguments... arguments) const {
@@ -115,7 +137,9 @@ class KILN_EXPORT Kernel {
         const_cast<void*>(static_cast<const void*>(&arguments))...};
     constexpr std::array<std::size_t, sizeof...(Arguments)> kSizes{
         sizeof(Arguments)...};
-    return launch_with(geometry, stream, values, kSizes);
+    constexpr std::array<ArgumentKind, sizeof...(Arguments)> kKinds{
+        argument_kind<Arguments>()...};
+    return launch_typed(geometry, stream, values, kSizes, kKinds);
   }
 
   /// The same, with what geometry() returned: if that is an error, returns it.
@@ -133,6 +157,14 @@ class KILN_EXPORT Kernel {
   [[nodiscard]] Result<void> launch_with(
       const Geometry& geometry, CUstream_st* stream, std::span<void* const> arguments,
       std::span<const std::size_t> sizes_bytes) const;
+
+  /// The same, with the kind of each argument; kAny is not checked. The first launch of
+  /// an extern "C" kernel reads its PTX for that. Errors: kInvalidArgument, also for
+  /// other kinds than the parameters have.
+  [[nodiscard]] Result<void> launch_typed(const Geometry& geometry, CUstream_st* stream,
+                                          std::span<void* const> arguments,
+                                          std::span<const std::size_t> sizes_bytes,
+                                          std::span<const ArgumentKind> kinds) const;
 
   /// The loaded cubin or PTX, for other loaders. Valid as long as a copy of this
   /// kernel.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "device/launch.h"
@@ -25,6 +26,19 @@ tl::unexpected<Error> none_chosen(const Kernel& kernel) {
                           kernel.name(), device::label_of(kernel.device()),
                           kernel.entry_points().size(),
                           fmt::join(kernel.entry_points(), ", ")));
+}
+
+tl::unexpected<Error> wrong_kind(const device::Function& function, std::size_t index,
+                                 ArgumentKind wanted) {
+  const bool is_float = wanted == ArgumentKind::kFloat;
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("kernel {} of {}: argument {} (counted from 0) is {}, and its "
+                  "parameter is {}: pass {}",
+                  function.name(), function.module().label(), index,
+                  is_float ? "a whole number" : "a floating-point number",
+                  is_float ? "float or double" : "a whole number",
+                  is_float ? "a float or a double" : "an integer"));
 }
 
 }  // namespace
@@ -103,6 +117,14 @@ Result<std::vector<std::size_t>> Kernel::parameter_sizes() const {
   });
 }
 
+Result<std::vector<ArgumentKind>> Kernel::parameter_kinds() const {
+  const auto sizes = parameter_sizes();
+  if (!sizes)
+    return tl::unexpected(sizes.error());
+  return at_border(
+      [&]() -> Result<std::vector<ArgumentKind>> { return loaded_->kinds(entry_); });
+}
+
 Result<Geometry> Kernel::geometry(const LaunchArguments& arguments) const {
   return at_border([&] { return loaded_->geometry(arguments, entry_point()); });
 }
@@ -115,6 +137,24 @@ Result<void> Kernel::launch_with(const Geometry& geometry, CUstream_st* stream,
       return none_chosen(*this);
     return device::launch(loaded_->function(entry_), geometry, stream, arguments,
                           sizes_bytes);
+  });
+}
+
+Result<void> Kernel::launch_typed(const Geometry& geometry, CUstream_st* stream,
+                                  std::span<void* const> arguments,
+                                  std::span<const std::size_t> sizes_bytes,
+                                  std::span<const ArgumentKind> kinds) const {
+  return at_border([&]() -> Result<void> {
+    if (entry_ == kNoEntry)
+      return none_chosen(*this);
+    const device::Function& function = loaded_->function(entry_);
+    const std::vector<ArgumentKind>& wanted = loaded_->kinds(entry_);
+    for (std::size_t i = 0; i < std::min(kinds.size(), wanted.size()); ++i) {
+      if (kinds[i] != wanted[i] && kinds[i] != ArgumentKind::kAny &&
+          wanted[i] != ArgumentKind::kAny)
+        return wrong_kind(function, i, wanted[i]);
+    }
+    return device::launch(function, geometry, stream, arguments, sizes_bytes);
   });
 }
 

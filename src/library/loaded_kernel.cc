@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "device/cubin.h"
+#include "library/parameter_kinds.h"
 #include "util/no_cancellation.h"
 #include "util/try.h"
 
@@ -64,7 +65,22 @@ LoadedKernel::LoadedKernel(const KeyedRequest& request,
       names_(metadata.entry_points),
       variables_(metadata.variables),
       module_(std::move(module)),
-      entry_(choose_entry(request)) {}
+      entry_(choose_entry(request)),
+      kinds_(module_->functions().size()) {}
+
+const std::vector<ArgumentKind>& LoadedKernel::kinds(std::size_t index) const {
+  Kinds& kinds = kinds_[index];
+  std::call_once(kinds.asked, [&] {
+    const auto& sizes = function(index).parameters();
+    const auto ptx = [&] {
+      return object_->kind() == cache::Kind::kPtx ? std::string(as_text(image()))
+                                                  : object_->ptx().value_or("");
+    };
+    if (sizes)
+      kinds.found = parameter_kinds(function(index).name(), sizes->size(), ptx);
+  });
+  return kinds.found;
+}
 
 std::vector<std::string> LoadedKernel::entry_names() const {
   std::vector<std::string> names;

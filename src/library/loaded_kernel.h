@@ -21,7 +21,7 @@
 
 namespace kiln {
 
-/// Thread safety: immutable.
+/// Thread safety: immutable, but for what is found out once.
 class LoadedKernel {
  public:
   /// Loads `object`, which was fetched for `request`, on the device of `context`.
@@ -58,6 +58,9 @@ class LoadedKernel {
     return module_->functions()[index];
   }
 
+  /// Of the parameters of function(index); found out at the first call.
+  [[nodiscard]] const std::vector<ArgumentKind>& kinds(std::size_t index) const;
+
   /// A variable of the module by lowered name, or by name expression with or without
   /// its '&'. Errors: kNotFound, listing the named ones; as LoadedModule::variable.
   [[nodiscard]] Result<GlobalVariable> global(std::string_view name) const;
@@ -85,6 +88,12 @@ class LoadedKernel {
   const std::vector<cache::EntryPoint> variables_;
   const std::shared_ptr<const device::LoadedModule> module_;
   const std::size_t entry_;  // Kernel::kNoEntry: there is no default
+
+  struct Kinds {
+    std::once_flag asked;
+    std::vector<ArgumentKind> found;
+  };
+  mutable std::vector<Kinds> kinds_;  // of each function
 };
 
 }  // namespace kiln

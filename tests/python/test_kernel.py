@@ -66,6 +66,8 @@ def test_each_argument_arrives_in_the_size_of_its_parameter(python):
                                     "version": 3}
     k(1, 1, Foreign(), 0, 0, 0.0, 0.0, False, 0, bytes(8))
     assert launches[3].values[0] == address
+    k(1, 1, y, 0, 0, 3, -4, 0, 0, bytes(8))  # ints for a float and a double
+    assert launches.pop().values[3:5] == [3.0, -4.0]
     print(len(launches))
     """
     )
@@ -78,7 +80,9 @@ def test_each_argument_arrives_in_the_size_of_its_parameter(python):
         ("y, 2**64 - 1, 0, 0.0, 0.0, 0, 0, Pair()", "argument 1 (counted from 0) takes 4 bytes"),
         ("y, 0, 2**64, 0.0, 0.0, 0, 0, Pair()", "18446744073709551616 fits into no parameter"),
         ("y, 2**32, 0, 0.0, 0.0, 0, 0, Pair()", "argument 1 (counted from 0) is 4294967296, which"),
-        ("y, 0, 0, 0.0, 0.0, 0, 1.5, Pair()", "argument 6 (counted from 0) is a float of Python"),
+        ("y, 0, 0, 0.0, 0.0, 0, 1.5, Pair()", "argument 6 (counted from 0) is a float, and the parameter"),
+        ("y, 0.0, 0, 0.0, 0.0, 0, 0, Pair()", "argument 1 (counted from 0) is a float, and the parameter"),
+        ("1.0, 0, 0, 0.0, 0.0, 0, 0, Pair()", "argument 0 (counted from 0) is a float, and the parameter"),
         ("y, 0, 0, np.float64(0), 0.0, 0, 0, Pair()", "argument 3 (counted from 0) takes 4 bytes"),
         ("y, 0, 0", "it takes 8 arguments"),
         ("y, 0, 0, 0.0, 0.0, 0, 0, Pair(), 9", "it takes 8 arguments"),

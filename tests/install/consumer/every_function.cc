@@ -42,6 +42,7 @@ auto every_function = std::make_tuple(
     &kiln::Kernel::name, &kiln::Kernel::key, &kiln::Kernel::device,
     &kiln::Kernel::entry_points, &kiln::Kernel::entry_point, &kiln::Kernel::entry,
     &kiln::Kernel::global, &kiln::Kernel::attributes, &kiln::Kernel::parameter_sizes,
+    &kiln::Kernel::parameter_kinds, &kiln::Kernel::launch_typed,
     &kiln::Kernel::geometry, &kiln::Kernel::launch_with, &kiln::Kernel::function,
     &kiln::Kernel::image, &kiln::Service::open, &kiln::Service::device,
     &kiln::Service::devices, &kiln::Service::get, &kiln::Service::prefetch,

@@ -330,6 +330,33 @@ TEST_F(CTest, AKernelTellsTheSizesOfItsParameters) {
   expect_refused(kiln_kernel_parameters(kernel.get(), sizes, nullptr), "n is NULL");
 }
 
+TEST_F(CTest, AWholeNumberForAFloatIsRefusedWhereTheKindsAreGiven) {
+  const OwnedService service = open();
+  const OwnedKernel kernel = fill(service.get());
+  uint8_t kinds[] = {KILN_ARGUMENT_ANY, KILN_ARGUMENT_ANY};
+  std::size_t n = 2;
+  EXPECT_DONE(kiln_kernel_parameter_kinds(kernel.get(), kinds, &n));
+  EXPECT_THAT(kinds, ElementsAre(KILN_ARGUMENT_INTEGER, KILN_ARGUMENT_FLOAT));
+  const kiln_geometry geometry = KILN_GEOMETRY_INIT;
+  void* address = nullptr;
+  int whole = 1;
+  void* const arguments[] = {&address, &whole};
+  const std::size_t sizes[] = {sizeof address, sizeof whole};
+  const auto launch = [&](uint8_t kind) {
+    const uint8_t given[] = {KILN_ARGUMENT_ANY, kind};
+    return kiln_kernel_launch_typed(kernel.get(), &geometry, nullptr, arguments, sizes,
+                                    given, 2);
+  };
+  expect_refused(launch(KILN_ARGUMENT_INTEGER),
+                 "argument 1 (counted from 0) is a whole number, and its parameter is "
+                 "float or double: pass a float or a double");
+  expect_refused(launch(3), "kinds has 3");
+  EXPECT_DONE(launch(KILN_ARGUMENT_FLOAT));
+  EXPECT_DONE(launch(KILN_ARGUMENT_ANY));
+  EXPECT_DONE(kiln_kernel_launch_typed(kernel.get(), &geometry, nullptr, arguments,
+                                       sizes, nullptr, 2));
+}
+
 TEST_F(CTest, AStreamTellsWhetherItIsBeingCaptured) {
   const OwnedService service = open();
   void* context = nullptr;

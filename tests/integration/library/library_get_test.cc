@@ -411,6 +411,10 @@ TEST_F(LibraryGetTest, EntryPointsAreChosenByExpressionOrLoweredName) {
   ASSERT_TRUE(as_float) << as_float.error().message;
   EXPECT_TRUE(as_float->launch(Geometry{}, nullptr, nullptr, 2.0F));
   EXPECT_FALSE(as_float->launch(Geometry{}, nullptr, nullptr, 2.0));
+  const auto whole = as_float->launch(Geometry{}, nullptr, nullptr, 2);
+  ASSERT_FALSE(whole);
+  EXPECT_EQ(whole.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(whole.error().message, HasSubstr("is a whole number, and its parameter"));
   EXPECT_TRUE(
       kernel->entry("scale<double>")->launch(Geometry{}, nullptr, nullptr, 2.0));
   EXPECT_TRUE(kernel->entry("plain")->launch(Geometry{}, nullptr));
