@@ -22,6 +22,27 @@ def choice(name: str, value, possible):
     refuse(f"{name} is {value!r}; possible: {', '.join(map(repr, possible))}")
 
 
+def check_no_axis(scale, dims: int) -> None:
+    """Refuses what is the dimension for torch.softmax() and jax.nn.softmax(): softmax(x,
+    -1). The last one is what Kiln takes, so 1 of two dimensions is right either way."""
+    if type(scale) is not int or not -dims <= scale < dims or (scale, dims) == (1, 2):
+        return
+    refuse(
+        f"scale is {scale}, an int, which may be meant as the dimension: softmax(x) is "
+        f"over the last one; for a scale write {float(scale)}"
+    )
+
+
+def check_layout_of_rope(q, cos) -> None:
+    """Refuses shapes of q and cos that must be [batch, heads, sequence, dim], where none
+    was named and [batch, sequence, heads, dim] is taken."""
+    if len(q) == 4 and len(cos) > 1 and cos[-2] == q[2] != q[1]:
+        refuse(
+            f"q has the shape {list(q)}, and cos {list(cos)}: as many positions as q has "
+            "in its third dimension, which are the heads of [batch, sequence, heads, dim]"
+        )
+
+
 def missing_dimensions(name: str, shape, to) -> int:
     """How many dimensions are put before those of ``shape`` to broadcast it ``to`` that
     shape; refuses what cannot be."""

@@ -113,13 +113,15 @@ def ordinal_of(device) -> int:
 
 def stand_in(tensor, wants_gradient=False):
     """A tensor in the CPU's memory with the shape, strides and type of ``tensor``. It is
-    not written, so it takes addresses, but hardly memory."""
-    return torch.empty_strided(
+    not written, so it takes addresses, but hardly memory; int32 alone, which may say
+    where sequences begin, is 0."""
+    made = torch.empty_strided(
         tensor.shape,
         tensor.stride(),
         dtype=tensor.dtype,
         requires_grad=wants_gradient and tensor.requires_grad,
     )
+    return made.zero_() if tensor.dtype == torch.int32 else made
 
 
 def _stand_in(value, dtype, name, wants_gradient):
@@ -133,7 +135,8 @@ def _stand_in(value, dtype, name, wants_gradient):
     # Tables of rope and masks of scores have no gradient here.
     wants_gradient = wants_gradient and dtype.is_floating_point
     wants_gradient = wants_gradient and name not in ("cos", "sin", "attn_mask")
-    return torch.empty(value, dtype=dtype, requires_grad=wants_gradient)
+    made = torch.empty(value, dtype=dtype, requires_grad=wants_gradient)
+    return made.zero_() if dtype == torch.int32 else made
 
 
 def _is_shape(value) -> bool:

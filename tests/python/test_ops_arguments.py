@@ -62,7 +62,7 @@ def test_the_warning_of_a_copy_points_at_the_line_that_called(monkeypatch):
         lambda: ops.squared_relu(apart),
         lambda: ops.squared_relu(apart.detach().requires_grad_()),
         lambda: torch.ops.kiln.activation_fwd(apart, None, "squared_relu"),
-        lambda: ops.rope(Q, None, torch.ones(16, 5).t(), torch.ones(5, 16)),
+        lambda: ops.rope(Q, None, torch.ones(16, 7).t(), torch.ones(7, 16)),
         lambda: y.backward(apart),
     ):
         monkeypatch.setattr(ops._launch, "_copies", collections.Counter())
@@ -142,7 +142,7 @@ def test_no_keys_give_zero_as_in_torch():
 X = torch.randn(2, 5, 24)
 ONES = torch.ones(24)
 Q = torch.randn(2, 4, 5, 16)
-COS = torch.ones(5, 16)
+COS = torch.ones(7, 16)
 SEQUENCES = torch.tensor([0, 3, 5], dtype=torch.int32)
 WRONG = {
     "float64": (lambda: ops.softmax(X.double()), "x is float64; float16, bfloat16 and float32"),
@@ -378,3 +378,25 @@ def test_the_device_of_the_tensors_runs_the_kernel_whichever_is_current():
             y = ops.softmax(x)
         assert kiln.testing.launches()[-1].device == ordinal
         torch.testing.assert_close(y, torch.softmax(x, -1))
+
+
+@pytest.mark.parametrize("shape, axis", [((4, 8), -1), ((4, 8), 0), ((2, 4, 8), 1), ((2, 4, 8), 2), ((8,), 0)])
+def test_a_dimension_in_the_place_of_the_scale_of_softmax_is_refused(shape, axis):
+    with pytest.raises(kiln.InvalidArgument, match=f"scale is {axis}, an int.*dimension"):
+        ops.softmax(torch.randn(shape), axis)
+
+
+def test_a_scale_of_softmax_that_is_no_dimension_may_be_an_int():
+    x = torch.randn(2, 4, 8)
+    assert torch.equal(ops.softmax(x, 3), ops.softmax(x, 3.0))
+    assert torch.equal(ops.softmax(x[0], 1), ops.softmax(x[0]))
+
+
+def test_rope_of_heads_before_the_sequence_is_refused_where_cos_shows_it():
+    q = torch.randn(2, 3, 6, 8)  # heads, then sequence
+    cos, sin = torch.randn(6, 8), torch.randn(6, 8)
+    for tables in ((cos, sin), (cos[None], sin[None])):
+        with pytest.raises(kiln.InvalidArgument, match="third dimension, which are the heads"):
+            ops.rope(q, None, *tables)
+    ops.rope(q, None, cos, sin, layout="bhsd")
+    ops.rope(q, None, cos, sin, layout="bshd")  # six heads, and a table of six positions

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 from conftest import KIT, real_cudnn
-from ops_cases import BF16, F32, F, gradients_of, ops, torch
+from ops_cases import BF16, F32, F, gradients_of, id_of, ops, torch
 from ops_device import check_as_good_as_torch, device, launched, worst_error  # noqa: F401
 
 import kiln
@@ -87,6 +87,53 @@ def test_a_window_leaves_out_what_is_farther():
     ).transpose(0, 1)
     result = ops.varlen_attention(q, k, v, ends, ends, window_size=(2, 2))
     torch.testing.assert_close(result, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=id_of)
+@pytest.mark.parametrize(
+    "begins, longest",
+    [([0, 5], 5), ([2, 8], 6), ([1, 3, 3, 6], 4), ([0, 8], 4), ([0, 0], 1), ([8, 8], 8)],
+    ids=str,
+)
+def test_tokens_of_no_sequence_give_0_and_have_gradients_of_0(begins, longest, dtype):
+    poisoned = [torch.full((8, 2, 16), float("nan")).to(dtype) for _ in range(40)]
+    del poisoned  # what new tensors may have in them
+    q, k, v = (torch.randn(8, 2, 16).to(dtype).requires_grad_() for _ in "qkv")
+    cu = torch.tensor(begins, dtype=torch.int32)
+    o = ops.varlen_attention(q, k, v, cu, cu, longest, longest, is_causal=True)
+    covered = torch.zeros(8, dtype=torch.bool)
+    for begin, end in zip(begins, begins[1:]):
+        covered[begin : min(end, begin + longest)] = True
+    assert not o[~covered].any()
+    gradients = torch.autograd.grad(o.float().square().sum(), (q, k, v))
+    for gradient in gradients:
+        assert torch.isfinite(gradient).all() and not gradient[~covered].any()
+    if covered.any():
+        assert o[covered].any()
+
+
+@pytest.mark.parametrize("begins", [[0, 12], [5, 3], [-1, 8], [0, 9, 8]], ids=str)
+def test_sequences_that_the_host_sees_beyond_the_tokens_are_refused(begins):
+    q, k, v = (torch.randn(8, 2, 16) for _ in "qkv")
+    wrong, right = (torch.tensor(b, dtype=torch.int32) for b in (begins, [0] * len(begins)))
+    with pytest.raises(kiln.InvalidArgument, match="cu_seqlens_k is .*for 8 tokens"):
+        ops.varlen_attention(q, k, v, right, wrong, 8, 8)
+    with pytest.raises(kiln.InvalidArgument, match="cu_seqlens_q is .*for 8 tokens"):
+        ops.varlen_attention(q, k, v, wrong, right, 8, 8)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=id_of)
+def test_one_token_in_all_has_gradients_whatever_its_stride_says(dtype):
+    def of(shape):
+        return torch.randn(shape).to(dtype).transpose(0, 1).requires_grad_()
+
+    q, k, v = (of((3, 1, 16)) for _ in "qkv")
+    cu = torch.tensor([0, 1], dtype=torch.int32)
+    o = ops.varlen_attention(q, k, v, cu, cu)
+    torch.testing.assert_close(o, v)
+    dq, dk, dv = torch.autograd.grad(o.float().sum(), (q, k, v))
+    torch.testing.assert_close(dv, torch.ones_like(v))
+    assert dq.abs().max() < 1e-5 and dk.abs().max() < 1e-5
 
 
 @pytest.mark.parametrize("shape", [(5, 7), (1, 7), (4, 1, 1), (4, 5, 7), (2, 4, 5, 7),

@@ -7,7 +7,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from .._checks import ROPE_STYLES, choice, refuse
+from .._checks import ROPE_STYLES, check_layout_of_rope, choice, refuse
 from .._checks import rotary_dim as rotary_dim_of
 from ._call import Result, alike, floating, folded, launch, unfolded, vmappable
 
@@ -30,6 +30,7 @@ def rope(q, k, cos, sin, style="half", rotary_dim=None):
     k = None if k is None else floating("k", k)
     sin = None if sin is None else floating("sin", sin)
     _check(q, k, cos, sin)
+    check_layout_of_rope(q.shape, cos.shape)
     if rotary_dim is None:
         rotary_dim = rotary_dim_of(q.shape[-1], cos.shape[-1])
     cos = jax.lax.stop_gradient(cos)

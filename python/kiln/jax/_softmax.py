@@ -8,7 +8,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from .._checks import missing_dimensions, refuse
+from .._checks import check_no_axis, missing_dimensions, refuse
 from ._call import Result, alike, floating, launch, vmappable, widened
 
 _NO_MASK, _MASK, _CAUSAL = 0, 1, 2  # KILN_SOFTMAX_...
@@ -22,16 +22,19 @@ def softmax(x, scale=1.0, mask=None, causal=False):
     causal: of the last two dimensions [queries, keys], leaves out key j of query i
       where j > i + keys - queries.
 
-    An element that is left out is 0, and a row of them alone is 0.
+    An element that is left out is 0, and a row of them alone is 0. The second argument
+    is no axis: an int that may be one is refused.
     """
     x = floating("x", x)
     if x.ndim == 0:
         refuse("x has no dimensions")
+    if mask is None and not causal:
+        check_no_axis(scale, x.ndim)
     if mask is not None:
         mask = _checked_mask(mask, x)
     if x.ndim == 1:
         mask = None if mask is None else mask[None]
-        return softmax(x[None], scale, mask, causal)[0]
+        return softmax(x[None], float(scale), mask, causal)[0]
     if mask is not None and causal:
         queries, keys = x.shape[-2:]
         mask = mask | ~jnp.tri(queries, keys, keys - queries, dtype=bool)

@@ -90,7 +90,11 @@ def varlen_attention(
     window_size: how many keys to the left and to the right of key i (causal: of the last
       that it sees) query i sees; -1: all.
 
-    A query that sees no key gives 0. Under autocast: its type.
+    A query that sees no key gives 0, and so do tokens that no sequence has: before the
+    first, behind the last, or beyond max_seqlen. So are their gradients.
+    dropout_p is rounded to a multiple of 1/65536, and what is kept is scaled by that.
+    Tensors that do not begin at a multiple of 16 bytes, such as some slices, are computed
+    by another kernel, with other roundings. Under autocast: its type.
     """
     if _inputs.may_autocast():
         q, k, v = _inputs.as_autocast(q, k, v)
@@ -110,8 +114,31 @@ def varlen_attention(
         left,
         right,
     )
+    if _can_be_seen(cu_seqlens_q) and _can_be_seen(cu_seqlens_k):
+        _check_begins("cu_seqlens_q", cu_seqlens_q, q.shape[0])
+        _check_begins("cu_seqlens_k", cu_seqlens_k, k.shape[0])
     o = _attention(q, k, v, None, cu_seqlens_q, cu_seqlens_k, problem, dropout_p, scale)
     return o if dims == 3 else o.unflatten(1, q.shape[1:3])
+
+
+def _can_be_seen(begins):
+    """By the host: what is on a device would have to be waited for."""
+    return (
+        type(begins) is torch.Tensor
+        and begins.device.type == "cpu"
+        and begins.dtype == torch.int32
+        and begins.dim() == 1
+        and not torch.compiler.is_compiling()
+    )
+
+
+def _check_begins(name, begins, tokens):
+    values = begins.tolist()
+    if any(a > b for a, b in zip([0, *values], [*values, tokens])):
+        _inputs.refuse(
+            f"{name} is {values!r:.80}, for {tokens} tokens: the first token of each "
+            "sequence, and the end; none is before the one before"
+        )
 
 
 def _dimensions(q, k, v):
@@ -194,18 +221,34 @@ def _readable(name, tensor, must_be_dense):
     return copied(f"attention.{name}", tensor, tensor.new_empty(tensor.shape))
 
 
-def _gradient_like(tensor, must_be_dense):
+def _gradient_like(tensor, must_be_dense, layout):
     """A gradient has the strides of its tensor, as _readable() returns it."""
+    if layout == "thd" and _is_usable(tensor):
+        strides = _with_rows_apart(tensor).stride()
+        # The kernels write the tokens of sequences alone.
+        return tensor.new_empty_strided(tensor.shape, strides).zero_()
+    if layout == "thd":
+        return tensor.new_zeros(tensor.shape)
     if must_be_dense or not _is_usable(tensor):
         return tensor.new_empty(tensor.shape)
     return tensor.new_empty_strided(tensor.shape, tensor.stride())
+
+
+def _with_rows_apart(tensor):
+    """One token has any stride in torch, and here one as if there were several: how many
+    there are is known to the device."""
+    if tensor.shape[0] != 1:
+        return tensor
+    inner = tensor.stride()[1:]
+    extent = 1 + sum((size - 1) * by for size, by in zip(tensor.shape[1:], inner))
+    return tensor.as_strided(tensor.shape, (max(extent, tensor.stride(0)), *inner))
 
 
 def _output(q, v, bias, layout):
     """o: in the order of q, so that heads that were split from a dimension can be joined
     again without a copy."""
     if layout == "thd":
-        return q.new_empty(q.shape[0], math.prod(q.shape[1:-1]), v.shape[-1])
+        return q.new_zeros(q.shape[0], math.prod(q.shape[1:-1]), v.shape[-1])
     batch, *heads, rows, _ = q.shape
     heads = math.prod(heads)
     if not _has_batch(bias) and q.stride(-3) < q.stride(-2):
@@ -247,6 +290,8 @@ def _forward(outputs, args):
     q, k, v, bias, cu_q, cu_k, lengths_k, rng, *problem, with_stats = args
     joins = _has_batch(bias)
     q, k, v = (_readable(n, t, joins) for n, t in (("q", q), ("k", k), ("v", v)))
+    if problem[0] == "thd":
+        q, k, v = map(_with_rows_apart, (q, k, v))
     bias, *common = _common(bias, cu_q, cu_k, lengths_k, rng)
     if joins:
         q = q.flatten(1, -3)
@@ -291,7 +336,7 @@ def _with_strides_of(tensor, like):
 def _bwd_outputs(do, q, k, v, o, stats, bias, cu_q, cu_k, rng, *rest):
     joins = _has_batch(bias)
     return (
-        *(_gradient_like(each, joins) for each in (q, k, v)),
+        *(_gradient_like(each, joins, rest[0]) for each in (q, k, v)),
         q.new_empty(bias.shape if rest[-1] else 0),
     )
 
@@ -302,6 +347,8 @@ def _backward(outputs, args):
     joins = _has_batch(bias)
     do = _with_strides_of(do, o)
     q, k, v = (_readable(n, t, joins) for n, t in (("q", q), ("k", k), ("v", v)))
+    if problem[0] == "thd":
+        q, k, v = map(_with_rows_apart, (q, k, v))
     bias, *common = _common(bias, cu_q, cu_k, None, rng)
     dbias = dbias if of_bias else None
     if joins:

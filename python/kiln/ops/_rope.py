@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .._checks import ROPE_STYLES
+from .._checks import ROPE_STYLES, check_layout_of_rope
 from .._checks import rotary_dim as rotary_dim_of
 from . import _inputs
 from ._define import Operation
@@ -21,7 +21,7 @@ def rope(
     sin,
     style="half",
     cu_seqlens=None,
-    layout="bshd",
+    layout=None,
     rotary_dim=None,
 ):
     """Rotates q and k, whose heads may differ in number; k may be None. Returns both.
@@ -34,13 +34,17 @@ def rope(
       "interleaved" 2d and 2d + 1 (GPT-J), of the first r = rotary_dim of each head.
     cu_seqlens: int32 [sequences + 1], the first token of each packed sequence, and the
       end: q and k are [tokens, heads, dim] then.
-    layout: else, the order of batch, sequence, heads and dim; any strides do.
+    layout: else, the order of batch, sequence, heads and dim, "bshd", "bhsd" or "sbhd";
+      any strides do. None: "bshd", and refused where cos shows that it is "bhsd".
     rotary_dim: r, of which cos has r or r / 2 columns. None: as many as cos has columns;
       refused if that is half a head, which may mean either.
 
     Under autocast: the type of q.
     """
     _inputs.choice("style", style, ROPE_STYLES)
+    is_told = layout is not None or cu_seqlens is not None
+    if layout is None:
+        layout = "bshd"
     _inputs.choice("layout", layout, _LAYOUTS)
     if cu_seqlens is not None:
         layout = "thd"
@@ -56,6 +60,8 @@ def rope(
         rotary_dim = rotary_dim_of(q.shape[-1], cos.shape[-1])
     elif type(rotary_dim) is not int:
         rotary_dim = _inputs.integer("rotary_dim", rotary_dim)
+    if not is_told:
+        check_layout_of_rope(q.shape, cos.shape)
     if _inputs.may_autocast():
         q, k = _inputs.as_first(q, k)
     if cos.dim() == 3 and cos.shape[0] == 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .._checks import missing_dimensions
+from .._checks import check_no_axis, missing_dimensions
 from . import _inputs
 from ._define import Operation
 from ._launch import call, copies_if_needed, dense, like
@@ -23,12 +23,17 @@ def softmax(x, scale=1.0, mask=None, causal=False, masked_row="zero"):
     masked_row: of a row that is left out wholly, by the mask and causal, each element
       is 0 with "zero" and 1 / keys with "uniform". torch gives nan.
 
-    An element that is left out is 0.
+    An element that is left out is 0. Of a row that is "uniform" the gradient is that of
+    a softmax: scale * y * (dy - mean(dy)).
+    The second argument is no dimension: an int that may be one is refused.
     Under autocast: float32.
     """
     if _inputs.may_autocast():
         (x,) = _inputs.as_float32(x)
     if type(scale) is not float:
+        if mask is None and not causal:
+            _inputs.only_tensors(x=x)
+            check_no_axis(scale, x.dim())
         scale = _inputs.number("scale", scale)
     if causal is not False and causal is not True:
         causal = _inputs.flag("causal", causal)
