@@ -16,6 +16,7 @@
 #include "render/embedded_templates.h"
 #include "request/first_resolve.h"
 #include "request/resolve.h"
+#include "toolchain/nvrtc_wheels.h"
 #include "util/either_stop.h"
 #include "util/log.h"
 #include "util/try.h"
@@ -303,7 +304,8 @@ Result<NewArtifact> BuildService::build(const KeyedRequest& request,
   if (!compiled)
     return tl::unexpected(key::with_header_hint(
         std::move(compiled).error(), *request.headers,
-        keys_.standard_headers(request.request, request.toolchain->toolchain)));
+        keys_.standard_headers(request.request, request.toolchain->toolchain),
+        device::header_wheels(request.toolchain->toolchain.facts.version)));
   const compile::CompileOutput& output = *compiled;
   KILN_TRY(check_output(request, output));
   auto object = std::make_shared<const cache::StoredObject>(

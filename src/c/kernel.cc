@@ -90,6 +90,7 @@ kiln_result kiln_kernel_geometry(const kiln_kernel* kernel, const char* const* n
   });
 }
 
+// NOLINTNEXTLINE(readability-function-size): as many parameters as a launch has
 kiln_result kiln_kernel_launch(const kiln_kernel* kernel, const kiln_geometry* geometry,
                                kiln_stream stream, void* const* args,
                                const size_t* sizes, size_t n) {

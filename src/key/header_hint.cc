@@ -46,9 +46,14 @@ constexpr std::array<std::string_view, 8> kOfToolkit = {
     "cooperative_groups", "cub/", "cuda", "curand", "mma.h", "nv/", "thrust/",
     "vector_types.h"};
 
-constexpr std::string_view kInstallHeaders =
-    "install the headers of its CUDA toolkit beside it (as wheels, nvidia-cuda-runtime "
-    "and nvidia-cuda-cccl), or add their folder to include_dirs, or with -I";
+std::string install_headers(std::string_view wheels) {
+  return fmt::format(
+      "install the headers of its CUDA toolkit beside it (as wheels, {}), name a "
+      "toolkit "
+      "of the same major version in CUDA_HOME, or add their folder to include_dirs, or "
+      "with -I",
+      wheels);
+}
 
 bool has(std::string_view names, std::string_view name) {
   return names.find(fmt::format(" {} ", name)) != names.npos;
@@ -67,7 +72,7 @@ std::optional<std::string_view> missing_header(std::string_view log) {
 
 // `name` is that of libcu++.
 std::string libcudacxx_hint(std::string_view header, std::string_view name,
-                            StandardHeaders standard) {
+                            StandardHeaders standard, std::string_view wheels) {
   switch (standard) {
     case StandardHeaders::kOff:
       return fmt::format(
@@ -77,7 +82,7 @@ std::string libcudacxx_hint(std::string_view header, std::string_view name,
     case StandardHeaders::kNoLibcudacxx:
       return fmt::format(
           "Kiln's <{}> is <cuda/std/{}>, and this NVRTC has no such headers: {}",
-          header, name, kInstallHeaders);
+          header, name, install_headers(wheels));
     case StandardHeaders::kNotInstalled:
       return fmt::format(
           "Kiln has a <{}>, but its folder standard_headers is not beside its worker: "
@@ -93,12 +98,13 @@ std::string libcudacxx_hint(std::string_view header, std::string_view name,
       header);
 }
 
-std::string standard_header_hint(std::string_view header, StandardHeaders standard) {
+std::string standard_header_hint(std::string_view header, StandardHeaders standard,
+                                 std::string_view wheels) {
   std::string name(header);
   if (header.ends_with(".h") && has(kOfC, header.substr(0, header.size() - 2)))
     name = fmt::format("c{}", header.substr(0, header.size() - 2));
   if (has(kInLibcudacxx, name))
-    return libcudacxx_hint(header, name, standard);
+    return libcudacxx_hint(header, name, standard, wheels);
   if (has(kOnlyOnHosts, name))
     return fmt::format(
         "NVRTC has no C++ standard library, and there is no <cuda/std/{}>: keep <{}> "
@@ -107,14 +113,18 @@ std::string standard_header_hint(std::string_view header, StandardHeaders standa
   return {};
 }
 
-std::string toolkit_header_hint(std::string_view header, StandardHeaders standard) {
+std::string toolkit_header_hint(std::string_view header, StandardHeaders standard,
+                                std::string_view wheels) {
   const bool is_of_toolkit =
       std::any_of(kOfToolkit.begin(), kOfToolkit.end(),
                   [&](std::string_view begin) { return header.starts_with(begin); });
   if (is_of_toolkit && standard == StandardHeaders::kNoLibcudacxx)
     return fmt::format(
         "<{}> is of the CUDA toolkit, whose headers this NVRTC lacks: {}", header,
-        kInstallHeaders);
+        install_headers(wheels));
+  if (header.starts_with("crt/") || header.starts_with("curand"))
+    return fmt::format("<{}> is of the CUDA toolkit: {}", header,
+                       install_headers(wheels));
   if (header.starts_with("cuda/std/"))
     return fmt::format(
         "the libcu++ of this CUDA toolkit has no <{}>; that of a newer one "
@@ -168,7 +178,7 @@ std::string other_folder_hint(std::string_view header) {
 }  // namespace
 
 Error with_header_hint(Error error, const HeaderSnapshot& headers,
-                       StandardHeaders standard) {
+                       StandardHeaders standard, std::string_view wheels) {
   if (error.code != ErrorCode::kCompileFailed)
     return error;
   const auto header = missing_header(error.message);
@@ -176,9 +186,9 @@ Error with_header_hint(Error error, const HeaderSnapshot& headers,
     return error;
   std::string hint = passed_over_hint(*header, headers.lookups);
   if (hint.empty())
-    hint = standard_header_hint(*header, standard);
+    hint = standard_header_hint(*header, standard, wheels);
   if (hint.empty())
-    hint = toolkit_header_hint(*header, standard);
+    hint = toolkit_header_hint(*header, standard, wheels);
   if (hint.empty())
     hint = missing_folder_hint(headers.lookups);
   if (hint.empty())

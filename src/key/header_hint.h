@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "key/header_snapshot.h"
 #include "kiln/result.h"
@@ -21,8 +22,10 @@ enum class StandardHeaders : std::uint8_t {
 /// reason is known: what is there is no file, or may not be read; the name belongs to
 /// the C++ standard library or to the CUDA toolkit; an include directory does not
 /// exist.
+/// `wheels` names those that have the toolkit's headers.
 [[nodiscard]] Error with_header_hint(
     Error error, const HeaderSnapshot& headers,
-    StandardHeaders standard = StandardHeaders::kSearched);
+    StandardHeaders standard = StandardHeaders::kSearched,
+    std::string_view wheels = "nvidia-cuda-runtime and nvidia-cuda-cccl");
 
 }  // namespace kiln::key

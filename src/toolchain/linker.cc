@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "codec/digest.h"
+#include "toolchain/nvrtc_wheels.h"
 #include "util/elf.h"
 #include "util/read_file.h"
 #include "util/try.h"
@@ -20,18 +21,23 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLargestArchive = 64U << 20U;
 
-/// The library folders of the toolkit of `nvrtc`: one, or side by side in wheels for
-/// CUDA 12.
-std::vector<fs::path> folders_of(const fs::path& nvrtc, std::string_view wheel) {
-  const fs::path own = nvrtc.parent_path();
-  return {own, own.parent_path().parent_path() / wheel / "lib"};
+/// The library folders of the toolkit: one, or side by side in wheels for CUDA 12; by
+/// the link that was found, and by the file itself.
+std::vector<fs::path> folders_of(const Toolchain& toolchain, std::string_view wheel) {
+  std::vector<fs::path> folders;
+  for (const fs::path& nvrtc : {toolchain.found_at, toolchain.nvrtc}) {
+    const fs::path own = nvrtc.parent_path();
+    folders.push_back(own);
+    folders.push_back(own.parent_path().parent_path() / wheel / "lib");
+  }
+  return folders;
 }
 
 std::optional<fs::path> linker_path(const Toolchain& toolchain,
                                     const LibraryPlaces& places) {
   const std::string name =
       fmt::format("libnvJitLink.so.{}", toolchain.facts.version.major);
-  for (const fs::path& folder : folders_of(toolchain.nvrtc, "nvjitlink")) {
+  for (const fs::path& folder : folders_of(toolchain, "nvjitlink")) {
     std::error_code not_there;
     fs::path found = fs::canonical(folder / name, not_there);
     if (!not_there)
@@ -44,7 +50,7 @@ std::optional<fs::path> linker_path(const Toolchain& toolchain,
 }
 
 Result<Bytes> device_runtime_of(const Toolchain& toolchain) {
-  for (const fs::path& folder : folders_of(toolchain.nvrtc, "cuda_runtime")) {
+  for (const fs::path& folder : folders_of(toolchain, "cuda_runtime")) {
     if (auto bytes = KILN_TRY(read_file(folder / "libcudadevrt.a", kLargestArchive)))
       return *std::move(bytes);
   }
@@ -66,8 +72,9 @@ Result<Linker> find_linker(const Toolchain& toolchain, const LibraryPlaces& plac
         ErrorCode::kUnavailable,
         fmt::format("no libnvJitLink.so.{} was found for {}, and what is "
                     "compiled with -rdc=true or -dlto has to be linked: install "
-                    "the CUDA toolkit, or NVIDIA's wheel nvidia-nvjitlink",
-                    toolchain.facts.version.major, toolchain.name()));
+                    "the CUDA toolkit, or NVIDIA's wheel nvidia-nvjitlink{}",
+                    toolchain.facts.version.major, toolchain.name(),
+                    wheel_suffix(toolchain.facts.version)));
   }
   linker.path = *path;
   linker.id.nvjitlink = KILN_TRY(read_build_id(*path));

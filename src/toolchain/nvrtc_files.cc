@@ -1,5 +1,6 @@
 #include "toolchain/nvrtc_files.h"
 
+#include <algorithm>
 #include <charconv>
 #include <compare>
 #include <string>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "util/folder_names.h"
+#include "util/read_file.h"
 
 namespace kiln::device {
 namespace {
@@ -52,6 +54,69 @@ bool has_cuda_headers(const fs::path& folder) {
   return fs::exists(folder / "cuda_fp16.h", error);
 }
 
+/// Resolved; nullopt: it is not there, or is the system's.
+std::optional<fs::path> header_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::path resolved = fs::canonical(folder, error);
+  if (error || resolved == "/usr/include" || !fs::is_directory(resolved, error))
+    return std::nullopt;
+  return resolved;
+}
+
+std::vector<fs::path> roots_of_toolkit(const fs::path& root) {
+#if defined(__aarch64__)
+  constexpr const char* kTarget = "targets/sbsa-linux/include";
+#else
+  constexpr const char* kTarget = "targets/x86_64-linux/include";
+#endif
+  for (const fs::path& folder : {root / "include", root / kTarget}) {
+    const auto include = header_folder(folder);
+    if (!include || !has_cuda_headers(*include))
+      continue;
+    std::vector<fs::path> roots{*include};
+    for (const fs::path& cccl :
+         {*include / "cccl", root.parent_path() / "cuda_cccl/include"}) {
+      if (auto found = header_folder(cccl))
+        roots.push_back(*std::move(found));
+    }
+    return roots;
+  }
+  return {};
+}
+
+/// The runtime's first, then CCCL's, then those of all other wheels: of cuRAND, and of
+/// the compiler, whose crt/ the runtime's include.
+std::vector<fs::path> roots_of_wheels(const fs::path& packages) {
+  const auto runtime = header_folder(packages / "cuda_runtime/include");
+  if (!runtime || !has_cuda_headers(*runtime))
+    return {};
+  std::vector<fs::path> roots{*runtime};
+  const auto add = [&](const fs::path& folder) {
+    auto found = header_folder(folder);
+    if (found && std::ranges::find(roots, *found) == roots.end())
+      roots.push_back(*std::move(found));
+  };
+  add(packages / "cuda_cccl/include");
+  auto names = folder_names(packages, [](std::string_view) { return true; });
+  std::ranges::sort(names);
+  for (const std::string& name : names) add(packages / name / "include");
+  return roots;
+}
+
+/// Of the CUDA version in cuda.h; nullopt: it does not say.
+std::optional<int> major_of(const fs::path& include) {
+  constexpr std::uint64_t kLargest = 8ULL << 20U;
+  constexpr std::string_view kDefines = "#define CUDA_VERSION ";
+  const std::string text = read_text_file(include / "cuda.h", kLargest).value_or("");
+  const std::size_t at = text.find(kDefines);
+  if (at == std::string::npos)
+    return std::nullopt;
+  std::string_view rest = std::string_view(text).substr(at + kDefines.size());
+  rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+  const auto version = take_number(rest);
+  return version ? std::optional(*version / 1000) : std::nullopt;
+}
+
 }  // namespace
 
 std::optional<fs::path> builtins_beside(const fs::path& nvrtc,
@@ -80,29 +145,19 @@ std::optional<fs::path> builtins_beside(const fs::path& nvrtc,
   return error ? std::nullopt : std::optional(resolved);
 }
 
-std::vector<fs::path> include_roots_of(const fs::path& nvrtc) {
-  const fs::path lib = nvrtc.parent_path();
-  const fs::path root = lib.parent_path();
-  const fs::path packages = root.parent_path();  // nvidia/ in a CUDA 12 wheel
-  std::vector<fs::path> candidates{root / "include"};
-#if defined(__aarch64__)
-  candidates.push_back(root / "targets/sbsa-linux/include");
-#else
-  candidates.push_back(root / "targets/x86_64-linux/include");
-#endif
-  candidates.push_back(packages / "cuda_runtime/include");
-  for (const fs::path& candidate : candidates) {
-    std::error_code error;
-    const fs::path include = fs::canonical(candidate, error);
-    if (error || include == "/usr/include" || !has_cuda_headers(include))
-      continue;
-    std::vector<fs::path> roots{include};
-    for (const fs::path& cccl : {include / "cccl", packages / "cuda_cccl/include"}) {
-      const fs::path resolved = fs::canonical(cccl, error);
-      if (!error && fs::is_directory(resolved, error))
-        roots.push_back(resolved);
-    }
-    return roots;
+std::vector<fs::path> include_roots_of(const HeaderSearch& search) {
+  for (const fs::path& nvrtc : {search.found_at, search.nvrtc}) {
+    const fs::path root = nvrtc.parent_path().parent_path();
+    if (auto roots = roots_of_toolkit(root); !roots.empty())
+      return roots;
+    const fs::path packages = root.parent_path();  // nvidia/ of wheels for CUDA 12
+    if (auto roots = roots_of_wheels(packages); !roots.empty())
+      return roots;
+  }
+  for (const fs::path& toolkit : search.toolkits) {
+    auto roots = roots_of_toolkit(toolkit);
+    if (!roots.empty() && major_of(roots.front()) == search.version.major)
+      return roots;
   }
   return {};
 }

@@ -16,10 +16,20 @@ namespace kiln::device {
 [[nodiscard]] std::optional<std::filesystem::path> builtins_beside(
     const std::filesystem::path& nvrtc, std::optional<CudaVersion> version);
 
-/// The header folders of the toolkit of `nvrtc` (absolute, resolved), in search order;
-/// resolved. Empty if that toolkit came without headers. Never a system folder
-/// (/usr/include).
+/// Where an NVRTC is, and where else its headers may be.
+struct HeaderSearch {
+  std::filesystem::path nvrtc;     // absolute, resolved
+  std::filesystem::path found_at;  // the link that led there, or the same
+  /// Toolkits that the environment names: CUDA_HOME, CUDA_PATH, Conda's environment.
+  std::vector<std::filesystem::path> toolkits{};
+  CudaVersion version{};
+};
+
+/// The header folders of the toolkit of an NVRTC, in search order; resolved: beside the
+/// link that was found, beside the file itself, else of a toolkit of the same major
+/// version. Of wheels for CUDA 12 those of all `nvidia/*/include`. Empty: there are
+/// none. Never a system folder (/usr/include).
 [[nodiscard]] std::vector<std::filesystem::path> include_roots_of(
-    const std::filesystem::path& nvrtc);
+    const HeaderSearch& search);
 
 }  // namespace kiln::device

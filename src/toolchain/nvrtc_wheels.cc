@@ -1,5 +1,7 @@
 #include "toolchain/nvrtc_wheels.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <variant>
@@ -51,6 +53,17 @@ const NvrtcWheel* wheel_for(CudaVersion driver,
   const auto all = nvrtc_wheels();
   const auto found = std::ranges::find_if(all, fits);
   return found == all.end() ? nullptr : &*found;
+}
+
+std::string_view wheel_suffix(CudaVersion version) {
+  return version.major == 12 ? "-cu12" : "";
+}
+
+std::string header_wheels(CudaVersion version) {
+  return fmt::format(
+      "nvidia-cuda-runtime{0}, nvidia-cuda-cccl{0} and nvidia-cuda-{1}{0}; for cuRAND "
+      "nvidia-curand{0}",
+      wheel_suffix(version), version.major == 12 ? "nvcc" : "crt");
 }
 
 }  // namespace kiln::device

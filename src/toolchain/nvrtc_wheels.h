@@ -26,4 +26,11 @@ struct NvrtcWheel {
 [[nodiscard]] const NvrtcWheel* wheel_for(CudaVersion driver,
                                           const std::optional<BuildFor>& build_for);
 
+/// "-cu12" of the names of wheels for CUDA 12, "" of later ones.
+[[nodiscard]] std::string_view wheel_suffix(CudaVersion version);
+
+/// "nvidia-cuda-runtime, nvidia-cuda-cccl and nvidia-cuda-crt": the wheels that have
+/// the headers for an NVRTC of this version.
+[[nodiscard]] std::string header_wheels(CudaVersion version);
+
 }  // namespace kiln::device

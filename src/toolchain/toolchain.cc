@@ -67,22 +67,23 @@ Result<Toolchain> describe(const LibraryCandidate& candidate, bool is_explicit,
                            const ToolchainSearch& search) {
   Toolchain toolchain;
   toolchain.nvrtc = candidate.path;
+  toolchain.found_at = candidate.found_at;
   toolchain.found_in = candidate.found_in;
   toolchain.is_explicit = is_explicit;
   toolchain.id.nvrtc = KILN_TRY(read_build_id(candidate.path));
   toolchain.builtins =
       builtins_beside(candidate.path, std::nullopt).value_or(fs::path());
   toolchain.id.builtins = KILN_TRY(builtins_id(toolchain));
-  toolchain.include_roots = include_roots_of(candidate.path);
 
-  if (auto hint = read_hint(search.folder, toolchain.id.nvrtc)) {
-    toolchain.facts = *std::move(hint);
-    KILN_TRY(correct_builtins(toolchain));
-    return toolchain;
-  }
-  toolchain.facts = KILN_TRY(ask(search, toolchain));
+  auto hint = read_hint(search.folder, toolchain.id.nvrtc);
+  toolchain.facts = hint ? *std::move(hint) : KILN_TRY(ask(search, toolchain));
   KILN_TRY(correct_builtins(toolchain));
-  keep_hint(search, toolchain);
+  if (!hint)
+    keep_hint(search, toolchain);
+  toolchain.include_roots = include_roots_of({.nvrtc = candidate.path,
+                                              .found_at = candidate.found_at,
+                                              .toolkits = search.places.named_toolkits,
+                                              .version = toolchain.facts.version});
   return toolchain;
 }
 

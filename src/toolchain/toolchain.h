@@ -41,6 +41,7 @@ struct Toolchain {
   ToolchainId id;
   NvrtcFacts facts;
   std::filesystem::path nvrtc;     // absolute, resolved; empty: not installed here
+  std::filesystem::path found_at;  // the link that led there, or the same
   std::filesystem::path builtins;  // beside it
   /// The header folders of its toolkit, in search order: include and include/cccl, or
   /// two folders side by side. Empty if the toolkit has no headers.

@@ -85,7 +85,7 @@ class Candidates {
     const auto known = [&](const LibraryCandidate& each) { return each.path == real; };
     if (error || std::any_of(list_.begin(), list_.end(), known))
       return;
-    list_.push_back({std::move(real), std::string(found_in)});
+    list_.push_back({std::move(real), std::string(found_in), file});
     if (info.st_nlink == 1)  // another hard link may have other files beside it
       files_.emplace(info.st_dev, info.st_ino);
   }
@@ -264,6 +264,10 @@ LibraryPlaces LibraryPlaces::of_process() {
   places.cuda_home = environment("CUDA_HOME");
   if (places.cuda_home.empty())
     places.cuda_home = environment("CUDA_PATH");
+  for (const char* const name : {"CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"}) {
+    if (const std::string root = environment(name); !root.empty())
+      places.named_toolkits.emplace_back(root);
+  }
   places.loader_path = split_path_list(environment("LD_LIBRARY_PATH"));
   places.loader_cache = "/etc/ld.so.cache";
   places.default_folders = {fs::path("/lib") / kMultiarch,

@@ -16,8 +16,10 @@ namespace kiln {
 /// Where to look, in this order. of_process() fills it; tests fill it by hand. An empty
 /// member is not searched.
 struct LibraryPlaces {
-  std::vector<std::filesystem::path> loaded;           // files this process has loaded
-  std::filesystem::path cuda_home;                     // CUDA_HOME, else CUDA_PATH
+  std::vector<std::filesystem::path> loaded;  // files this process has loaded
+  std::filesystem::path cuda_home;            // CUDA_HOME, else CUDA_PATH
+  /// CUDA_HOME, CUDA_PATH, CONDA_PREFIX: whose headers an NVRTC of elsewhere may use.
+  std::vector<std::filesystem::path> named_toolkits;
   std::vector<std::filesystem::path> loader_path;      // LD_LIBRARY_PATH
   std::filesystem::path loader_cache;                  // /etc/ld.so.cache
   std::vector<std::filesystem::path> default_folders;  // of the loader
@@ -43,6 +45,9 @@ struct LibraryQuery {
 struct LibraryCandidate {
   std::filesystem::path path;  // absolute, symbolic links resolved, a regular file
   std::string found_in;        // "KILN_NVRTC", "CUDA_HOME", "the loader's cache", ...
+  /// As it was found: a link in a tree of links, as Nix and uv make them, has the rest
+  /// of its toolkit beside itself, and not beside what it leads to.
+  std::filesystem::path found_at{};
   friend bool operator==(const LibraryCandidate&, const LibraryCandidate&) = default;
 };
 

@@ -285,23 +285,24 @@ TEST_F(ServiceFaultTest, fault_32_AReadOnlyRootServesHitsAndBuildsMissesInMemory
   EXPECT_EQ(*status, 0);
 }
 
-TEST_F(ServiceFaultTest, fault_33_ARootThatOthersCanWriteIsNotUsedAndThatIsSaid) {
+TEST_F(ServiceFaultTest, fault_33_OfARootThatOthersCanWriteAFolderOfItsUserIsUsed) {
   test::KilnProgram kiln;
   kiln.use_fake_nvrtc();
   const std::string source = kiln.write("k.cu", test::kTinySource);
   fs::create_directories(kiln.cache_dir());
   ASSERT_EQ(::chmod(kiln.cache_dir().c_str(), 0777), 0);
+  const fs::path own = kiln.cache_dir() / ("kiln-" + std::to_string(::geteuid()));
   const auto built = kiln.run({"compile", source, "--arch", "9.0", "--json"});
-  EXPECT_EQ(built.status, 1) << built.text();
-  EXPECT_EQ(built.json()["compiled"], 1);
-  EXPECT_EQ(built.json()["not_stored"], 1);
-  EXPECT_THAT(built.err,
-              AllOf(HasSubstr(kiln.cache_dir().string()), HasSubstr("chmod")));
-  EXPECT_THAT(kiln.object_files(), IsEmpty());
-  const auto listed = kiln.run({"ls"});
-  EXPECT_EQ(listed.status, 3) << listed.text();
-  ASSERT_EQ(::chmod(kiln.cache_dir().c_str(), 0700), 0);
-  EXPECT_EQ(kiln.json_of({"compile", source, "--arch", "9.0"})["compiled"], 1);
+  EXPECT_EQ(built.json()["not_stored"], 0) << built.text();
+  EXPECT_THAT(built.err, AllOf(HasSubstr("can be changed by another user; "),
+                               HasSubstr(own.string() + ", of this user alone")));
+  EXPECT_EQ(kiln.json_of({"compile", source, "--arch", "9.0"})["hits"], 1);
+  EXPECT_EQ(kiln.json_of({"ls"})["entries"].size(), 1U);
+  EXPECT_EQ(kiln.json_of({"verify"})["checked"], 1);
+  EXPECT_FALSE(fs::exists(kiln.cache_dir() / "objects"));
+  ASSERT_EQ(::chmod(own.c_str(), 0777), 0);
+  const auto refused = kiln.run({"compile", source, "--arch", "9.0", "--json"});
+  EXPECT_EQ(refused.json()["not_stored"], 1) << refused.text();
 }
 
 TEST_F(ServiceFaultTest, fault_33_AnObjectThatOthersCanWriteIsNotUsed) {

@@ -47,7 +47,7 @@ class CompileFilesTest : public testing::Test {
 };
 
 TEST_F(CompileFilesTest, EveryHeaderThatNvrtcOpenedIsReported) {
-  const auto roots = device::include_roots_of(nvrtc_.nvrtc);
+  const auto roots = device::include_roots_of({nvrtc_.nvrtc, nvrtc_.nvrtc});
   if (roots.empty())
     GTEST_SKIP() << "this NVRTC came without headers";
   const test::TempDir folder;

@@ -392,13 +392,52 @@ TEST_F(ProgramCompileTest, AComputedIncludeIsUsedAndNotStored) {
 }
 
 TEST_F(ProgramCompileTest, TheToolkitsHeadersNeedNoOption) {
-  if (device::include_roots_of(test::real_nvrtc().nvrtc).empty())
+  if (device::include_roots_of({test::real_nvrtc().nvrtc, test::real_nvrtc().nvrtc})
+          .empty())
     GTEST_SKIP() << "this NVRTC came without headers";
   const json report = compile(kiln_.write(
       "k.cu",
       "#include <cuda_fp16.h>\nextern \"C\" __global__ void k(__half* x) { *x = "
       "__float2half(2.0f); }\n"));
   EXPECT_EQ(report["compiled"], 1);
+}
+
+/// As Nix merges packages: links to the files of each. The library's own folder has no
+/// headers beside it.
+TEST_F(ProgramCompileTest, TheHeadersAreThoseBesideTheLinkToNvrtc) {
+  const auto nvrtc = test::real_nvrtc();
+  const auto roots = device::include_roots_of({nvrtc.nvrtc, nvrtc.nvrtc});
+  if (roots.empty())
+    GTEST_SKIP() << "this NVRTC came without headers";
+  const fs::path store = kiln_.folder() / "store/lib";
+  const fs::path merged = kiln_.folder() / "merged";
+  fs::create_directories(store);
+  fs::create_directories(merged / "lib");
+  fs::create_directories(merged / "include");
+  for (const fs::path& file : {nvrtc.nvrtc, nvrtc.builtins}) {
+    fs::copy_file(file, store / file.filename());
+    fs::create_symlink(store / file.filename(), merged / "lib" / file.filename());
+  }
+  for (const auto& each : fs::directory_iterator(roots.front()))
+    fs::create_symlink(each.path(), merged / "include" / each.path().filename());
+  const std::string source = kiln_.write(
+      "k.cu",
+      "#include <cuda_fp16.h>\n#include <cstdint>\nextern \"C\" __global__ void "
+      "k(__half* x) { *x = __float2half(std::uint32_t{2}); }\n");
+  for (const char* const name : {"CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"})
+    kiln_.unset(name);
+  kiln_.set("KILN_NVRTC", (store / nvrtc.nvrtc.filename()).native());
+  const auto lone = kiln_.run({"compile", source, "--arch", "9.0"});
+  EXPECT_EQ(lone.status, 1) << lone.text();
+  EXPECT_THAT(lone.err, HasSubstr("CUDA_HOME"));
+  kiln_.set("KILN_NVRTC", merged.native());
+  EXPECT_EQ(compile(source)["compiled"], 1);
+  const auto told = kiln_.run({"doctor"});
+  EXPECT_THAT(told.out, HasSubstr((merged / "include").native()));
+  kiln_.set("KILN_NVRTC", (store / nvrtc.nvrtc.filename()).native());
+  kiln_.set("CUDA_HOME", merged.native());
+  EXPECT_EQ(compile(source)["failed"], 0)
+      << "of the toolkit that the environment names";
 }
 
 TEST_F(ProgramCompileTest, EveryOptionIsInTheKeyAndThoseOfKilnAreRefused) {

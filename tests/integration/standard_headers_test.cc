@@ -34,7 +34,7 @@ class StandardHeadersTest : public testing::Test {
   static std::vector<fs::path> libraries_with_headers(bool with) {
     std::vector<fs::path> found;
     for (const LibraryCandidate& each : test::nvrtc_libraries()) {
-      if (device::include_roots_of(each.path).empty() != with)
+      if (device::include_roots_of({each.path, each.path}).empty() != with)
         found.push_back(each.path);
     }
     return found;
@@ -191,7 +191,8 @@ TEST_F(StandardHeadersTest, WithoutLibcudacxxTheErrorNamesWhatToInstallOrAdd) {
   if (others.empty())
     GTEST_SKIP() << "every NVRTC here came with headers";
   // libcu++ alone: the other headers of a toolkit are for its own NVRTC.
-  const auto roots = device::include_roots_of(*service_->config().nvrtc);
+  const auto roots =
+      device::include_roots_of({*service_->config().nvrtc, *service_->config().nvrtc});
   Config config = service_->config();
   config.nvrtc = others.back();  // a newer one does not take these headers
   service_ = test::open_service(config);

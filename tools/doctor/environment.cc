@@ -1,6 +1,7 @@
 // What is outside Kiln: driver and devices, every NVRTC, cuDNN, and a trial compile.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <filesystem>
@@ -9,6 +10,7 @@
 
 #include "cudnn/library.h"
 #include "cudnn/plan_service.h"
+#include "toolchain/nvrtc_wheels.h"
 #include "tools/doctor/doctor.h"
 #include "util/library_search.h"
 #include "util/units.h"
@@ -129,6 +131,26 @@ void check_driver(BuildService& service, Diagnosis& diagnosis) {
   check_peers(**driver, diagnosis);
 }
 
+/// Which CUDA headers the sources for this NVRTC find.
+Check headers_check(const device::Toolchain& toolchain) {
+  std::vector<std::string> folders;
+  for (const auto& root : toolchain.include_roots) folders.push_back(root.native());
+  Check check{"headers " + to_string(toolchain.facts.version), CheckVerdict::kOk,
+              fmt::format("{}", fmt::join(folders, ", ")), ""};
+  if (folders.empty()) {
+    check.verdict = CheckVerdict::kWarn;
+    check.detail = fmt::format(
+        "none beside {}: sources that include CUDA's or standard headers fail, kernels "
+        "of templates do not",
+        toolchain.found_at.native());
+    check.remedy = fmt::format(
+        "install that toolkit's headers (as wheels, {}), or name a toolkit of the same "
+        "major version in CUDA_HOME",
+        device::header_wheels(toolchain.facts.version));
+  }
+  return check;
+}
+
 void check_toolchains(BuildService& service, Diagnosis& diagnosis) {
   const auto found = service.toolchains().found();
   if (!found) {
@@ -144,6 +166,7 @@ void check_toolchains(BuildService& service, Diagnosis& diagnosis) {
                      toolchain.found_in, toolchain.id.nvrtc,
                      architectures_text(toolchain.facts)),
          ""});
+    diagnosis.checks.push_back(headers_check(toolchain));
   }
   for (const device::UnusableNvrtc& unusable : (*found)->unusable) {
     diagnosis.checks.push_back(

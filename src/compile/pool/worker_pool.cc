@@ -153,7 +153,8 @@ class WorkerPool::State {
     std::string_view remedy{};
   };
   template <typename Description, typename Question>
-  Result<Description> describe(const Question& question, WorkerSet::Libraries libraries,
+  Result<Description> describe(const Question& question,
+                               const WorkerSet::Libraries& libraries,
                                const Manner& manner, std::stop_token stop);
 
   [[nodiscard]] const OwnerProcess& owner() const { return owner_; }
@@ -372,7 +373,7 @@ Result<Turn> WorkerPool::State::wait_turn(const CompileJob& wanted,
 
 template <typename Description, typename Question>
 Result<Description> WorkerPool::State::describe(const Question& question,
-                                                WorkerSet::Libraries libraries,
+                                                const WorkerSet::Libraries& libraries,
                                                 const Manner& manner,
                                                 std::stop_token stop) {
   const ActiveCall active(*this);

@@ -1,7 +1,13 @@
 #include "toolchain/nvrtc_files.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <tuple>
+#include <vector>
 
 #include "tests/support/elf_builder.h"
 #include "tests/support/temp_dir.h"
@@ -18,6 +24,9 @@ class NvrtcFiles : public testing::Test {
   [[nodiscard]] fs::path touch(const fs::path& relative) const {
     test::write_file(root_ / relative, {});
     return root_ / relative;
+  }
+  [[nodiscard]] static std::vector<fs::path> roots_of(const fs::path& nvrtc) {
+    return include_roots_of({nvrtc, nvrtc});
   }
 
   const test::TempDir dir_;
@@ -65,13 +74,13 @@ TEST_F(NvrtcFiles, BuiltinsAreResolved) {
 TEST_F(NvrtcFiles, AToolkitsHeadersLieBesideItsLibraries) {
   std::ignore = touch("cuda/include/cuda_fp16.h");
   std::ignore = touch("cuda/include/cccl/cub/cub.cuh");
-  EXPECT_THAT(include_roots_of(touch("cuda/lib64/libnvrtc.so.13")),
+  EXPECT_THAT(roots_of(touch("cuda/lib64/libnvrtc.so.13")),
               ElementsAre(root_ / "cuda/include", root_ / "cuda/include/cccl"));
 }
 
 TEST_F(NvrtcFiles, AWheelOfCuda13HasThemInTheSamePackage) {
   std::ignore = touch("nvidia/cu13/include/cuda_fp16.h");
-  EXPECT_THAT(include_roots_of(touch("nvidia/cu13/lib/libnvrtc.so.13")),
+  EXPECT_THAT(roots_of(touch("nvidia/cu13/lib/libnvrtc.so.13")),
               ElementsAre(root_ / "nvidia/cu13/include"));
 }
 
@@ -79,13 +88,60 @@ TEST_F(NvrtcFiles, AWheelOfCuda12HasThemInItsNeighbour) {
   std::ignore = touch("nvidia/cuda_nvrtc/include/nvrtc.h");
   std::ignore = touch("nvidia/cuda_runtime/include/cuda_fp16.h");
   std::ignore = touch("nvidia/cuda_cccl/include/cub/cub.cuh");
-  EXPECT_THAT(include_roots_of(touch("nvidia/cuda_nvrtc/lib/libnvrtc.so.12")),
+  EXPECT_THAT(roots_of(touch("nvidia/cuda_nvrtc/lib/libnvrtc.so.12")),
               ElementsAre(root_ / "nvidia/cuda_runtime/include",
-                          root_ / "nvidia/cuda_cccl/include"));
+                          root_ / "nvidia/cuda_cccl/include",
+                          root_ / "nvidia/cuda_nvrtc/include"));
+}
+
+TEST_F(NvrtcFiles, WheelsOfCuda12HaveThemInAllTheirNeighbours) {
+  std::ignore = touch("nvidia/cuda_runtime/include/cuda_fp16.h");
+  for (const char* const wheel : {"cuda_nvrtc", "curand", "cuda_nvcc"})
+    std::ignore = touch(fmt::format("nvidia/{0}/include/{0}.h", wheel));
+  std::ignore = touch("nvidia/cudnn/lib/libcudnn.so.9");
+  EXPECT_THAT(roots_of(touch("nvidia/cuda_nvrtc/lib/libnvrtc.so.12")),
+              ElementsAre(root_ / "nvidia/cuda_runtime/include",
+                          root_ / "nvidia/cuda_nvcc/include",
+                          root_ / "nvidia/cuda_nvrtc/include",
+                          root_ / "nvidia/curand/include"));
+}
+
+TEST_F(NvrtcFiles, ATreeOfLinksHasThemBesideTheLink) {
+  // Nix: a tree of links to packages; uv: each file is a link to that of its wheel.
+  for (const char* const lib : {"merged/lib", "site/nvidia/cuda_nvrtc/lib"}) {
+    const fs::path real = touch("store/nvrtc-only/lib/libnvrtc.so.12");
+    fs::create_directories(root_ / lib);
+    fs::create_symlink(real, root_ / lib / "libnvrtc.so.12");
+  }
+  std::ignore = touch("store/headers/include/cuda_fp16.h");
+  fs::create_directory_symlink(root_ / "store/headers/include",
+                               root_ / "merged/include");
+  std::ignore = touch("site/nvidia/cuda_runtime/include/cuda_fp16.h");
+  const fs::path real = root_ / "store/nvrtc-only/lib/libnvrtc.so.12";
+  EXPECT_THAT(include_roots_of({real, root_ / "merged/lib/libnvrtc.so.12"}),
+              ElementsAre(root_ / "store/headers/include"));
+  EXPECT_THAT(
+      include_roots_of({real, root_ / "site/nvidia/cuda_nvrtc/lib/libnvrtc.so.12"}),
+      ElementsAre(root_ / "site/nvidia/cuda_runtime/include"));
+}
+
+TEST_F(NvrtcFiles, WithoutThemAToolkitOfTheSameMajorVersionHasThem) {
+  const fs::path lone = touch("usr/lib/libnvrtc.so.12");
+  for (const int major : {11, 12, 13}) {
+    const auto folder = fmt::format("cuda-{}/include/", major);
+    std::ignore = touch(folder + "cuda_fp16.h");
+    std::ofstream(root_ / folder / "cuda.h")
+        << "#ifdef A\n#define CUDA_VERSION " << major << "040\n#endif\n";
+  }
+  std::ignore = touch("cuda-none/include/cuda_fp16.h");
+  HeaderSearch search{lone, lone, {}, {12, 4}};
+  for (const char* const name : {"cuda-none", "cuda-11", "cuda-13", "cuda-12"})
+    search.toolkits.push_back(root_ / name);
+  EXPECT_THAT(include_roots_of(search), ElementsAre(root_ / "cuda-12/include"));
 }
 
 TEST_F(NvrtcFiles, ALibraryWithoutAToolkitHasNone) {
-  EXPECT_THAT(include_roots_of(touch("usr/lib/libnvrtc.so.13")), IsEmpty());
+  EXPECT_THAT(roots_of(touch("usr/lib/libnvrtc.so.13")), IsEmpty());
 }
 
 }  // namespace
