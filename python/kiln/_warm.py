@@ -148,17 +148,21 @@ def pack(
     template: _Texts | None = None,
     profile: _Texts | None = None,
     sign: str | os.PathLike | None = None,
+    serial: int | None = None,
     progress: bool = True,
 ) -> Packed:
     """Writes objects of the cache into one file, ``NAME.kpack`` or, compressed, ``NAME.kpack.zst``.
 
     The words select as those of :func:`warm` do, and without any everything is packed; ``arch`` and
-    ``template`` alone are filters. ``sign`` is a private key of ``kiln key new``.
+    ``template`` alone are filters. ``sign`` is a private key of ``kiln key new``. ``serial`` is what
+    tells a newer pack from an older one; None: the time, in milliseconds.
     """
     options = ["pack", "--json", "-o", path("file", file)]
     options += _selection(preset, manifest, arch, template, profile)
     if sign is not None:
         options += ["--sign", path("sign", sign)]
+    if serial is not None:
+        options += ["--serial", str(whole("serial", serial))]
     return Packed(**_run(options, progress))
 
 

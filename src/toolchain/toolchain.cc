@@ -76,7 +76,7 @@ Result<Toolchain> describe(const LibraryCandidate& candidate, bool is_explicit,
   toolchain.id.builtins = KILN_TRY(builtins_id(toolchain));
 
   auto hint = read_hint(search.folder, toolchain.id.nvrtc);
-  toolchain.facts = hint ? *std::move(hint) : KILN_TRY(ask(search, toolchain));
+  toolchain.facts = hint ? *hint : KILN_TRY(ask(search, toolchain));
   KILN_TRY(correct_builtins(toolchain));
   if (!hint)
     keep_hint(search, toolchain);

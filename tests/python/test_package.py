@@ -173,6 +173,7 @@ def test_a_pack_of_another_machine_is_unpacked_or_read_as_the_seed_of_a_package(
         kiln.Kernel('extern "C" __global__ void fill(float* y) { *y = 1; }').prepare(0)
         packed = kiln.pack("job.kpack.zst", progress=False)
         assert (packed.objects, packed.missing, packed.failed) == (1, 0, 0), packed
+        assert kiln.pack("job.kpack", serial=7, progress=False).header["serial"] == 7
         print(kiln.pack("job.kpack", progress=False).objects)
         """,
         KILN_CACHE_DIR=str(tmp_path / "login"),

@@ -118,6 +118,16 @@ void print_outcome(const Context& context, const BuildReport& report,
   print_json(document);
 }
 
+Result<std::unique_ptr<BuildService>> open_service(const Context& context,
+                                                   const WarmOptions& options,
+                                                   const Config& config,
+                                                   const WarmExchange& exchange) {
+  return BuildService::open(config, {.stop = context.stop->token(),
+                                     .make_root = !options.dry_run,
+                                     .signers = exchange.signers(),
+                                     .warns_when_off = false});
+}
+
 Result<int> run(Context& context, const WarmOptions& options) {
   const Config config = KILN_TRY(service_config(context, options));
   std::optional<ShardChoice> choice;
@@ -126,11 +136,7 @@ Result<int> run(Context& context, const WarmOptions& options) {
   auto opened = KILN_TRY(
       WarmExchange::open(context, options.exchange, config, choice.has_value()));
   const auto events = KILN_TRY(open_events(options.events));
-  const auto service =
-      KILN_TRY(BuildService::open(config, {.stop = context.stop->token(),
-                                           .make_root = !options.dry_run,
-                                           .signers = opened->signers(),
-                                           .warns_when_off = false}));
+  const auto service = KILN_TRY(open_service(context, options, config, *opened));
   PlanService plans(*service, context.stop->token());
   const auto exchange = std::move(opened);  // destroyed before the cache that it reads
   const bool pulls = options.exchange.pull && !options.dry_run;

@@ -381,7 +381,7 @@ Result<Description> WorkerPool::State::describe(const Question& question,
   BuildWatch watch({});
   const auto [answer] =
       KILN_TRY(run({.request = question,
-                    .libraries = std::move(libraries),
+                    .libraries = libraries,
                     .time_limit = manner.limit,
                     .memory_limit_bytes = options_.memory_limit_bytes},
                    either.token(), watch));
