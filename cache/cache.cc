@@ -121,9 +121,7 @@ Mode Cache::turn_off(std::string why) {
   return Mode::kOff;
 }
 
-/// A refusal is counted in this process only: a cache that is off writes nothing.
 Mode Cache::turn_off(const Error& error) {
-  counters_.add_if_untrusted(error);
   is_refused_ = error.code == ErrorCode::kUntrusted;
   return turn_off(error.message);
 }
@@ -154,7 +152,14 @@ Mode Cache::determine_mode() {
   if (find_silence())
     return Mode::kOff;
   const Mode mode = settle();
-  return is_refused_ ? settle_elsewhere() : mode;
+  if (!is_refused_)
+    return mode;
+  const Mode elsewhere = settle_elsewhere();
+  // Of a cache that is off in this process only: it writes nothing. One that is held
+  // open is as safe as any.
+  if (!is_held() && !is_absent_)
+    counters_.add(Counter::kUntrusted);
+  return elsewhere;
 }
 
 /// Where the root is refused: the same folder held open, or one that takes its place.

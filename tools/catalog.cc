@@ -1,6 +1,8 @@
 #include "tools/catalog.h"
 
+#include "build/dead_mounts.h"
 #include "render/embedded_templates.h"
+#include "util/try.h"
 
 namespace kiln::tools {
 
@@ -21,6 +23,10 @@ std::vector<std::filesystem::path> template_folders(const Config& config,
 
 Result<render::TemplateCatalog> open_catalog(const Config& config,
                                              const CatalogOptions& options) {
+  for (const std::string& folder : options.template_dirs)
+    KILN_TRY(check_mount(config, "--template-dir", folder));
+  for (const std::filesystem::path& folder : config.template_dirs)
+    KILN_TRY(check_mount(config, "KILN_TEMPLATE_DIR", folder));
   return render::TemplateCatalog::open(templates::embedded(),
                                        template_folders(config, options));
 }

@@ -237,9 +237,14 @@ TEST_F(DeadMountTest, fault_53_VerbsThatLookNameTheFolderThatGivesNoAnswer) {
     }
     kiln.set("KILN_TEMPLATE_DIR", at.path / "templates");
     kiln.set("KILN_SEED", "");
-    const auto finished = kiln.start({"doctor"}).finish(kGoodTime);
-    EXPECT_EQ(finished.status, 3) << finished.text();
-    EXPECT_THAT(finished.err, HasSubstr("KILN_TEMPLATE_DIR: " + at.path.native()));
+    for (const auto& finished :
+         run_all(kiln, Verbs{{"doctor"},
+                             {"templates"},
+                             {"render", "rope_fwd"},
+                             {"why", "--template", "rope_fwd", "--arch", "9.0"}})) {
+      EXPECT_EQ(finished.status, 3) << finished.text();
+      EXPECT_THAT(finished.err, HasSubstr("KILN_TEMPLATE_DIR: " + at.path.native()));
+    }
   });
   if (!possible)
     GTEST_SKIP() << kNoMounts;
@@ -248,21 +253,25 @@ TEST_F(DeadMountTest, fault_53_VerbsThatLookNameTheFolderThatGivesNoAnswer) {
 /// Without a worker no mount is asked, so the program enters the dead one.
 TEST_F(DeadMountTest, fault_53_ASignalEndsAVerbThatHangsInACall) {
   Campaign campaign;
-  campaign.injected(4);
+  campaign.injected(8);
   const bool possible = on_a_mount([](const Place& at) {
     at.kiln.set("KILN_CACHE_DIR", at.path / "cache");
+    at.kiln.set("KILN_TEMPLATE_DIR", at.path / "templates");
     at.kiln.set("KILN_WORKER", "/nowhere");
     at.mount.stop();
-    std::vector<test::Running> running;
-    for (const char* const verb : {"stats", "doctor", "stats", "doctor"})
-      running.push_back(at.kiln.start({verb}));
-    std::this_thread::sleep_for(1s);
-    for (std::size_t i = 0; i < running.size(); ++i) {
-      EXPECT_TRUE(test::is_running(running[i].pid())) << "it does not hang";
-      running[i].signal(i < 2 ? SIGTERM : SIGINT);
+    std::vector<std::pair<int, test::Running>> running;
+    for (const int signal : {SIGTERM, SIGINT}) {
+      for (const auto& verb : std::vector<test::KilnProgram::Arguments>{
+               {"stats"}, {"doctor"}, {"templates"}, {"render", "rope_fwd"}})
+        running.emplace_back(signal, at.kiln.start(verb));
     }
-    for (std::size_t i = 0; i < running.size(); ++i)
-      EXPECT_EQ(running[i].finish(kGoodTime).status, 128 + (i < 2 ? SIGTERM : SIGINT));
+    std::this_thread::sleep_for(1s);
+    for (auto& [signal, each] : running) {
+      EXPECT_TRUE(test::is_running(each.pid())) << "it does not hang";
+      each.signal(signal);
+    }
+    for (auto& [signal, each] : running)
+      EXPECT_EQ(each.finish(kGoodTime).status, 128 + signal);
   });
   if (!possible)
     GTEST_SKIP() << kNoMounts;

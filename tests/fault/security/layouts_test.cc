@@ -159,6 +159,9 @@ std::string wrong_use(const Kind& kind, const fs::path& base, CacheOptions optio
     return "held or not" + about;
   if (cache->place_reason().empty() != (kind.how == How::kByPath))
     return "no reason" + about;
+  if (cache->counters().get(Counter::kUntrusted) !=
+      (kind.how == How::kElsewhere ? 1 : 0))
+    return "wrongly counted" + about;
   if (cache->layout().root() != base / (kind.used.empty() ? kind.named : kind.used))
     return "another root: " + cache->layout().root().native() + about;
   if (cache->lock_folder().path != cache->layout().locks() && mode == Mode::kReadWrite)
