@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "codec/library_id.h"
 #include "device/compatibility.h"
 #include "toolchain/nvrtc_files.h"
 #include "toolchain/nvrtc_wheels.h"
@@ -35,7 +36,7 @@ Result<NvrtcFacts> ask(const ToolchainSearch& search, const Toolchain& toolchain
 // "" if there are none, which only an explicit NVRTC may have.
 Result<std::string> builtins_id(const Toolchain& toolchain) {
   if (!toolchain.builtins.empty())
-    return read_build_id(toolchain.builtins);
+    return library_id(toolchain.builtins);
   if (toolchain.is_explicit)
     return std::string();
   return fail(

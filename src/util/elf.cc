@@ -40,6 +40,12 @@ std::optional<std::string_view> string_at(ByteView table, std::uint64_t offset) 
   return rest.substr(0, end);
 }
 
+#if defined(__aarch64__)
+constexpr std::uint16_t kOwnMachine = EM_AARCH64;
+#else
+constexpr std::uint16_t kOwnMachine = EM_X86_64;
+#endif
+
 struct FileHeader {
   std::uint64_t program_headers = 0;  // offset
   std::uint64_t section_headers = 0;  // offset; 0: none
@@ -383,6 +389,10 @@ Result<std::string> read_build_id(const std::filesystem::path& path) {
   const Bytes head = KILN_TRY(
       library.read(0, std::min<std::uint64_t>(library.size, sizeof(Elf64_Ehdr))));
   const FileHeader header = KILN_TRY(read_file_header(head));
+  if (header.machine != kOwnMachine)
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} is for another kind of machine ({}, and not {})",
+                            path.native(), header.machine, kOwnMachine));
   // Tools that edit libraries (patchelf) move the notes and leave the segment pointing
   // at other bytes: then the section headers are right.
   Result<std::optional<std::string>> id = build_id_in_segments(library, header);

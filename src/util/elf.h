@@ -71,7 +71,8 @@ class ElfFile {
 
 /// The GNU build id of a shared library or program, as lower-case hex, read from its
 /// notes without loading it and without reading the whole file.
-/// Errors: kNotFound (no file, or one without a build id), kIo, kCorrupt.
+/// Errors: kNotFound (no file, or one without a build id), kUnavailable (for another
+/// kind of machine), kIo, kCorrupt.
 [[nodiscard]] Result<std::string> read_build_id(const std::filesystem::path& path);
 
 }  // namespace kiln

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "codec/library_id.h"
 #include "util/elf.h"
 
 namespace kiln::compile {
@@ -55,9 +56,9 @@ int add_library(dl_phdr_info* info, std::size_t /*size*/, void* list) {
         reinterpret_cast<const std::byte*>(info->dlpi_addr + segment.p_vaddr);
     library.build_id = build_id_of({start, segment.p_memsz});
   }
-  // Some NVRTC wheels have their build id only in a section, in no segment.
+  // Some NVRTC wheels have their build id only in a section, in no segment; or none.
   if (library.build_id.empty())
-    library.build_id = read_build_id(library.path).value_or("");
+    library.build_id = library_id(library.path).value_or("");
   static_cast<std::vector<LoadedLibrary>*>(list)->push_back(std::move(library));
   return 0;
 }

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+
 #include "tests/support/elf_builder.h"
 #include "tests/support/temp_dir.h"
 #include "toolchain/toolchain_files.h"
@@ -330,6 +333,34 @@ TEST_F(DiscoverToolchains, OneThatCannotBeUsedIsListedWithItsReason) {
   ASSERT_THAT(found.unusable, SizeIs(2));
   EXPECT_THAT(found.unusable[0].error.message, HasSubstr("no libnvrtc-builtins"));
   EXPECT_EQ(found.unusable[1].error.code, ErrorCode::kCorrupt);
+}
+
+TEST_F(DiscoverToolchains, BuiltinsWithoutABuildIdAreKnownByTheirContent) {
+  install("cuda/lib64/libnvrtc.so.13", "");
+  const fs::path builtins = root_ / "cuda/lib64/libnvrtc-builtins.so.13.0";
+  std::set<std::string> ids;
+  for (const char* const content : {"one", "another"}) {
+    test::ElfBuilder elf;
+    elf.add_section(".rodata", SHT_PROGBITS, test::bytes_of(content));
+    test::write_file(builtins, elf.build());
+    const auto found = discover_toolchains(search_).value();
+    ASSERT_THAT(found.usable, SizeIs(1));
+    EXPECT_TRUE(found.usable[0].id.builtins.starts_with("sha256-"));
+    ids.insert(found.usable[0].id.builtins);
+  }
+  EXPECT_THAT(ids, SizeIs(2));
+}
+
+TEST_F(DiscoverToolchains, OneOfAnotherKindOfMachineIsNotUsable) {
+  install("cuda/lib64/libnvrtc.so.13", "cuda/lib64/libnvrtc-builtins.so.13.0");
+  test::ElfBuilder elf;
+  elf.machine = EM_PPC64;
+  elf.note_segment = test::make_note(ELF_NOTE_GNU, NT_GNU_BUILD_ID, as_bytes("an id"));
+  test::write_file(root_ / "cuda/lib64/libnvrtc.so.13", elf.build());
+  const auto found = discover_toolchains(search_).value();
+  EXPECT_THAT(found.usable, IsEmpty());
+  ASSERT_THAT(found.unusable, SizeIs(1));
+  EXPECT_THAT(found.unusable[0].error.message, HasSubstr("another kind of machine"));
 }
 
 TEST_F(DiscoverToolchains, OneThatDoesNotAnswerIsListedAndNeverRemembered) {

@@ -22,9 +22,9 @@ Bytes build_id_note() {
   return test::make_note("GNU", NT_GNU_BUILD_ID, from_hex(kBuildId).value());
 }
 
-Bytes small_elf() {
+Bytes small_elf(std::uint16_t machine = 190) {
   test::ElfBuilder elf;
-  elf.machine = 190;
+  elf.machine = machine;
   elf.abi_version = 8;
   elf.flags = 0x6005a04;
   elf.note_segment = build_id_note();
@@ -142,7 +142,8 @@ class BuildId : public testing::Test {
 };
 
 TEST_F(BuildId, IsReadFromTheProgramHeadersNotes) {
-  EXPECT_EQ(read_build_id(file(small_elf())).value(), kBuildId);
+  EXPECT_EQ(read_build_id(file(small_elf(test::ElfBuilder().machine))).value(),
+            kBuildId);
 }
 
 TEST_F(BuildId, IsFoundBehindOtherNotes) {
@@ -172,7 +173,7 @@ TEST_F(BuildId, IsNotFoundWhereThereIsNone) {
 }
 
 TEST_F(BuildId, EveryTruncationUpToTheNotesIsCorrupt) {
-  const Bytes whole = small_elf();
+  const Bytes whole = small_elf(test::ElfBuilder().machine);
   const std::size_t needed = sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr) + 36;
   for (std::size_t size = 0; size < needed; ++size) {
     const auto id = read_build_id(file(ByteView(whole).first(size)));
