@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -174,10 +175,12 @@ Mode Cache::settle_elsewhere() {
     hold_open(*std::move(held));
     trust_ = by_path.below(path);
     if (settles_at(path)) {
-      place_reason_ = path == asked
-                          ? fmt::format("{}; so it is held open, and has no index", why)
-                          : fmt::format("{}; {}, of this user alone, takes its place",
-                                        why, path.native());
+      const std::string_view because = std::string_view(why).substr(0, why.find("; "));
+      place_reason_ =
+          path == asked
+              ? fmt::format("{}, so the cache is held open, without an index", because)
+              : fmt::format("{}; {}, of this user alone, takes its place", because,
+                            path.native());
       return mode_;
     }
     let_go();

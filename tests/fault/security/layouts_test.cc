@@ -159,6 +159,8 @@ std::string wrong_use(const Kind& kind, const fs::path& base, CacheOptions optio
     return "held or not" + about;
   if (cache->place_reason().empty() != (kind.how == How::kByPath))
     return "no reason" + about;
+  if (is_held && cache->place_reason().find("chmod") != std::string::npos)
+    return "a remedy for what needs none" + about;
   if (cache->counters().get(Counter::kUntrusted) !=
       (kind.how == How::kElsewhere ? 1 : 0))
     return "wrongly counted" + about;
