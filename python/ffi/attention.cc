@@ -101,8 +101,9 @@ void set_stats(Call<kiln_attention_args>& call, const TensorView& stats) {
   call.set(call.args.tensors.stats, "stats", stats);
 }
 
-void set_sizes(Problem& problem, const Inputs& inputs, const Layout& layout,
-               std::int64_t longest_q, std::int64_t longest_kv) {
+void set_sizes(Call<kiln_attention_args>& call, const Inputs& inputs,
+               const Layout& layout, std::int64_t longest_q, std::int64_t longest_kv) {
+  Problem& problem = call.args.problem;
   const auto& [q, k, v, o, bias, cu_q, cu_kv, lengths_q, lengths_kv, seed, offset] =
       inputs;
   if (!has_groups(q, layout))
@@ -121,6 +122,8 @@ void set_sizes(Problem& problem, const Inputs& inputs, const Layout& layout,
     problem.batch = cu_q.value().numel() - 1;
     problem.sq = longest_q;
     problem.skv = longest_kv;
+    call.args.tokens_q = q.size(of_q.sequence);
+    call.args.tokens_kv = k.size(layout.sequence);
   } else {
     problem.batch = q.size(of_q.batch);
     problem.sq = q.size(of_q.sequence);
@@ -157,7 +160,7 @@ void set_inputs(Call<kiln_attention_args>& call, const Inputs& inputs,
   const Layout layout(layout_name);
   Problem& problem = call.args.problem;
   kiln_attention_tensors& tensors = call.args.tensors;
-  set_sizes(problem, inputs, layout, longest_q, longest_kv);
+  set_sizes(call, inputs, layout, longest_q, longest_kv);
   problem.mask = static_cast<kiln_attention_mask>(mask);
   problem.window_left = window_left;
   problem.window_right = window_right;

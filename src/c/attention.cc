@@ -19,7 +19,7 @@ KILN_SAME_FIELDS(kiln_attention_problem, ops::AttentionProblem, kNested, dtype, 
                  window_left, window_right, bias, dropout)
 KILN_SAME_FIELDS(kiln_attention_options, ops::AttentionOptions, kNested, stats,
                  bias_gradient, deterministic, capture)
-static_assert(field_count<ops::AttentionTensors>() == 20, "tensors_of() names each");
+static_assert(field_count<ops::AttentionTensors>() == 22, "tensors_of() names each");
 
 struct Call {
   const Device& device;
@@ -28,7 +28,8 @@ struct Call {
   ops::AttentionTensors tensors{};
 };
 
-ops::AttentionTensors tensors_of(const kiln_attention_tensors& from) {
+ops::AttentionTensors tensors_of(const kiln_attention_args& args) {
+  const kiln_attention_tensors& from = args.tensors;
   return {.q = from.q,
           .k = from.k,
           .v = from.v,
@@ -48,7 +49,9 @@ ops::AttentionTensors tensors_of(const kiln_attention_tensors& from) {
           .grad_bias = from.grad_bias,
           .scale = from.has_scale ? std::optional(from.scale) : std::nullopt,
           .workspace = from.workspace,
-          .workspace_bytes = from.workspace_bytes};
+          .workspace_bytes = from.workspace_bytes,
+          .tokens_q = args.tokens_q,
+          .tokens_kv = args.tokens_kv};
 }
 
 template <typename Use>
@@ -60,7 +63,7 @@ kiln_result with_call(kiln_service* service, int device,
     Call call{*KILN_TRY(device_of(*service, device))};
     std::memcpy(static_cast<void*>(&call.problem), &from.problem, sizeof(call.problem));
     std::memcpy(static_cast<void*>(&call.options), &from.options, sizeof(call.options));
-    call.tensors = tensors_of(from.tensors);
+    call.tensors = tensors_of(from);
     ops::AttentionProblem& problem = call.problem;
     const ops::AttentionStrides none{};
     if (problem.q == none && problem.k == none && problem.v == none &&

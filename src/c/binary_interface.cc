@@ -133,7 +133,8 @@ KILN_STRUCT(kiln_rope_forward_args, 13, 304)
 KILN_STRUCT(kiln_cross_entropy_args, 17, 128)
 KILN_STRUCT(kiln_cross_entropy_forward_args, 14, 112)
 KILN_STRUCT(kiln_cross_entropy_backward_args, 16, 120)
-KILN_STRUCT(kiln_attention_args, 4, 448)
+KILN_STRUCT(kiln_attention_args, 6, 464)
+static_assert(offsetof(kiln_attention_args, tokens_q) == 448);
 // Those without a size, which never change.
 KILN_STRUCT(kiln_rope_strides, 4, 32)
 KILN_STRUCT(kiln_rope_tensor, 5, 88)

@@ -838,6 +838,7 @@ typedef struct kiln_attention_args {
   kiln_attention_problem problem;
   kiln_attention_options options;
   kiln_attention_tensors tensors;
+  int64_t tokens_q, tokens_kv; /* as in AttentionTensors of C++; 0: not known */
 } kiln_attention_args;
 #define KILN_ATTENTION_ARGS_INIT                             \
   {                                                          \

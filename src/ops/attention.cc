@@ -6,7 +6,9 @@
 #include <array>
 #include <cmath>
 #include <initializer_list>
+#include <limits>
 #include <string_view>
+#include <utility>
 
 #include "attention/kernel_choice.h"
 #include "ops/attention_arguments.h"
@@ -55,6 +57,8 @@ AttentionSizes sizes_of(const AttentionCall& call) {
           .kv_heads = narrow(kv_heads),
           .sq = narrow(sq),
           .skv = narrow(skv),
+          .tokens_q = packed_rows(call.tensors.tokens_q),
+          .tokens_kv = packed_rows(call.tensors.tokens_kv),
           .dqk = narrow(dqk),
           .dv = narrow(dv),
           .left = bound_of(window_left, problem),
@@ -290,6 +294,11 @@ std::string_view operation_of(Pass pass) {
   return pass == Pass::kBackward ? "attention_backward" : "attention_forward";
 }
 
+std::int32_t packed_rows(std::int64_t tokens) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  return static_cast<std::int32_t>(tokens == 0 ? kMost : std::min(tokens, kMost));
+}
+
 float scale_of(const AttentionCall& call) {
   return call.tensors.scale.value_or(
       static_cast<float>(1 / std::sqrt(static_cast<double>(call.problem.dqk))));
@@ -333,6 +342,10 @@ Result<void> check_options(const AttentionCall& call) {
   KILN_TRY(check_written(problem));
   if (const float scale = scale_of(call); !std::isfinite(scale))
     return refuse(operation_of(problem.pass), fmt::format("scale is {}", scale));
+  for (const auto& [name, tokens] : {std::pair{"tokens_q", call.tensors.tokens_q},
+                                     {"tokens_kv", call.tensors.tokens_kv}})
+    if (tokens < 0)
+      return refuse(operation_of(problem.pass), fmt::format("{} is {}", name, tokens));
   return {};
 }
 

@@ -24,6 +24,9 @@ struct AttentionCall {
 /// "attention_forward", "attention_backward".
 [[nodiscard]] std::string_view operation_of(attention::Pass pass);
 
+/// AttentionTensors::tokens_q or tokens_kv, as kernels take it: 0 means no bound.
+[[nodiscard]] std::int32_t packed_rows(std::int64_t tokens);
+
 /// What q k^T is multiplied by.
 [[nodiscard]] float scale_of(const AttentionCall& call);
 

@@ -26,6 +26,8 @@ struct AttentionSizes {
   std::int32_t kv_heads;
   std::int32_t sq;
   std::int32_t skv;
+  std::int32_t tokens_q;
+  std::int32_t tokens_kv;
   std::int32_t dqk;
   std::int32_t dv;
   std::int32_t left;
@@ -34,6 +36,6 @@ struct AttentionSizes {
   float scale;
   std::int32_t dropped;
 };
-static_assert(sizeof(AttentionSizes) == 20 * 8 + 12 * 4);
+static_assert(sizeof(AttentionSizes) == 20 * 8 + 14 * 4);
 
 }  // namespace kiln::ops

@@ -27,9 +27,11 @@ struct Sequences {
   std::int32_t batch;
   std::int32_t sq;
   std::int32_t skv;
+  std::int32_t tokens_q;
+  std::int32_t tokens_kv;
   std::int32_t unused;
 };
-static_assert(sizeof(Sequences) == 4 * 8 + 4 * 4);
+static_assert(sizeof(Sequences) == 4 * 8 + 6 * 4);
 
 /// In the order in which the kernel writes them.
 void add_sequences(const AttentionCall& call, std::vector<TensorPointer>& all) {
@@ -79,6 +81,8 @@ Launches sequence_launches(const AttentionCall& call) {
                                         .batch = narrow(problem.batch),
                                         .sq = narrow(problem.sq),
                                         .skv = narrow(problem.skv),
+                                        .tokens_q = packed_rows(given.tokens_q),
+                                        .tokens_kv = packed_rows(given.tokens_kv),
                                         .unused = 0});
   return just(std::move(launch));
 }

@@ -123,6 +123,25 @@ def test_sequences_that_the_host_sees_beyond_the_tokens_are_refused(begins):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=id_of)
+@pytest.mark.parametrize(
+    "begins, meant", [([-9, 3, 99], [0, 3, 8]), ([0, 1 << 30, 8], [0, 8, 8])], ids=str
+)
+def test_sequences_that_the_host_does_not_see_are_clamped_to_the_tokens(
+    begins, meant, dtype, monkeypatch
+):
+    monkeypatch.setattr("kiln.ops._attention._can_be_seen", lambda begins: False)
+    inputs = [torch.randn(8, 2, 16).to(dtype).requires_grad_() for _ in "qkv"]
+    results = []
+    for numbers in (begins, meant):
+        cu = torch.tensor(numbers, dtype=torch.int32)
+        o = ops.varlen_attention(*inputs, cu, cu, is_causal=True)
+        results.append([o, *torch.autograd.grad(o.float().square().sum(), inputs)])
+    assert results[1][0].any()
+    for given, right in zip(*results, strict=True):
+        assert torch.equal(given, right)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=id_of)
 def test_one_token_in_all_has_gradients_whatever_its_stride_says(dtype):
     def of(shape):
         return torch.randn(shape).to(dtype).transpose(0, 1).requires_grad_()

@@ -82,7 +82,8 @@ def varlen_attention(
     heads of each]: then q may lie beside k and v in one tensor, and is not copied.
 
     cu_seqlens_q, cu_seqlens_k: int32 [sequences + 1], the first token of each sequence,
-      and the end.
+      and the end. On a device, numbers outside the tensors are clamped to them; on the
+      CPU, and not decreasing, they are checked.
     max_seqlen_q, max_seqlen_k: no sequence is longer. None: the number of tokens, which
       is right, but slower if there are several sequences.
     is_causal: query i sees the keys j <= i + keys - queries of its sequence (bottom

@@ -173,7 +173,9 @@ struct AttentionTensors {
   /// the number of keys.
   const void* bias = nullptr;
   /// For kThd: [batch + 1], in tokens, non-decreasing: where each sequence begins, and
-  /// where the last one ends. A sequence has at most sq (or skv) tokens.
+  /// where the last one ends. Of a sequence with more than sq (or skv) tokens only the
+  /// first ones count. Rows of outputs and gradients that no sequence has stay as they
+  /// are.
   const std::int32_t* cu_seqlens_q = nullptr;
   const std::int32_t* cu_seqlens_kv = nullptr;
   /// For a mask with padding: [batch], the true lengths. With kThd may be null: all
@@ -198,6 +200,11 @@ struct AttentionTensors {
   /// may be null if that is 0. The call may overwrite all workspace_bytes.
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
+  /// For kThd: the tokens that q and o, and k and v, have room for. Kernels clamp
+  /// cu_seqlens_* to them, so that no value there leads outside the tensors. 0: not
+  /// known, and cu_seqlens_* are believed.
+  std::int64_t tokens_q = 0;
+  std::int64_t tokens_kv = 0;
 };
 
 enum class AttentionBackend : std::uint8_t { kCudnn, kKiln };

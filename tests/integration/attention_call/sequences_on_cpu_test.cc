@@ -30,6 +30,12 @@ class Sequences {
     });
   }
 
+  /// The rows that the tensors have.
+  void set_tokens(std::int64_t q, std::int64_t kv) {
+    tokens_q_ = q;
+    tokens_kv_ = kv;
+  }
+
   void run(const Numbers& q, const Numbers& kv, const Numbers* lengths = nullptr) {
     memory_.assign(ops::sequence_bytes(problem_) / 4 + 1, kPoison);
     const ops::AttentionTensors tensors{
@@ -37,7 +43,9 @@ class Sequences {
         .cu_seqlens_kv = kv.data(),
         .lengths_q = lengths == nullptr ? nullptr : lengths->data(),
         .workspace = memory_.data(),
-        .workspace_bytes = ops::sequence_bytes(problem_)};
+        .workspace_bytes = ops::sequence_bytes(problem_),
+        .tokens_q = tokens_q_,
+        .tokens_kv = tokens_kv_};
     const ops::AttentionCall call{problem_, tensors};
     const auto done = kiln_cpu::run_plan(ops::sequence_launches(call),
                                          kiln_cpu::kernels_of_program());
@@ -58,6 +66,8 @@ class Sequences {
  private:
   static constexpr std::int32_t kPoison = -77;
   attention::Problem problem_;
+  std::int64_t tokens_q_ = 0;
+  std::int64_t tokens_kv_ = 0;
   Numbers memory_;
   std::map<TensorRole, std::int32_t*> at_;
 };
@@ -83,6 +93,20 @@ TEST(AttentionSequences, AreAsLongAsIsSaidAndNoLongerThanTheLongest) {
     return;
   EXPECT_EQ(sequences.of(TensorRole::kLengthsQ), (Numbers{3, 10, 0}));
   EXPECT_EQ(sequences.of(TensorRole::kLengthsKv), (Numbers{10, 10, 5}));
+}
+
+TEST(AttentionSequences, AreClampedToTheRowsOfTheTensors) {
+  Sequences sequences(3, 100);
+  sequences.set_tokens(17, 60);
+  sequences.run({-3, 5, 1000, 17}, {0, 2000, 41, 1 << 30});
+  if (testing::Test::HasFatalFailure())
+    return;
+  EXPECT_EQ(sequences.of(TensorRole::kOffsetsQ), (Numbers{0, 1280, 4352, 4352}));
+  EXPECT_EQ(sequences.of(TensorRole::kOffsetsO), (Numbers{0, 640, 2176, 2176}));
+  EXPECT_EQ(sequences.of(TensorRole::kOffsetsK), (Numbers{0, 7680, 5248, 7680}));
+  EXPECT_EQ(sequences.of(TensorRole::kOffsetsV), (Numbers{0, 3840, 2624, 3840}));
+  EXPECT_EQ(sequences.of(TensorRole::kLengthsQ), (Numbers{5, 12, 0}));
+  EXPECT_EQ(sequences.of(TensorRole::kLengthsKv), (Numbers{60, 0, 19}));
 }
 
 TEST(AttentionSequences, AreMoreThanABlockHasThreads) {

@@ -125,7 +125,18 @@ class Call {
             .grad_bias = grad_bias.size() == 0 ? nullptr : grad_bias.data(),
             .scale = setting.scale,
             .workspace = delta_.data(),
-            .workspace_bytes = delta_.size() * sizeof(float)};
+            .workspace_bytes = delta_.size() * sizeof(float),
+            .tokens_q = is_packed() ? total(setting.lengths_q) : 0,
+            .tokens_kv = is_packed() ? total(setting.lengths_kv) : 0};
+  }
+
+  /// Other cu_seqlens than those of the setting's lengths.
+  void set_begins(const std::vector<std::int32_t>& q_begins,
+                  const std::vector<std::int32_t>& kv_begins) {
+    for (std::size_t i = 0; i < q_begins.size(); ++i) {
+      begins_q_[i].bits = q_begins[i];
+      begins_kv_[i].bits = kv_begins[i];
+    }
   }
 
   /// What goes wrong is a failure of the test.

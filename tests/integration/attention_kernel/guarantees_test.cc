@@ -277,5 +277,28 @@ TEST_P(AttentionSequences, HaveTheSameBitsAloneBesideOthersAndPadded) {
   });
 }
 
+TEST_P(AttentionSequences, ThatBeginOutsideTheTensorsAreClampedToThem) {
+  test::with_type(GetParam().dtype, [&]<typename T>() {
+    const auto run = [&](const std::vector<std::int32_t>& q_begins,
+                         const std::vector<std::int32_t>& kv_begins) {
+      auto call = std::make_unique<Call<T>>(
+          GetParam().with({.batch = 2,
+                           .sq = 80,
+                           .skv = 100,
+                           .layout = Layout::kThd,
+                           .mask = Mask::kPaddingCausalBottomRight}),
+          Setting{.lengths_q = {80, 40}, .lengths_kv = {20, 100}});
+      call->set_begins(q_begins, kv_begins);
+      call->run_both();
+      return call;
+    };
+    const auto right = run({0, 80, 120}, {0, 20, 120});
+    expect_same_bits(*right, *run({-50, 80, 2000}, {-1, 20, 1 << 30}));
+    // Where a sequence seems to begin far outside, no row outside is read or written.
+    run({0, 500, 120}, {70, -3, 2000});
+    run({-90, -20, -10}, {1 << 30, 1 << 30, 5});
+  });
+}
+
 }  // namespace
 }  // namespace kiln::attention_test

@@ -42,6 +42,12 @@ TEST(AttentionPlan, RefusesAScaleThatIsNoNumber) {
             "attention_forward: scale is nan");
 }
 
+TEST(AttentionPlan, RefusesANegativeNumberOfTokens) {
+  const Problem problem = attention_problem();
+  EXPECT_EQ(refusal(plan(AttentionCall{problem, {.tokens_kv = -1}}, kDevice)),
+            "attention_forward: tokens_kv is -1");
+}
+
 TEST(AttentionPlan, SaysThatTheStridesWereForgotten) {
   Problem problem = attention_problem();
   problem.q = problem.k = problem.v = problem.o = {};

@@ -33,7 +33,7 @@ std::size_t size_of_type(std::string_view type) {
     return 8;
   if (has("kiln_attention"))
     return sizeof(AttentionSizes);
-  return has("kiln_sequences") ? 48 : 4;  // else an int or a float
+  return has("kiln_sequences") ? 56 : 4;  // else an int or a float
 }
 
 /// Of the parameters in `text` behind the entry point's name.
