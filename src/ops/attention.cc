@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <initializer_list>
+#include <iterator>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -356,9 +357,10 @@ Result<Launches> launches(const AttentionCall& call, const Device& device) {
                            attention_workspace_bytes(problem)));
   attention::KernelChoice choice = KILN_TRY(
       attention::choose_kernel(problem, device.capability, properties_of(call)));
-  if (!is_backward(problem))
-    return just(forward(call, std::move(choice)));
-  Launches all = backward(call, choice);
+  Launches all = is_backward(problem) ? backward(call, choice)
+                                      : just(forward(call, std::move(choice)));
+  if (problem.layout == Layout::kThd)
+    std::ranges::move(empty_sequence_launches(call), std::back_inserter(all));
   if (problem.bias_gradient)
     all.push_back(bias_backward(
         call, KILN_TRY(attention::choose_bias_kernel(problem, device.capability))));

@@ -224,15 +224,10 @@ def _readable(name, tensor, must_be_dense):
 
 def _gradient_like(tensor, must_be_dense, layout):
     """A gradient has the strides of its tensor, as _readable() returns it."""
-    if layout == "thd" and _is_usable(tensor):
-        strides = _with_rows_apart(tensor).stride()
-        # The kernels write the tokens of sequences alone.
-        return tensor.new_empty_strided(tensor.shape, strides).zero_()
-    if layout == "thd":
-        return tensor.new_zeros(tensor.shape)
     if must_be_dense or not _is_usable(tensor):
         return tensor.new_empty(tensor.shape)
-    return tensor.new_empty_strided(tensor.shape, tensor.stride())
+    strides = (_with_rows_apart(tensor) if layout == "thd" else tensor).stride()
+    return tensor.new_empty_strided(tensor.shape, strides)
 
 
 def _with_rows_apart(tensor):
@@ -249,7 +244,7 @@ def _output(q, v, bias, layout):
     """o: in the order of q, so that heads that were split from a dimension can be joined
     again without a copy."""
     if layout == "thd":
-        return q.new_zeros(q.shape[0], math.prod(q.shape[1:-1]), v.shape[-1])
+        return q.new_empty(q.shape[0], math.prod(q.shape[1:-1]), v.shape[-1])
     batch, *heads, rows, _ = q.shape
     heads = math.prod(heads)
     if not _has_batch(bias) and q.stride(-3) < q.stride(-2):

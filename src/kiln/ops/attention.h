@@ -174,8 +174,8 @@ struct AttentionTensors {
   const void* bias = nullptr;
   /// For kThd: [batch + 1], in tokens, non-decreasing: where each sequence begins, and
   /// where the last one ends. Of a sequence with more than sq (or skv) tokens only the
-  /// first ones count. Rows of outputs and gradients that no sequence has stay as they
-  /// are.
+  /// first ones count. Rows of outputs and gradients that no sequence has become 0:
+  /// before the first, behind each, and behind the last up to tokens_q (or tokens_kv).
   const std::int32_t* cu_seqlens_q = nullptr;
   const std::int32_t* cu_seqlens_kv = nullptr;
   /// For a mask with padding: [batch], the true lengths. With kThd may be null: all
@@ -202,7 +202,8 @@ struct AttentionTensors {
   std::uint64_t workspace_bytes = 0;
   /// For kThd: the tokens that q and o, and k and v, have room for. Kernels clamp
   /// cu_seqlens_* to them, so that no value there leads outside the tensors. 0: not
-  /// known, and cu_seqlens_* are believed.
+  /// known: cu_seqlens_* are believed, and rows behind the last sequence stay as they
+  /// are.
   std::int64_t tokens_q = 0;
   std::int64_t tokens_kv = 0;
 };

@@ -1,5 +1,5 @@
 // The outputs of sequences without queries or keys, which cuDNN leaves as they were,
-// set by their kernel on a CPU.
+// and those of tokens of no sequence, set by their kernel on a CPU.
 
 #include <gmock/gmock.h>
 
@@ -36,8 +36,8 @@ bool is_empty(std::size_t sequence) {
   return kQueries[sequence] == 0 || kKeys[sequence] == 0;
 }
 
-Lengths begins(const Lengths& lengths) {
-  Lengths all{0};
+Lengths begins(const Lengths& lengths, std::int32_t first = 0) {
+  Lengths all{first};
   for (const std::int32_t each : lengths) all.push_back(all.back() + each);
   return all;
 }
@@ -55,14 +55,14 @@ class EmptySequences : public testing::TestWithParam<std::tuple<bool, ops::DType
       problem.batch = kSequences;
       problem.heads = kHeads;
       problem.kv_heads = kKvHeads;
-      problem.sq = problem.skv = kLongest;
+      problem.sq = problem.skv = longest_;
       problem.dqk = kDim;
       problem.dv = kValueDim;
       problem.layout = is_packed() ? attention::Layout::kThd : attention::Layout::kBshd;
       problem.mask = attention::Mask::kPadding;
     });
-    const Lengths q = begins(kQueries);
-    const Lengths kv = begins(kKeys);
+    const Lengths q = begins(kQueries, first_);
+    const Lengths kv = begins(kKeys, first_);
     const ops::AttentionTensors tensors{
         .o = o_.data(),
         .stats = stats_.data(),
@@ -72,7 +72,9 @@ class EmptySequences : public testing::TestWithParam<std::tuple<bool, ops::DType
         .lengths_kv = is_packed() ? nullptr : kKeys.data(),
         .grad_q = grad_q_.data(),
         .grad_k = grad_k_.data(),
-        .grad_v = grad_v_.data()};
+        .grad_v = grad_v_.data(),
+        .tokens_q = tokens_,
+        .tokens_kv = tokens_};
     const auto done =
         kiln_cpu::run_plan(ops::empty_sequence_launches({problem_, tensors}),
                            kiln_cpu::kernels_of_program());
@@ -80,6 +82,21 @@ class EmptySequences : public testing::TestWithParam<std::tuple<bool, ops::DType
   }
 
   using Tensor = std::vector<std::uint16_t>;
+
+  /// That a packed tensor's rows up to `tokens_` are 0 but those that a pass writes.
+  void expect_cleared_around(const Tensor& tensor, const Lengths& lengths,
+                             std::int64_t heads, std::int64_t dim) const {
+    const std::int64_t row = heads * dim;
+    Tensor wanted(tensor.size(), kPoison);
+    std::fill_n(wanted.begin(), tokens_ * row, std::uint16_t{0});
+    const Lengths first = begins(lengths, first_);
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      if (!is_empty(i))
+        std::fill_n(wanted.begin() + first[i] * row,
+                    std::min<std::int64_t>(lengths[i], longest_) * row, kPoison);
+    }
+    EXPECT_EQ(tensor, wanted);
+  }
 
   /// That a tensor's rows are 0 in the empty sequences, and poison in the others.
   void expect_cleared(const Tensor& tensor, const Lengths& lengths, std::int64_t heads,
@@ -104,6 +121,9 @@ class EmptySequences : public testing::TestWithParam<std::tuple<bool, ops::DType
   }
 
   attention::Problem problem_;
+  std::int32_t first_ = 0;  // where the first packed sequence begins
+  std::int64_t longest_ = kLongest;
+  std::int64_t tokens_ = 0;
   Tensor o_ = poisoned(kHeads, kValueDim);
   Tensor grad_q_ = poisoned(kHeads, kDim);
   Tensor grad_k_ = poisoned(kKvHeads, kDim);
@@ -135,6 +155,20 @@ TEST_P(EmptySequences, HaveNoGradients) {
   expect_cleared(grad_q_, kQueries, kHeads, kDim);
   expect_cleared(grad_k_, kKeys, kKvHeads, kDim);
   expect_cleared(grad_v_, kKeys, kKvHeads, kValueDim);
+}
+
+TEST_P(EmptySequences, AndTokensOfNoSequenceAreCleared) {
+  if (!is_packed())
+    GTEST_SKIP() << "no other tokens";
+  first_ = 2;
+  longest_ = 4;
+  tokens_ = 25;
+  run(attention::Pass::kForward);
+  expect_cleared_around(o_, kQueries, kHeads, kValueDim);
+  run(attention::Pass::kBackward);
+  expect_cleared_around(grad_q_, kQueries, kHeads, kDim);
+  expect_cleared_around(grad_k_, kKeys, kKvHeads, kDim);
+  expect_cleared_around(grad_v_, kKeys, kKvHeads, kValueDim);
 }
 
 }  // namespace
