@@ -226,7 +226,11 @@ Result<ChildProcess> ChildProcess::start(const ChildCommand& command) {
   setup.isolate();
   const auto pid = setup.spawn(command);
   if (!pid)
-    return start_error(command, "posix_spawn", pid.error());
+    return start_error(command,
+                       pid.error() == ENOENT && ::access("/dev/null", R_OK) != 0
+                           ? "/dev/null, its standard input (is /dev mounted?)"
+                           : "posix_spawn",
+                       pid.error());
   return ChildProcess(command.name, *pid, std::move(ours), std::move(output));
 }
 

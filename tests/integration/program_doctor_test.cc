@@ -141,6 +141,45 @@ TEST_F(ProgramDoctorTest, ACacheThatCannotBeMadeIsTold) {
   EXPECT_EQ(*status, 0);
 }
 
+TEST_F(ProgramDoctorTest, AContainerWithoutProcOrWithAReadOnlyTmpBuilds) {
+  for (const std::string lacking : {"/proc", "/tmp"}) {
+    const auto status = test::in_mount_namespace([&] {
+      const char* const folder = kiln_.folder().c_str();
+      const int bind = MS_BIND | MS_REC;
+      const int read_only = MS_REMOUNT | MS_BIND | MS_RDONLY;
+      const bool is_lacking =
+          lacking == "/proc"
+              ? ::mount("none", "/proc", "tmpfs", 0, nullptr) == 0
+              : ::mount(folder, folder, nullptr, bind, nullptr) == 0 &&
+                    ::mount("/tmp", "/tmp", nullptr, bind, nullptr) == 0 &&
+                    ::mount(nullptr, "/tmp", nullptr, read_only, nullptr) == 0;
+      if (!is_lacking)
+        return test::kImpossible;
+      EXPECT_EQ(check(report(), "compile")["verdict"], "ok");
+      kiln_.compiled(test::kTinySource);
+      return 0;
+    });
+    if (!status)
+      GTEST_SKIP() << "NOT TESTED: no mount namespace can be made here";
+    EXPECT_EQ(*status, 0) << lacking;
+  }
+}
+
+TEST_F(ProgramDoctorTest, WithoutDevIsToldSo) {
+  const auto status = test::in_mount_namespace([&] {
+    if (::mount("none", "/dev", "tmpfs", 0, nullptr) != 0)
+      return test::kImpossible;
+    const json found = report(1);
+    EXPECT_EQ(check(found, "compile")["verdict"], "fail");
+    EXPECT_THAT(text(check(found, "compile"), "detail"),
+                HasSubstr("(is /dev mounted?): No such file"));
+    return 0;
+  });
+  if (!status)
+    GTEST_SKIP() << "NOT TESTED: no mount namespace can be made here";
+  EXPECT_EQ(*status, 0);
+}
+
 TEST_F(ProgramDoctorTest, AFolderOfTheRootThatOthersCanWriteFailsAndIsTold) {
   fs::create_directories(kiln_.cache_dir() / "objects");
   ASSERT_EQ(::chmod((kiln_.cache_dir() / "objects").c_str(), 0777), 0);
