@@ -33,6 +33,11 @@ constexpr std::array kBothPasses{
     // Lengths.
     "s=1/1024",
     "s=1/1024 causal_bottom_right",
+    "s=1024/1",
+    "s=2/1024",
+    "s=1024/2",
+    "s=3 causal",
+    "s=127/1025",
     "s=100 causal",
     "s=1000/1999",
     "s=1000/1999 causal_bottom_right",

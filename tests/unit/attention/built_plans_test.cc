@@ -85,6 +85,48 @@ TEST(BuiltPlans, BottomRightMasks) {
   }
 }
 
+TEST(BuiltPlans, LengthsAtTheirEdges) {
+  for (const ComputeCapability arch :
+       {ComputeCapability{8, 0}, {8, 9}, {9, 0}, {10, 0}})
+    for (const Pass pass : {Pass::kForward, Pass::kBackward})
+      for (const auto& [sq, skv] : {std::pair{1, 1024},
+                                    {1024, 1},
+                                    {2, 1024},
+                                    {1024, 2},
+                                    {1, 2},
+                                    {2, 2},
+                                    {3, 3},
+                                    {127, 1025}})
+        expect_agreement(with_lengths(base(pass), sq, skv), arch, true);
+}
+
+/// What other versions answered, without a device.
+TEST(BuiltPlans, OneQueryOrOneKeyByVersion) {
+  struct Tried {
+    const char* cudnn;
+    ComputeCapability arch;
+    std::int64_t sq, skv;
+    bool was_built;
+  };
+  for (const auto& [cudnn, arch, sq, skv, was_built] :
+       {Tried{"9.8.0", {8, 0}, 1, 1024, false},
+        {"9.8.0", {8, 9}, 1, 1024, false},
+        {"9.8.0", {8, 0}, 1024, 1, false},
+        {"9.8.0", {9, 0}, 1, 1024, true},
+        {"9.8.0", {9, 0}, 1024, 1, true},
+        {"9.13.0", {8, 0}, 1, 1024, false},
+        {"9.13.0", {8, 9}, 1, 1024, false},
+        {"9.13.0", {9, 0}, 1, 1024, true},
+        {"9.13.0", {10, 0}, 1, 1024, false},
+        {"9.13.0", {10, 0}, 1024, 1, true},
+        {"9.14.0", {8, 0}, 1, 1024, true},
+        {"9.16.0", {8, 0}, 1024, 1, true}}) {
+    const Problem problem = with_lengths(base(Pass::kBackward), sq, skv);
+    EXPECT_EQ(evaluate(problem, arch, version(cudnn)).supported, was_built)
+        << cudnn << " " << to_string(arch) << " " << to_string(problem);
+  }
+}
+
 /// Of one feature each.
 std::vector<Problem> with_features(const Problem& plain) {
   std::vector<Problem> problems;
