@@ -442,12 +442,14 @@ compile::LinkJob RequestKeys::link_job(const KeyedRequest& request,
                                        std::vector<compile::LinkInput> objects) {
   const auto& files = request.request.content_->files;
   objects.insert(objects.end(), files.begin(), files.end());
-  return {.label = request.request.label(),
-          .linker = request.linker->path,
-          .options = link_input(request, {}).options,
-          .inputs = std::move(objects),
-          .device_runtime = request.linker->device_runtime,
-          .target = request.target};
+  return {
+      .label = request.request.label(),
+      .linker = request.linker->path,
+      .options = link_input(request, {}).options,
+      .inputs = std::move(objects),
+      .device_runtime = request.linker->device_runtime,
+      .target = request.target,
+      .cuda_version = device::driver_value(request.toolchain->toolchain.facts.version)};
 }
 
 }  // namespace kiln

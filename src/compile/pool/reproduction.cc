@@ -210,8 +210,8 @@ Result<void> write_files(const std::filesystem::path& folder, const PlanJob& job
 /// What NVIDIA's nvlink links as well; no verb of kiln takes objects alone.
 Result<void> write_files(const std::filesystem::path& folder, const LinkJob& job) {
   // The options name the target; the device runtime is not saved.
-  const auto& [label, linker, options, inputs, device_runtime, target, time_limit,
-               memory_limit] = job;
+  const auto& [label, linker, options, inputs, device_runtime, target, cuda_version,
+               time_limit, memory_limit] = job;
   std::string command = fmt::format("# {}, {}\nnvlink", comment_text(label),
                                     comment_text(linker.native()));
   for (const std::string& option : options) command += " " + shell_word(option);

@@ -12,14 +12,15 @@ constexpr auto kLinkInputFields = [](auto& codec, auto& input) {
 };
 
 constexpr auto kLinkJobFields = [](auto& codec, auto& job) {
-  auto& [label, linker, options, inputs, device_runtime, target, time_limit,
-         memory_limit] = job;
+  auto& [label, linker, options, inputs, device_runtime, target, cuda_version,
+         time_limit, memory_limit] = job;
   codec("label", label);
   codec("linker", linker);
   codec("option", options);
   codec.each("input", inputs, kLinkInputFields);
   codec("device runtime", device_runtime);
   kTargetFields(codec, target);
+  codec("CUDA version", cuda_version);
   codec("time limit", time_limit);
   codec("memory limit", memory_limit);
 };

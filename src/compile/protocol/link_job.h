@@ -29,6 +29,8 @@ struct LinkJob {
   /// libcudadevrt.a, linked only where something needs it; empty: there is none.
   Bytes device_runtime = {};
   device::Target target = {};  // that `options` ask for
+  /// Of the NVRTC that compiled the inputs, as driver_value() gives it; 0: not known.
+  int cuda_version = 0;
   /// As CompileJob's. Zero: the pool's default.
   std::chrono::milliseconds time_limit{0};
   std::uint64_t memory_limit_bytes = 0;

@@ -9,11 +9,13 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "compile/worker/compile_log.h"
 #include "compile/worker/loaded_libraries.h"
+#include "device/cuda_version.h"
 #include "util/open_library.h"
 #include "util/try.h"
 
@@ -43,6 +45,7 @@ struct NvJitLink {
   int (*error_log)(Handle, char*) = nullptr;
   int (*info_log_size)(Handle, std::size_t*) = nullptr;
   int (*info_log)(Handle, char*) = nullptr;
+  int (*version)(unsigned*, unsigned*) = nullptr;  // from 12.3 on
 };
 
 /// A worker calls it on one thread.
@@ -73,6 +76,7 @@ Result<const NvJitLink*> open_linker(const std::filesystem::path& path) {
       !has("nvJitLinkGetInfoLog", table->info_log))
     return fail(ErrorCode::kUnavailable,
                 fmt::format("{} lacks functions of nvJitLink 12.0", path.native()));
+  std::ignore = has("nvJitLinkVersion", table->version);
   return known->emplace(path, table.release()).first->second;
 }
 
@@ -89,6 +93,7 @@ class Link {
   /// A link goes on after a failed call, and may end well without that input: so each
   /// call is checked.
   [[nodiscard]] Result<void> run(const LinkJob& job, bool with_device_runtime) {
+    compiled_by_ = device::cuda_version_of_driver(job.cuda_version);
     KILN_TRY(create(job));
     for (const LinkInput& input : job.inputs) {
       Bytes bytes = input.bytes;
@@ -160,7 +165,24 @@ class Link {
         : result == kUnrecognizedOption || result == kUnrecognizedInput
             ? ErrorCode::kInvalidArgument
             : ErrorCode::kCompileFailed;
-    return fail(code, fmt::format("{}: error {}\n{}", call, result, shortened(said)));
+    return fail(code, fmt::format("{}: error {}\n{}{}", call, result, shortened(said),
+                                  version_hint()));
+  }
+
+  /// Which of the two libraries to replace, if this one is the older.
+  [[nodiscard]] std::string version_hint() const {
+    unsigned major = 0;
+    unsigned minor = 0;
+    if (table_.version == nullptr || table_.version(&major, &minor) != kSuccess)
+      return {};
+    const device::CudaVersion own{static_cast<int>(major), static_cast<int>(minor)};
+    if (own >= compiled_by_)
+      return {};
+    return fmt::format(
+        "\nnvJitLink {} ({}) is older than NVRTC {}, whose objects it may not read: "
+        "install nvJitLink {} or a newer one of CUDA {}",
+        to_string(own), table_.path.native(), to_string(compiled_by_),
+        to_string(compiled_by_), compiled_by_.major);
   }
 
   template <typename Size, typename Text>
@@ -176,6 +198,7 @@ class Link {
   }
 
   const NvJitLink& table_;
+  device::CudaVersion compiled_by_{};
   Handle handle_ = nullptr;
 };
 

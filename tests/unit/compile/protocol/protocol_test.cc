@@ -62,6 +62,7 @@ LinkJob full_link_job() {
           .inputs = {{"a.cu", Bytes(9, std::byte{1})}, {"b.cu", {}}},
           .device_runtime = Bytes(7, std::byte{0}),
           .target = {{{9, 0}, device::ArchSuffix::kA}, device::ImageKind::kLtoIr},
+          .cuda_version = 13010,
           .time_limit = std::chrono::milliseconds(1234),
           .memory_limit_bytes = 5ULL << 32U};
 }
