@@ -271,8 +271,9 @@ std::string PreparedRequest::label() const {
   return label;
 }
 
-RequestKeys::RequestKeys(OwnFolder memo_folder, std::filesystem::path standard_headers)
-    : scanner_(std::move(memo_folder)),
+RequestKeys::RequestKeys(const OwnFolder& memo_folder,
+                         std::filesystem::path standard_headers)
+    : scanner_(memo_folder),
       standard_headers_(std::move(standard_headers)),
       no_headers_(std::make_shared<const key::HeaderSnapshot>()) {}
 

@@ -72,7 +72,7 @@ class RequestKeys {
  public:
   /// `memo_folder` is `<cache root>/memo`, or empty to keep nothing. `standard_headers`
   /// is compile::find_standard_headers().
-  explicit RequestKeys(OwnFolder memo_folder,
+  explicit RequestKeys(const OwnFolder& memo_folder,
                        std::filesystem::path standard_headers = {});
 
   /// Normalizes a source's options, and reads the files of a link. Errors:
