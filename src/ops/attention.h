@@ -43,8 +43,8 @@ struct AttentionCall {
 [[nodiscard]] Result<Launches> launches(const AttentionCall& call,
                                         const Device& device);
 
-/// What follows the pass of a problem whose sequences have lengths of their own: it sets
-/// the rows of packed tensors that no sequence has, and the outputs of a sequence
+/// What follows the pass of a problem whose sequences have lengths of their own: it
+/// sets the rows of packed tensors that no sequence has, and the outputs of a sequence
 /// without queries or without keys, which cuDNN leaves as they were (9.14 on an H200).
 /// Empty: there are no such rows and sequences. Checks no pointer.
 [[nodiscard]] Launches empty_sequence_launches(const AttentionCall& call);
