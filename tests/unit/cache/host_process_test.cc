@@ -62,8 +62,7 @@ class HostProcessTest : public testing::Test {
 
   [[nodiscard]] OwnedRange own(std::chrono::milliseconds heartbeat = 5ms) {
     auto owned = OwnedRange::try_own({&files_, file_, 0}, {}, heartbeat);
-    EXPECT_TRUE(owned && *owned);
-    return **std::move(owned);
+    return std::move(owned).value().value();  // throws if it is another's
   }
 
   /// Closes what is open on the lock file, and opens the host's file under each of the
@@ -205,11 +204,15 @@ TEST_F(HostProcessTest, AChildForkedWhileALockIsTakenDoesNotShareIt) {
     std::optional<OwnedRange> owned;
     std::thread other([&] { owned = own(1h); });
     expect_waiting();
+    const test::Signal begun;
     const test::Signal end;
     test::ChildProcess child([&] {
+      begun.raise();
       end.wait();
       return 0;
     });
+    // A child shares all descriptors until its handler of fork() has run.
+    begun.wait();
     thaw();
     other.join();
     // As if this process had been killed: nobody unlocks.
