@@ -270,7 +270,8 @@ Result<FoundToolchains> discover_toolchains(const ToolchainSearch& search) {
       continue;
     }
     Error error = std::move(toolchain).error();
-    if (error.code == ErrorCode::kCancelled)  // it says nothing about that NVRTC
+    // Neither says anything about that NVRTC, and another must not take its place.
+    if (error.code == ErrorCode::kCancelled || error.from_outside)
       return tl::unexpected(std::move(error));
     if (is_explicit) {
       return fail(ErrorCode::kUnavailable,

@@ -1,6 +1,7 @@
 // Workers that are killed, stopped or none at all, and hosts with odd habits. Each
 // time: a clear error in bounded time, and the next request is served.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -15,11 +16,14 @@
 #include <fstream>
 #include <functional>
 #include <future>
+#include <iterator>
 #include <memory>
 #include <semaphore>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "compile/pool/worker_path.h"
 #include "compile/protocol/protocol.h"
 #include "tests/fault/compile_faults.h"
 #include "tests/support/processes.h"
@@ -49,6 +53,13 @@ TEST_F(CompileFault, fault_02_AWorkerKilledWhileIdleIsReplaced) {
   EXPECT_TRUE(output) << output.error().message;
 }
 
+std::filesystem::path make_script(const std::filesystem::path& path,
+                                  const std::string& text) {
+  std::ofstream(path) << "#!/bin/sh\n" << text;
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  return path;
+}
+
 /// With a folder that has the mark for the fake's mode "once".
 PoolOptions killed_once(int signal, const test::TempDir& folder) {
   std::ofstream(folder.path() / "kill") << "once";
@@ -68,6 +79,30 @@ TEST_F(CompileFault, fault_48_AWorkerThatASignalFromOutsideEndsIsTriedOnceMore) 
     EXPECT_TRUE(output) << output.error().message;
     EXPECT_EQ(starts, 2) << signal;
     EXPECT_FALSE(std::filesystem::exists(folder.path() / "kill")) << "nobody died";
+  }
+}
+
+TEST_F(CompileFault, fault_48_AWorkerThatIsKilledWhileItStartsIsTriedOnceMore) {
+  for (const int deaths : {1, 2}) {
+    const test::TempDir folder;
+    for (int i = 0; i < deaths; ++i)
+      std::ofstream(folder.path() / ("kill-" + std::to_string(i))) << "once";
+    auto options = options_with("");
+    options.worker.path = make_script(
+        folder.path() / "killed",
+        fmt::format("for mark in {}/kill-*; do\n  rm \"$mark\" && kill -9 $$\ndone\n"
+                    "exec {}\n",
+                    folder.path().native(), find_worker({}).value().native()));
+    WorkerPool pool(options);
+    const auto output = pool.compile(small_job(), {});
+    EXPECT_EQ(output.has_value(), deaths == 1);
+    if (!output) {
+      EXPECT_EQ(output.error().code, ErrorCode::kWorkerCrashed);
+      EXPECT_TRUE(output.error().from_outside);
+      EXPECT_THAT(output.error().message, HasSubstr("signal 9"));
+    }
+    const std::filesystem::directory_iterator left(folder.path());
+    EXPECT_EQ(std::distance(left, {}), 1) << "nobody died";
   }
 }
 
@@ -207,13 +242,6 @@ TEST(CompileWorker, TheSlotIsHeldUntilTheKilledWorkerIsGone) {
   wanted.time_limit = 200ms;
   EXPECT_EQ(error_of(pool.compile(wanted, {})).code, ErrorCode::kTimeout);
   EXPECT_EQ(alive_at_release, 0U);
-}
-
-std::filesystem::path make_script(const std::filesystem::path& path,
-                                  const std::string& text) {
-  std::ofstream(path) << "#!/bin/sh\n" << text;
-  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
-  return path;
 }
 
 TEST(CompileWorker, AProgramThatIsNoWorkerIsRefused) {

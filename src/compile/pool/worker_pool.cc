@@ -301,7 +301,10 @@ Result<TaskResult> WorkerPool::State::try_once(const Task& task, const Bytes& fr
                                                const std::stop_token& stop,
                                                BuildWatch& watch) {
   while (true) {
-    auto worker = KILN_TRY(workers_.acquire(task.libraries, stop, watch));
+    auto acquired = workers_.acquire(task.libraries, stop, watch);
+    if (!acquired && acquired.error().from_outside)
+      return TaskResult{tl::unexpected(std::move(acquired).error())};
+    auto worker = KILN_TRY(std::move(acquired));
     watch.start_clock();
     const auto time_before = worker.processor_time();
     auto answer =

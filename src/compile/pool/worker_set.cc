@@ -151,9 +151,12 @@ Result<WorkerProcess> WorkerSet::start(const std::stop_token& stop) {
   if (!reply && reply.error().code == ErrorCode::kCancelled)
     return tl::unexpected(reply.error());
   if (!reply) {
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{} did not start as a compile worker: {}", path.native(),
-                            reply.error().message));
+    const auto& [code, message, from_outside] = reply.error();
+    return tl::unexpected(
+        Error{from_outside ? code : ErrorCode::kUnavailable,
+              fmt::format("{} did not start as a compile worker: {}", path.native(),
+                          message),
+              from_outside});
   }
   const auto* const hello = std::get_if<Hello>(&*reply);
   if (hello == nullptr || hello->build_id != build_id()) {

@@ -56,7 +56,8 @@ class WorkerSet {
 
   /// An idle worker that has opened exactly these libraries, else a new one; a start
   /// moves `watch` to kStarting. For a build the caller holds a permit. Errors:
-  /// kUnavailable, kCancelled.
+  /// kUnavailable, kCancelled; kWorkerCrashed, `from_outside`, if a signal from outside
+  /// ended the new one.
   [[nodiscard]] Result<WorkerProcess> acquire(const Libraries& libraries,
                                               const std::stop_token& stop,
                                               BuildWatch& watch);

@@ -374,12 +374,21 @@ TEST_F(DiscoverToolchains, OneThatDoesNotAnswerIsListedAndNeverRemembered) {
   }
 }
 
-TEST_F(DiscoverToolchains, AQuestionThatWasStoppedSaysNothingAboutAnNvrtc) {
+TEST_F(DiscoverToolchains, AQuestionThatWasStoppedOrKilledSaysNothingAboutAnNvrtc) {
   install("cuda/lib64/libnvrtc.so.13", "cuda/lib64/libnvrtc-builtins.so.13.0");
-  answer_ = fail(ErrorCode::kCancelled, "cancelled");
-  const auto found = discover_toolchains(search_);
-  ASSERT_FALSE(found);
-  EXPECT_EQ(found.error().code, ErrorCode::kCancelled);
+  const fs::path nvrtc = root_ / "cuda/lib64/libnvrtc.so.13";
+  for (const Error& error :
+       {Error{ErrorCode::kCancelled, "cancelled"},
+        Error{ErrorCode::kWorkerCrashed, "was killed by signal 9", true}}) {
+    for (const fs::path& named : {fs::path(), nvrtc}) {
+      answer_ = tl::unexpected(error);
+      search_.explicit_nvrtc = named;
+      const auto found = discover_toolchains(search_);
+      ASSERT_FALSE(found);
+      EXPECT_EQ(found.error().code, error.code);
+      EXPECT_EQ(found.error().from_outside, error.from_outside);
+    }
+  }
 }
 
 TEST_F(DiscoverToolchains, TheExplicitOneIsFirstAndNeedsNoBuiltins) {

@@ -253,6 +253,15 @@ TEST_F(WorkerSetTest, OneThatEndsBeforeItsHelloIsQuoted) {
   EXPECT_THAT(error.message,
               AllOf(HasSubstr("did not start as a compile worker"),
                     HasSubstr("exited with status 127; it wrote: no such symbol")));
+  EXPECT_FALSE(error.from_outside);
+}
+
+TEST_F(WorkerSetTest, OneThatIsKilledBeforeItsHelloWasEndedFromOutside) {
+  const Error error = refusal("kill -9 $$\n");
+  EXPECT_EQ(error.code, ErrorCode::kWorkerCrashed);
+  EXPECT_TRUE(error.from_outside);
+  EXPECT_THAT(error.message, AllOf(HasSubstr("did not start as a compile worker"),
+                                   HasSubstr("was killed by signal 9")));
 }
 
 }  // namespace
