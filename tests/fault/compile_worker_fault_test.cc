@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,6 +17,7 @@
 
 #include "device/cubin.h"
 #include "tests/fault/compile_faults.h"
+#include "tests/support/namespaces.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_dir.h"
 
@@ -125,6 +127,27 @@ TEST_F(CompileFault, fault_06_AMemoryHogIsKilledAtItsLimit) {
   EXPECT_EQ(error.code, ErrorCode::kResourceLimit);
   EXPECT_THAT(error.message, HasSubstr("256 MiB"));
   expect_still_serving(pool);
+}
+
+TEST_F(CompileFault, fault_06_AMemoryHogEndsAtItsLimitWhereProcIsMissing) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's heap counts nothing";
+#endif
+  const auto status = test::in_mount_namespace([&] {
+    if (::mount("none", "/proc", "tmpfs", 0, nullptr) != 0)
+      return test::kImpossible;
+    WorkerPool pool(options_with("hoard"));
+    auto wanted = small_job();
+    wanted.memory_limit_bytes = 256U << 20U;
+    const auto error = error_of(pool.compile(wanted, {}));
+    EXPECT_EQ(error.code, ErrorCode::kResourceLimit) << error.message;
+    EXPECT_THAT(error.message, HasSubstr("256 MiB"));
+    expect_still_serving(pool);
+    return 0;
+  });
+  if (!status)
+    GTEST_SKIP() << "NOT TESTED: no mount namespace can be made here";
+  EXPECT_EQ(*status, 0);
 }
 
 TEST_F(CompileFault, fault_06_ARepeatKillerIsRefusedForTenMinutesOthersAreNot) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/prctl.h>
@@ -129,13 +130,17 @@ class Limits {
     deadline_ = (Clock::now() + limit + kGrace).time_since_epoch().count();
   }
 
-  /// Not by open(): the worker's own records what the compiler opens.
+  /// Where there is no /proc, the heap alone. Not by open(): the worker's own records
+  /// what the compiler opens.
   static std::uint64_t resident_bytes() {
     const UniqueFd file(static_cast<int>(
         ::syscall(SYS_openat, AT_FDCWD, "/proc/self/statm", O_RDONLY | O_CLOEXEC)));
     std::array<char, 128> text{};
     const ssize_t n = ::read(file.get(), text.data(), text.size());
-    return n <= 0 ? 0 : resident_bytes_in({text.data(), static_cast<std::size_t>(n)});
+    if (n > 0)
+      return resident_bytes_in({text.data(), static_cast<std::size_t>(n)});
+    const auto heap = ::mallinfo2();
+    return heap.uordblks + heap.hblkhd;
   }
 
   std::atomic<Clock::rep> deadline_ = kNone;
