@@ -7,6 +7,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <tuple>
 #include <vector>
 
 namespace kiln::python {
@@ -64,10 +66,11 @@ std::int64_t number_or_unset(const Settings& settings, const char* name) {
   return found == settings.numbers.end() ? KILN_UNSET : found->second;
 }
 
-std::vector<const char*> pointers_of(const Settings& settings, const char* name) {
+/// With a null behind the last, so that an empty list has an address: it is set, too.
+std::vector<const char*> pointers_of(const std::vector<std::string>& list) {
   std::vector<const char*> pointers;
-  if (const auto found = settings.lists.find(name); found != settings.lists.end())
-    for (const std::string& item : found->second) pointers.push_back(item.c_str());
+  for (const std::string& item : list) pointers.push_back(item.c_str());
+  pointers.push_back(nullptr);
   return pointers;
 }
 
@@ -99,21 +102,18 @@ kiln_service* open(const Settings& settings) {
         {&options.no_jit, "no_jit"},
         {&options.attention, "attention"}})
     *field = number_or_unset(settings, name);
-  const auto template_dirs = pointers_of(settings, "template_dirs");
-  const auto disable = pointers_of(settings, "disable");
-  if (settings.lists.contains("template_dirs")) {
-    options.template_dirs = template_dirs.data();
-    options.template_dir_count = template_dirs.size();
-  }
-  const auto seeds = pointers_of(settings, "seeds");
-  if (settings.lists.contains("seeds")) {
-    static constexpr const char* kNoSeed = nullptr;
-    options.seeds = seeds.empty() ? &kNoSeed : seeds.data();
-    options.seed_count = seeds.size();
-  }
-  if (settings.lists.contains("disable")) {
-    options.disable = disable.data();
-    options.disable_count = disable.size();
+  std::map<std::string, std::vector<const char*>> lists;
+  for (const auto& [items, count, name] :
+       {std::tuple{&options.template_dirs, &options.template_dir_count,
+                   "template_dirs"},
+        {&options.disable, &options.disable_count, "disable"},
+        {&options.seeds, &options.seed_count, "seeds"}}) {
+    const auto found = settings.lists.find(name);
+    if (found == settings.lists.end())
+      continue;
+    const auto& pointers = lists[name] = pointers_of(found->second);
+    *items = pointers.data();
+    *count = pointers.size() - 1;
   }
   if (settings.trusted_uids) {
     static constexpr std::uint32_t kNone = 0;  // the list is set, though it is empty

@@ -83,6 +83,22 @@ def test_the_program_has_the_settings_that_the_service_has(nvrtc, python, tmp_pa
     assert "KILN_NVRTC is /nowhere" in refused
 
 
+def test_an_empty_list_takes_the_place_of_a_variable(nvrtc, python):
+    code = '''
+        import torch
+        import kiln
+        kiln.configure({})
+        try:
+            kiln.prepare("softmax", (4, 64), dtype=torch.float16, device=0, backward=False)
+            print("built")
+        except kiln.Error as error:
+            print(error)
+        '''
+    variables = {"KILN_DISABLE": "*", "KILN_TEMPLATE_DIR": "/nowhere"}
+    assert "/nowhere" in python(code.format("disable=[]"), torch=True, **variables)
+    assert "KILN_DISABLE" in python(code.format("template_dirs=[]"), torch=True, **variables)
+    assert python(code.format("disable=[], template_dirs=[]"), torch=True, **variables) == "built"
+
 
 def test_one_text_stands_for_a_list_of_one(nvrtc, python, tmp_path):
     code = """
