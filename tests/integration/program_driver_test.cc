@@ -12,8 +12,11 @@
 namespace kiln {
 namespace {
 
+namespace fs = std::filesystem;
+
 using nlohmann::json;
 using test::operator+;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -29,8 +32,44 @@ class ProgramDriverTest : public testing::Test {
   const Arguments compile_{"compile", source_, "--arch", "9.0", "--driver"};
 };
 
+/// As uv installs wheels with --link-mode symlink: a link for each file, and the files
+/// of each wheel in another folder.
+TEST_F(ProgramDriverTest, TheHeadersOfWheelsForCuda12AreFoundThroughLinksToTheirFiles) {
+  const fs::path wheels = test::paths::source(".deps/nvrtc-12/nvidia");
+  if (!fs::exists(wheels / "cuda_runtime"))
+    GTEST_SKIP() << "no wheels for CUDA 12 here";
+  const fs::path site = kiln_.folder() / "site-packages/nvidia";
+  const fs::path store = kiln_.folder() / "store";
+  fs::create_directories(store);
+  for (const auto& wheel : fs::directory_iterator(wheels)) {
+    if (!wheel.is_directory())
+      continue;
+    const fs::path name = wheel.path().filename();
+    const fs::path kept = store / ("archive-of-" + name.native());
+    fs::create_symlink(wheel.path(), kept);
+    for (const auto& each : fs::recursive_directory_iterator(wheel.path())) {
+      const fs::path path = each.path().lexically_relative(wheel.path());
+      if (each.is_directory())
+        continue;
+      fs::create_directories((site / name / path).parent_path());
+      fs::create_symlink(kept / path, site / name / path);
+    }
+  }
+  for (const char* const variable : {"CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"})
+    kiln_.unset(variable);
+  kiln_.set("KILN_NVRTC", (site / "cuda_nvrtc/lib/libnvrtc.so.12").native());
+  const auto source = kiln_.write(
+      "headers.cu",
+      "#include <cuda_fp16.h>\n#include <cuda/std/cstdint>\nextern \"C\" __global__ "
+      "void k(__half* x) { *x = __float2half(cuda::std::uint32_t{2}); }\n");
+  EXPECT_EQ(kiln_.json_of({"compile", source, "--arch", "9.0"})["compiled"], 1);
+  EXPECT_THAT(kiln_.run({"doctor"}).out,
+              AllOf(HasSubstr((site / "cuda_runtime/include").native()),
+                    HasSubstr((site / "cuda_cccl/include").native())));
+}
+
 TEST_F(ProgramDriverTest, AnNvrtcThatTheDriverTakesIsChosenAmongThoseFound) {
-  if (!std::filesystem::exists(test::paths::source(".deps/nvrtc-12/nvidia")))
+  if (!fs::exists(test::paths::source(".deps/nvrtc-12/nvidia")))
     GTEST_SKIP() << "no NVRTC 12 here";
   kiln_.unset("KILN_NVRTC");
   const json older = kiln_.json_of(compile_ + Arguments{"12.4"});
