@@ -31,10 +31,6 @@
 namespace kiln::tools {
 namespace {
 
-// From a signal on: others end what they do, and print what was done.
-constexpr std::chrono::seconds kLookerPatience{2};
-constexpr std::chrono::seconds kDoerPatience{30};
-
 tl::unexpected<Error> wrong_usage(const CLI::App& verb, std::string_view what) {
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("{}: {}", verb.get_name(), what));

@@ -94,7 +94,7 @@ void StopSignal::watch() {
     if (signal_.exchange(number) != 0)
       ::_exit(kExitBase + number);  // second signal: end at once
     source_.request_stop();
-    limit = static_cast<int>(milliseconds(patience_).count());
+    limit = static_cast<int>(milliseconds(patience_.load()).count());
   }
 }
 

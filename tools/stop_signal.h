@@ -15,6 +15,10 @@
 
 namespace kiln::tools {
 
+/// From a signal on: whoever builds ends what it does, and prints what was done.
+inline constexpr std::chrono::seconds kLookerPatience{2};
+inline constexpr std::chrono::seconds kDoerPatience{30};
+
 /// While an object lives, SIGINT and SIGTERM request a stop instead of ending the
 /// program; a second signal ends it at once, and so does the first one after
 /// `patience`: a call on a dead mount does not see it. Construct it before any thread
@@ -31,6 +35,8 @@ class StopSignal {
   StopSignal& operator=(StopSignal&&) = delete;
   ~StopSignal();
 
+  /// Once it is known what the verb does.
+  void set_patience(std::chrono::seconds patience) { patience_ = patience; }
   [[nodiscard]] std::stop_token token() const { return source_.get_token(); }
   /// 130 after SIGINT, 143 after SIGTERM, nullopt while neither has come.
   [[nodiscard]] std::optional<int> exit_code() const;
@@ -40,7 +46,7 @@ class StopSignal {
   [[nodiscard]] Result<void> start();
   void watch();
 
-  const std::chrono::seconds patience_;
+  std::atomic<std::chrono::seconds> patience_;
   UniqueFd signals_;  // a signalfd
   UniqueFd wake_;     // an eventfd: written once, by the destructor
   std::stop_source source_;

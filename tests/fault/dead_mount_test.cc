@@ -250,10 +250,15 @@ TEST_F(DeadMountTest, fault_53_VerbsThatLookNameTheFolderThatGivesNoAnswer) {
     GTEST_SKIP() << kNoMounts;
 }
 
+const test::KilnProgram::Arguments kWhyNoPlan{
+    "attention", "why",    "--profile", "h200",    "--dtype", "bf16",    "--pass",
+    "fwd",       "--mask", "causal",    "--batch", "1",       "--heads", "8",
+    "--sq",      "512",    "--skv",     "512",     "--dqk",   "64"};
+
 /// Without a worker no mount is asked, so the program enters the dead one.
 TEST_F(DeadMountTest, fault_53_ASignalEndsAVerbThatHangsInACall) {
   Campaign campaign;
-  campaign.injected(8);
+  campaign.injected(10);
   const bool possible = on_a_mount([](const Place& at) {
     at.kiln.set("KILN_CACHE_DIR", at.path / "cache");
     at.kiln.set("KILN_TEMPLATE_DIR", at.path / "templates");
@@ -261,8 +266,12 @@ TEST_F(DeadMountTest, fault_53_ASignalEndsAVerbThatHangsInACall) {
     at.mount.stop();
     std::vector<std::pair<int, test::Running>> running;
     for (const int signal : {SIGTERM, SIGINT}) {
-      for (const auto& verb : std::vector<test::KilnProgram::Arguments>{
-               {"stats"}, {"doctor"}, {"templates"}, {"render", "rope_fwd"}})
+      for (const auto& verb :
+           std::vector<test::KilnProgram::Arguments>{{"stats"},
+                                                     {"doctor"},
+                                                     {"templates"},
+                                                     {"render", "rope_fwd"},
+                                                     kWhyNoPlan})
         running.emplace_back(signal, at.kiln.start(verb));
     }
     std::this_thread::sleep_for(1s);
@@ -270,8 +279,10 @@ TEST_F(DeadMountTest, fault_53_ASignalEndsAVerbThatHangsInACall) {
       EXPECT_TRUE(test::is_running(each.pid())) << "it does not hang";
       each.signal(signal);
     }
-    for (auto& [signal, each] : running)
-      EXPECT_EQ(each.finish(kGoodTime).status, 128 + signal);
+    for (auto& [signal, each] : running) {
+      const auto finished = each.finish(kGoodTime);
+      EXPECT_EQ(finished.status, 128 + signal) << finished.text();
+    }
   });
   if (!possible)
     GTEST_SKIP() << kNoMounts;

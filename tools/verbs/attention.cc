@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,10 +21,12 @@ namespace {
 struct Action {
   std::string_view name;
   Result<int> (*run)(Context& context, const AttentionOptions& options);
+  std::chrono::seconds patience;  // after a signal
 };
-constexpr std::array<Action, 3> kActions{{{"explain", explain_attention},
-                                          {"warm", warm_attention},
-                                          {"why", explain_missing_plan}}};
+constexpr std::array<Action, 3> kActions{
+    {{"explain", explain_attention, kLookerPatience},
+     {"warm", warm_attention, kDoerPatience},
+     {"why", explain_missing_plan, kLookerPatience}}};
 
 /// The flags that are for one action alone.
 struct Owned {
@@ -55,6 +58,7 @@ Result<int> run(Context& context, const OptionSet& cli,
   for (const Action& action : kActions) {
     if (action.name == options.action) {
       KILN_TRY(check_flags(cli, options));
+      context.stop->set_patience(action.patience);
       return action.run(context, options);
     }
     names.emplace_back(action.name);
