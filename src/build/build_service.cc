@@ -52,6 +52,12 @@ OwnFolder hint_folder(cache::Cache& cache, const std::filesystem::path& folder) 
   return cache.mode() == cache::Mode::kOff ? OwnFolder() : counted(cache, folder);
 }
 
+Toolchains::Folders toolchain_folders(cache::Cache& cache) {
+  OwnFolder hints = hint_folder(cache, cache.layout().toolchains());
+  // Not in a root that this process holds open: its workers do not.
+  return {hints, cache.is_held() ? OwnFolder() : hints};
+}
+
 /// Null: there is none.
 std::unique_ptr<remote::Remote> make_remote(
     std::optional<remote::RemoteOptions> options, cache::Cache& cache) {
@@ -141,7 +147,7 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
       precompiled_(*cache_, precompiled_folder(config_, *cache_),
                    precompiled_limit(config_)),
       toolchains_(
-          config_, hint_folder(*cache_, cache_->layout().toolchains()),
+          config_, toolchain_folders(*cache_),
           [this, closing = options.stop](
               const std::filesystem::path& nvrtc, const std::filesystem::path& builtins,
               const std::stop_token& stop) -> Result<device::NvrtcFacts> {

@@ -29,10 +29,10 @@ SeedNeed need_of_seeds(const std::vector<device::Toolchain>& usable,
 
 }  // namespace
 
-Toolchains::Toolchains(const Config& config, OwnFolder folder, Ask ask,
+Toolchains::Toolchains(const Config& config, Folders folders, Ask ask,
                        std::chrono::seconds look_again_after, SeedRecords seeds)
     : config_(config),
-      folder_(std::move(folder)),
+      folders_(std::move(folders)),
       ask_(std::move(ask)),
       look_again_after_(look_again_after),
       seeds_(std::move(seeds)),
@@ -76,7 +76,8 @@ Result<Toolchains::Found> Toolchains::search(const std::stop_token& stop) {
       device::discover_toolchains({.places = places_,
                                    .explicit_nvrtc = config_.nvrtc.value_or(""),
                                    .nvrtc_by = config_.nvrtc_by.name,
-                                   .folder = folder_,
+                                   .folder = folders_.hints,
+                                   .links = folders_.links,
                                    .ask = [&](const auto& nvrtc, const auto& builtins) {
                                      return ask_(nvrtc, builtins, stop);
                                    }})));
@@ -159,7 +160,7 @@ Result<std::shared_ptr<const device::Linker>> Toolchains::linker(
 }
 
 Result<void> Toolchains::record(device::Toolchain toolchain) {
-  if (folder_.empty()) {
+  if (folders_.hints.empty()) {
     return fail(ErrorCode::kUnavailable,
                 "the cache keeps nothing, so the toolchain is not recorded");
   }
@@ -173,7 +174,7 @@ Result<void> Toolchains::record(device::Toolchain toolchain) {
     if (const auto before = recorded(); before && before->id == toolchain.id)
       toolchain.linker = before->linker;
   }
-  return device::write_recorded(folder_, toolchain);
+  return device::write_recorded(folders_.hints, toolchain);
 }
 
 std::optional<device::Toolchain> Toolchains::recorded() const {
@@ -184,9 +185,9 @@ std::optional<device::Toolchain> Toolchains::recorded() const {
 }
 
 std::optional<device::Toolchain> Toolchains::own_record() const {
-  if (folder_.empty())
+  if (folders_.hints.empty())
     return std::nullopt;
-  auto recorded = device::read_recorded(folder_);
+  auto recorded = device::read_recorded(folders_.hints);
   if (recorded)
     return *std::move(recorded);
   const bool is_closed = recorded.error().code == ErrorCode::kIo;

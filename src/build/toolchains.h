@@ -46,12 +46,17 @@ class Toolchains {
   /// The records of toolchains in seeds, as text.
   using SeedRecords = std::function<std::vector<std::string>(SeedNeed)>;
 
-  /// `folder` is `<cache root>/toolchains`, or empty to keep nothing. `seeds` is asked
-  /// where it has no record; it may be empty. `ask` is called
-  /// for an NVRTC that `folder` has no record of. A search that found an unusable one
+  /// Both are `<cache root>/toolchains`, or empty to keep nothing.
+  struct Folders {
+    OwnFolder hints{};
+    OwnFolder links{};  // where workers read them by this path
+  };
+
+  /// `seeds` is asked where `folders.hints` has no record; it may be empty. `ask` is
+  /// called for an NVRTC that it has no record of. A search that found an unusable one
   /// is repeated after `look_again_after`, if a device asks for which none was chosen
   /// yet.
-  Toolchains(const Config& config, OwnFolder folder, Ask ask,
+  Toolchains(const Config& config, Folders folders, Ask ask,
              std::chrono::seconds look_again_after = kLookAgainAfter,
              SeedRecords seeds = {});
 
@@ -107,7 +112,7 @@ class Toolchains {
 
   // Constant after construction.
   const Config config_;
-  const OwnFolder folder_;
+  const Folders folders_;
   const Ask ask_;
   const std::chrono::seconds look_again_after_;
   const SeedRecords seeds_;

@@ -56,12 +56,16 @@ std::optional<std::string> inside(const IncludeTree& tree, const fs::path& path)
       return std::nullopt;
     return relative.native();
   };
-  if (!has_parent_reference(path)) {
-    if (auto found = below(tree.root().lexically_normal(), path.lexically_normal()))
+  // As it is spelled, unless a ".." comes after a link to a folder. A link to a file is
+  // a file of the tree, wherever it leads.
+  const fs::path plain = path.lexically_normal();
+  std::error_code error;
+  if (!has_parent_reference(path) ||
+      fs::equivalent(path.parent_path(), plain.parent_path(), error)) {
+    if (auto found = below(tree.root().lexically_normal(), plain))
       return found;
   }
   // Another name of the same folder: /usr/local/cuda and /usr/local/cuda-13.0.
-  std::error_code error;
   const fs::path real_root = fs::canonical(tree.root(), error);
   if (error)
     return std::nullopt;

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "toolchain/packaged_headers.h"
 #include "util/folder_names.h"
 #include "util/read_file.h"
 
@@ -103,20 +104,6 @@ std::vector<fs::path> roots_of_wheels(const fs::path& packages) {
   return roots;
 }
 
-/// Of the CUDA version in cuda.h; nullopt: it does not say.
-std::optional<int> major_of(const fs::path& include) {
-  constexpr std::uint64_t kLargest = 8ULL << 20U;
-  constexpr std::string_view kDefines = "#define CUDA_VERSION ";
-  const std::string text = read_text_file(include / "cuda.h", kLargest).value_or("");
-  const std::size_t at = text.find(kDefines);
-  if (at == std::string::npos)
-    return std::nullopt;
-  std::string_view rest = std::string_view(text).substr(at + kDefines.size());
-  rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
-  const auto version = take_number(rest);
-  return version ? std::optional(*version / 1000) : std::nullopt;
-}
-
 }  // namespace
 
 std::optional<fs::path> builtins_beside(const fs::path& nvrtc,
@@ -145,6 +132,19 @@ std::optional<fs::path> builtins_beside(const fs::path& nvrtc,
   return error ? std::nullopt : std::optional(resolved);
 }
 
+std::optional<int> major_of_headers(const fs::path& include) {
+  constexpr std::uint64_t kLargest = 8ULL << 20U;
+  constexpr std::string_view kDefines = "#define CUDA_VERSION ";
+  const std::string text = read_text_file(include / "cuda.h", kLargest).value_or("");
+  const std::size_t at = text.find(kDefines);
+  if (at == std::string::npos)
+    return std::nullopt;
+  std::string_view rest = std::string_view(text).substr(at + kDefines.size());
+  rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+  const auto version = take_number(rest);
+  return version ? std::optional(*version / 1000) : std::nullopt;
+}
+
 std::vector<fs::path> include_roots_of(const HeaderSearch& search) {
   for (const fs::path& nvrtc : {search.found_at, search.nvrtc}) {
     const fs::path root = nvrtc.parent_path().parent_path();
@@ -156,9 +156,12 @@ std::vector<fs::path> include_roots_of(const HeaderSearch& search) {
   }
   for (const fs::path& toolkit : search.toolkits) {
     auto roots = roots_of_toolkit(toolkit);
-    if (!roots.empty() && major_of(roots.front()) == search.version.major)
+    if (!roots.empty() && major_of_headers(roots.front()) == search.version.major)
       return roots;
   }
+  if (auto links =
+          packaged_headers(search.system_root, search.links, search.version.major))
+    return {*std::move(links)};
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device/cuda_version.h"
+#include "util/own_path.h"
 
 namespace kiln::device {
 
@@ -23,13 +24,19 @@ struct HeaderSearch {
   /// Toolkits that the environment names: CUDA_HOME, CUDA_PATH, Conda's environment.
   std::vector<std::filesystem::path> toolkits{};
   CudaVersion version{};
+  std::filesystem::path system_root{};  // for packaged_headers()
+  OwnFolder links{};
 };
 
 /// The header folders of the toolkit of an NVRTC, in search order; resolved: beside the
 /// link that was found, beside the file itself, else of a toolkit of the same major
-/// version. Of wheels for CUDA 12 those of all `nvidia/*/include`. Empty: there are
-/// none. Never a system folder (/usr/include).
+/// version, else of packages whose headers lie in /usr/include. Of wheels for CUDA 12
+/// those of all `nvidia/*/include`. Empty: there are none. Never /usr/include itself.
 [[nodiscard]] std::vector<std::filesystem::path> include_roots_of(
     const HeaderSearch& search);
+
+/// The major version of CUDA that cuda.h in this folder is of; nullopt: there is none,
+/// or it does not say.
+[[nodiscard]] std::optional<int> major_of_headers(const std::filesystem::path& include);
 
 }  // namespace kiln::device

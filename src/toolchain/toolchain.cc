@@ -84,7 +84,9 @@ Result<Toolchain> describe(const LibraryCandidate& candidate, bool is_explicit,
   toolchain.include_roots = include_roots_of({.nvrtc = candidate.path,
                                               .found_at = candidate.found_at,
                                               .toolkits = search.places.named_toolkits,
-                                              .version = toolchain.facts.version});
+                                              .version = toolchain.facts.version,
+                                              .system_root = search.places.system_root,
+                                              .links = search.links});
   return toolchain;
 }
 

@@ -65,6 +65,7 @@ struct ToolchainSearch {
   std::filesystem::path explicit_nvrtc;      // "" for none
   std::string_view nvrtc_by = "KILN_NVRTC";  // the setting that named it
   OwnFolder folder;  // `<cache root>/toolchains`; empty: no hints
+  OwnFolder links;   // for packaged_headers(), where workers can read
   AskNvrtc ask;      // called only if `folder` has no hint for the NVRTC
 };
 

@@ -274,6 +274,7 @@ LibraryPlaces LibraryPlaces::of_process() {
                             fs::path("/usr/lib") / kMultiarch, "/lib64", "/usr/lib64",
                             "/usr/lib"};
   places.toolkits = "/usr/local";
+  places.system_root = "/";
   for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
     if (const std::string root = environment(name); !root.empty())
       places.python_environments.emplace_back(root);

@@ -23,7 +23,8 @@ struct LibraryPlaces {
   std::vector<std::filesystem::path> loader_path;      // LD_LIBRARY_PATH
   std::filesystem::path loader_cache;                  // /etc/ld.so.cache
   std::vector<std::filesystem::path> default_folders;  // of the loader
-  std::filesystem::path toolkits;  // /usr/local: its cuda and cuda-* folders
+  std::filesystem::path toolkits;     // /usr/local: its cuda and cuda-* folders
+  std::filesystem::path system_root;  // "/": where packages put headers
   std::vector<std::filesystem::path> python_environments;  // VIRTUAL_ENV, CONDA_PREFIX
   /// Folders of the program and of Kiln's library. One that is `<packages>/kiln/lib` or
   /// `<packages>/kiln/bin` is that of the Python package kiln: <packages> is searched

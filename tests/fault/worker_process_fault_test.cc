@@ -90,8 +90,8 @@ TEST_F(CompileFault, fault_48_AWorkerThatIsKilledWhileItStartsIsTriedOnceMore) {
     auto options = options_with("");
     options.worker.path = make_script(
         folder.path() / "killed",
-        fmt::format("for mark in {}/kill-*; do\n  rm \"$mark\" && kill -9 $$\ndone\n"
-                    "exec {}\n",
+        fmt::format("for mark in {}/kill-*; do\n  rm $mark && kill -9 $$\ndone\n"
+                    "exec {} \"$@\"\n",
                     folder.path().native(), find_worker({}).value().native()));
     WorkerPool pool(options);
     const auto output = pool.compile(small_job(), {});

@@ -4,12 +4,15 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "device/cubin.h"
 #include "tests/support/compile_jobs.h"
+#include "tests/support/namespaces.h"
 #include "tests/support/program.h"
 #include "util/read_file.h"
 
@@ -438,6 +441,56 @@ TEST_F(ProgramCompileTest, TheHeadersAreThoseBesideTheLinkToNvrtc) {
   kiln_.set("CUDA_HOME", merged.native());
   EXPECT_EQ(compile(source)["failed"], 0)
       << "of the toolkit that the environment names";
+}
+
+/// As Debian's packages have them: among glibc's, and listed by dpkg.
+TEST_F(ProgramCompileTest, TheHeadersOfPackagesAreFoundAmongThoseOfGlibc) {
+  const auto nvrtc = test::real_nvrtc();
+  const fs::path usr_include = kiln_.folder() / "include";
+  const fs::path lists = kiln_.folder() / "lists";
+  const fs::path lone = kiln_.folder() / "lone/lib";
+  for (const fs::path& folder : {usr_include, lists, lone})
+    fs::create_directories(folder);
+  std::ofstream list(lists / "nvidia-cuda-dev.list");
+  for (const fs::path& root : device::include_roots_of({nvrtc.nvrtc, nvrtc.nvrtc})) {
+    for (const auto& each : fs::recursive_directory_iterator(root)) {
+      const fs::path name = each.path().lexically_relative(root);
+      std::error_code exists;  // CCCL's are below a folder of the toolkit's as well
+      fs::create_directories((usr_include / name).parent_path());
+      if (each.is_regular_file())
+        fs::create_symlink(each.path(), usr_include / name, exists);
+      list << "/usr/include/" << name.native() << '\n';
+    }
+  }
+  list.close();
+  if (fs::is_empty(usr_include))
+    GTEST_SKIP() << "this NVRTC came without headers";
+  std::ofstream(usr_include / "stdio.h") << "#error glibc's\n";
+  for (const fs::path& file : {nvrtc.nvrtc, nvrtc.builtins})
+    fs::copy_file(file, lone / file.filename());
+  for (const char* const name : {"CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"})
+    kiln_.unset(name);
+  kiln_.set("KILN_NVRTC", (lone / nvrtc.nvrtc.filename()).native());
+  const auto status = test::in_mount_namespace([&] {
+    const auto put = [](const fs::path& what, const char* where) {
+      return ::mount(what.c_str(), where, nullptr, MS_BIND, nullptr) == 0;
+    };
+    if (!put(usr_include, "/usr/include") || !put(lists, "/var/lib/dpkg/info"))
+      return test::kImpossible;
+    EXPECT_THAT(kiln_.run({"doctor"}).out, HasSubstr("the first build links to them"));
+    EXPECT_EQ(compile(kiln_.write(
+                  "k.cu",
+                  "#include <cuda_fp16.h>\n#include <cuda/std/cstdint>\n"
+                  "#include <stdio.h>\nextern \"C\" __global__ void k(__half* x) "
+                  "{ *x = __float2half(cuda::std::uint32_t{2}); printf(\"x\"); }\n"))
+                  ["compiled"],
+              1);
+    EXPECT_THAT(kiln_.run({"doctor"}).out, HasSubstr("(links to those of packages)"));
+    return 0;
+  });
+  if (!status)
+    GTEST_SKIP() << "NOT TESTED: no mount namespace can be made here";
+  EXPECT_EQ(*status, 0);
 }
 
 TEST_F(ProgramCompileTest, EveryOptionIsInTheKeyAndThoseOfKilnAreRefused) {

@@ -11,6 +11,7 @@
 #include "cudnn/library.h"
 #include "cudnn/plan_service.h"
 #include "toolchain/nvrtc_wheels.h"
+#include "toolchain/packaged_headers.h"
 #include "tools/doctor/doctor.h"
 #include "util/library_search.h"
 #include "util/units.h"
@@ -132,12 +133,20 @@ void check_driver(BuildService& service, Diagnosis& diagnosis) {
 }
 
 /// Which CUDA headers the sources for this NVRTC find.
-Check headers_check(const device::Toolchain& toolchain) {
+Check headers_check(BuildService& service, const device::Toolchain& toolchain) {
   std::vector<std::string> folders;
-  for (const auto& root : toolchain.include_roots) folders.push_back(root.native());
+  for (const auto& root : toolchain.include_roots)
+    folders.push_back(root.native() + (device::is_packaged_headers(root)
+                                           ? " (links to those of packages)"
+                                           : ""));
   Check check{"headers " + to_string(toolchain.facts.version), CheckVerdict::kOk,
               fmt::format("{}", fmt::join(folders, ", ")), ""};
-  if (folders.empty()) {
+  const cache::Cache& cache = service.cache();
+  if (folders.empty() &&
+      device::has_packaged_headers("/", toolchain.facts.version.major) &&
+      cache.is_absent()) {
+    check.detail = "those of packages, in /usr/include: the first build links to them";
+  } else if (folders.empty()) {
     check.verdict = CheckVerdict::kWarn;
     check.detail = fmt::format(
         "none beside {}: sources that include CUDA's or standard headers fail, kernels "
@@ -145,8 +154,13 @@ Check headers_check(const device::Toolchain& toolchain) {
         toolchain.found_at.native());
     check.remedy = fmt::format(
         "install that toolkit's headers (as wheels, {}), or name a toolkit of the same "
-        "major version in CUDA_HOME",
-        device::header_wheels(toolchain.facts.version));
+        "major version in CUDA_HOME{}",
+        device::header_wheels(toolchain.facts.version),
+        device::has_packaged_headers("/", toolchain.facts.version.major)
+            ? "; those of packages in /usr/include need a cache that can be written, "
+              "in a "
+              "folder that nobody else can change"
+            : "");
   }
   return check;
 }
@@ -166,7 +180,7 @@ void check_toolchains(BuildService& service, Diagnosis& diagnosis) {
                      toolchain.found_in, toolchain.id.nvrtc,
                      architectures_text(toolchain.facts)),
          ""});
-    diagnosis.checks.push_back(headers_check(toolchain));
+    diagnosis.checks.push_back(headers_check(service, toolchain));
   }
   for (const device::UnusableNvrtc& unusable : (*found)->unusable) {
     diagnosis.checks.push_back(

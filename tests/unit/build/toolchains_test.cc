@@ -115,15 +115,16 @@ TEST_F(ToolchainsTest, ASeedsRecordCountsWhereTheRootHasNone) {
   const device::Toolchain ours = recorded("aaaaaaaa", "12.9");
   const device::Toolchain theirs = recorded("bbbbbbbb", "13.0");
   const auto ask = [&](auto&, auto&, auto&) -> Facts { return facts_; };
-  Toolchains toolchains(config_, dir_.path() / "toolchains", ask, 5min, [&](SeedNeed) {
-    return std::vector<std::string>{"no record", device::record_of(theirs)};
-  });
+  Toolchains toolchains(
+      config_, {dir_.path() / "toolchains"}, ask, 5min, [&](SeedNeed) {
+        return std::vector<std::string>{"no record", device::record_of(theirs)};
+      });
   EXPECT_EQ(toolchains.recorded()->id, theirs.id);
   ASSERT_TRUE(toolchains.record(ours));
   EXPECT_EQ(toolchains.recorded()->id, ours.id);
   config_.nvrtc.reset();
   config_.toolchain = "bbbbbbbb";
-  Toolchains asking(config_, dir_.path() / "toolchains", ask, 5min,
+  Toolchains asking(config_, {dir_.path() / "toolchains"}, ask, 5min,
                     [&](SeedNeed) { return std::vector{device::record_of(theirs)}; });
   const auto chosen = asking.choose(std::nullopt);
   ASSERT_TRUE(chosen) << chosen.error().message;

@@ -148,6 +148,23 @@ TEST_F(OpenedFilesTest, OfAToolkitThatTheScanDidNotReachAreUnkeyed) {
   EXPECT_NE(reason(Paths{toolkit_ / "cuda.h"}), "");
 }
 
+/// As Nix and uv install packages: links to files, and to folders, of elsewhere.
+TEST_F(OpenedFilesTest, OfAToolkitOfLinksAreKeyedThroughParentFoldersToo) {
+  const fs::path store = dir_.path() / "store";
+  write(store / "x" / "one.h", "1");
+  write(store / "folder" / "sub" / "two.h", "2");
+  write(store / "beside.h", "3");
+  fs::create_directories(toolkit_ / "d");
+  fs::create_directories(toolkit_ / "e");
+  fs::create_symlink(store / "x/one.h", toolkit_ / "d/one.h");
+  fs::create_directory_symlink(store / "folder", toolkit_ / "folder");
+  take_snapshot();
+  EXPECT_EQ(reason(Paths{toolkit_ / "d/one.h", toolkit_ / "e/../d/one.h",
+                         toolkit_ / "folder/sub/../sub/two.h"}),
+            "");
+  EXPECT_NE(reason(Paths{toolkit_ / "folder/../beside.h"}), "") << "it leads elsewhere";
+}
+
 TEST_F(OpenedFilesTest, ThatNameTheTimeOfTheBuildAreUnkeyed) {
   write(own_ / "d/b.h", "int t = __TIME__;");
   write(toolkit_ / "cuda.h", "__DATE__");
