@@ -145,67 +145,87 @@ bool Cache::find_silence() {
 
 Mode Cache::determine_mode() {
   const std::string& root = layout_.root().native();
-  if (root.empty())
-    return turn_off(
-        "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME names a place for it");
-  if (!layout_.root().is_absolute())
+  if (!root.empty() && !layout_.root().is_absolute())
     return turn_off(fmt::format("'{}' is no absolute path; set KILN_CACHE_DIR", root));
   if (find_silence())
     return Mode::kOff;
-  const Mode mode = settle();
-  if (!is_refused_)
+  const Mode mode =
+      root.empty()
+          ? turn_off(
+                "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME names a place "
+                "for it")
+          : settle();
+  if (mode != Mode::kOff || is_absent_)
     return mode;
+  const bool was_refused = is_refused_;
   const Mode elsewhere = settle_elsewhere();
   // Of a cache that is off in this process only: it writes nothing. One that is held
   // open is as safe as any.
-  if (!is_held() && !is_absent_)
+  if (was_refused && !is_held() && !is_absent_)
     counters_.add(Counter::kUntrusted);
   return elsewhere;
 }
 
-/// Where the root is refused: the same folder held open, or one that takes its place.
+/// Where the root is refused or cannot be made: the same folder held open, or one that
+/// takes its place.
 Mode Cache::settle_elsewhere() {
   const std::filesystem::path asked = layout_.root();
-  const std::string why = mode_reason_;
+  std::string why = mode_reason_;
   std::optional<std::filesystem::path> could_be;  // not there yet
-  auto held = hold(*file_system_, trust_, asked, options_.make_root);
-  if (held) {
-    const TrustPolicy by_path = trust_;
-    const std::filesystem::path path = held->path;
-    hold_open(*std::move(held));
-    trust_ = by_path.below(path);
-    if (settles_at(path)) {
-      const std::string_view because = std::string_view(why).substr(0, why.find("; "));
-      place_reason_ =
-          path == asked
-              ? fmt::format("{}, so the cache is held open, without an index", because)
-              : fmt::format("{}; {}, of this user alone, takes its place", because,
-                            path.native());
-      return mode_;
-    }
-    let_go();
-    trust_ = by_path;
-    if (is_absent_)
-      could_be = path;
-  } else if (held.error().code == ErrorCode::kNotFound) {
-    could_be = asked;
+  const bool was_refused = is_refused_;
+  const auto settles = [&](const std::filesystem::path& place) {
+    if ((place != asked && settles_at(place)) || (is_refused_ && settles_held(place)))
+      return true;
+    if (is_absent_ && !could_be)
+      could_be = layout_.root();
+    return false;
+  };
+  if (settles(asked)) {
+    const std::string_view because = std::string_view(why).substr(0, why.find("; "));
+    const std::filesystem::path& root = layout_.root();
+    place_reason_ =
+        root == asked
+            ? fmt::format("{}, so the cache is held open, without an index", because)
+            : fmt::format("{}; {}, of this user alone, takes its place", because,
+                          root.native());
+    return mode_;
   }
+  // A folder that others can change, and that cannot be held open either.
+  if (was_refused && !is_absent_ && why.find(mode_reason_) == why.npos)
+    why.insert(std::min(why.find("; "), why.size()),
+               fmt::format(", and cannot be held open ({})", mode_reason_));
   const std::string own = fmt::format("kiln-{}", ::geteuid());
   for (const auto& [folder, name] : {std::pair{options_.runtime_dir, "kiln/cache"},
                                      {options_.temporary_dir, own.c_str()}}) {
-    if (folder.empty() || options_.temporary_dir.empty())
+    if (folder.empty() || options_.temporary_dir.empty() || !settles(folder / name))
       continue;
-    if (settles_at(folder / name)) {
-      place_reason_ =
-          fmt::format("{}; {} takes its place", why, layout_.root().native());
-      return mode_;
-    }
-    if (is_absent_ && !could_be)
-      could_be = folder / name;
+    place_reason_ = fmt::format("{}; {} takes its place", why, layout_.root().native());
+    return mode_;
   }
   layout_ = Layout(could_be.value_or(asked));
   is_absent_ = false;
   return could_be ? leave_absent(could_be->native()) : turn_off(why);
+}
+
+/// As settles_at, of a folder that is refused by its path, and held open.
+bool Cache::settles_held(const std::filesystem::path& root) {
+  auto held = hold(*file_system_, trust_, root, options_.make_root);
+  if (!held) {
+    is_absent_ = held.error().code == ErrorCode::kNotFound;
+    if (held.error().code != ErrorCode::kInvalidArgument)
+      mode_reason_ = std::move(held).error().message;
+    layout_ = Layout(root);
+    return false;
+  }
+  const TrustPolicy by_path = trust_;
+  const std::filesystem::path path = held->path;
+  hold_open(*std::move(held));
+  trust_ = by_path.below(path);
+  if (settles_at(path))
+    return true;
+  let_go();
+  trust_ = by_path;
+  return false;
 }
 
 /// False if the cache cannot be there, or, where none is made, is not there yet.

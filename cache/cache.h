@@ -219,6 +219,7 @@ class Cache {
   void hold_open(HeldFolder folder);
   void let_go();
   [[nodiscard]] bool settles_at(std::filesystem::path root);
+  [[nodiscard]] bool settles_held(const std::filesystem::path& root);
   [[nodiscard]] Mode prepare_objects();
   void open_parts();
   [[nodiscard]] Mode turn_off(std::string reason);

@@ -65,6 +65,9 @@ class Opener {
         return posix_error("mkdir", path, -err);
       fd = file_system_.open_in(held_.fd.get(), name.c_str(), kFlags);
     }
+    if (fd == -ENOTDIR || fd == -ELOOP)
+      return fail(ErrorCode::kUntrusted,
+                  path.native() + " is a link, or no folder: name the folder itself");
     return take(fd, path, "open");
   }
 
@@ -86,10 +89,10 @@ class Opener {
 Result<HeldFolder> hold(FileSystem& file_system, const TrustPolicy& trust,
                         const std::filesystem::path& path, bool make) {
   TrustPolicy::Walk walk = trust.walk(file_system, path);
+  if (!walk.is_open && walk.outcome)
+    return fail(ErrorCode::kInvalidArgument, path.native() + " need not be held");
   if (!walk.is_open)
-    return fail(ErrorCode::kUntrusted, walk.outcome
-                                           ? path.native() + " need not be held"
-                                           : std::move(walk.outcome).error().message);
+    return tl::unexpected(std::move(walk.outcome).error());
   Opener at(file_system, trust, make);
   KILN_TRY(at.take(file_system.hold_folder(walk.at.c_str()), walk.at, "open"));
   for (const std::string& name : walk.rest) KILN_TRY(at.enter(name));

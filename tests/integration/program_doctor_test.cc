@@ -157,6 +157,14 @@ TEST_F(ProgramDoctorTest, AContainerWithoutProcOrWithAReadOnlyTmpBuilds) {
         return test::kImpossible;
       EXPECT_EQ(check(report(), "compile")["verdict"], "ok");
       kiln_.compiled(test::kTinySource);
+      if (lacking != "/proc")
+        return 0;
+      const fs::path open = kiln_.folder() / "open";
+      fs::create_directory(open);
+      fs::permissions(open, fs::perms::all);
+      kiln_.set("KILN_CACHE_DIR", open / "cache");
+      EXPECT_THAT(kiln_.run({"warm", "--preset", "llama-3-8b", "--arch", "9.0"}).err,
+                  HasSubstr("and cannot be held open (/proc is not there); make it"));
       return 0;
     });
     if (!status)
