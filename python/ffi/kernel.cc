@@ -17,6 +17,7 @@
 namespace kiln::python {
 namespace {
 
+using tvm::ffi::Any;
 using tvm::ffi::AnyView;
 using tvm::ffi::Array;
 using tvm::ffi::Bytes;
@@ -228,6 +229,8 @@ class Values {
       return add_number(*number);
     if (const auto number = argument.try_cast<double>())
       return add_number(*number);
+    if (const auto scalar = argument.try_cast<Array<Any>>())
+      return add_typed((*scalar)[0].cast<Bytes>(), (*scalar)[1].cast<std::int64_t>());
     refuse(name() + " is of no type that a kernel can take");
   }
 
@@ -267,12 +270,25 @@ class Values {
     sizes_.push_back(bytes.size());
   }
 
+  /// A scalar of NumPy or ctypes, which knows its kind.
+  void add_typed(const Bytes& bytes, std::int64_t kind) {
+    if (takes(KILN_ARGUMENT_INTEGER) && kind == KILN_ARGUMENT_FLOAT)
+      refuse(name() +
+             " is a floating-point scalar, and the parameter is a whole number");
+    if (takes(KILN_ARGUMENT_FLOAT) && kind == KILN_ARGUMENT_INTEGER)
+      refuse(name() +
+             " is a scalar that is a whole number, and the parameter is "
+             "floating-point");
+    add_bytes(bytes);
+  }
+
   // The launch itself refuses arguments beyond the last parameter.
   [[nodiscard]] std::size_t size_of_parameter() const {
-    if (!kernel_.sizes)
+    const bool is_known = kernel_.sizes && !takes(KILN_ARGUMENT_ANY);
+    if (!is_known)
       refuse(name() +
              " is a number of Python, and nothing tells which type the "
-             "parameter has: pass a scalar of NumPy or ctypes");
+             "parameter has: pass a scalar of NumPy or ctypes, or bytes");
     return count() < kernel_.sizes->size() ? (*kernel_.sizes)[count()] : 8;
   }
 

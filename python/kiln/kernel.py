@@ -100,8 +100,10 @@ class Kernel:
         which does not say a device: give the kernel one, if all tensors have no more than that;
         scalars of NumPy and ctypes, ctypes structures and bytes, exactly as they are; an int, a bool
         and a float of Python in the size of their parameter: an int becomes a float for a ``float``
-        parameter, and a float for a whole number is refused. Kiln checks number and sizes. It knows
-        types by the mangled name or the PTX, and neither tells those of structs and 16-bit floats.
+        parameter, and a float for a whole number is refused, as is a scalar of NumPy or ctypes of the
+        other kind. Kiln checks number and sizes. It knows kinds by the mangled name or the PTX, and
+        neither tells those of structs, of 16-bit floats, and of a linked kernel that is ``extern "C"``:
+        these take no number of Python.
         """
         values = [_value(argument) for argument in args]
         device = self._device if self._device is not None else _device_of(args)
@@ -275,14 +277,21 @@ def _stream(stream: Any, device: int) -> int | None:
     raise InvalidArgument(f"stream is {stream!r}: it has no __cuda_stream__ and is no number")
 
 
+_ANY, _INTEGER, _FLOAT = 0, 1, 2  # KILN_ARGUMENT_...
+_KINDS_OF_NUMPY = {"f4": _FLOAT, "f8": _FLOAT, "b1": _INTEGER}
+_KINDS_OF_NUMPY |= {f"{sign}{size}": _INTEGER for sign in "iu" for size in (1, 2, 4, 8)}
+_KINDS_OF_CTYPES = {"f": _FLOAT, "d": _FLOAT} | dict.fromkeys("?bBhHiIlLqQ", _INTEGER)
+
+
 def _value(argument: Any):
-    """The argument as python/ffi takes it: a tensor, an address, an int, a float, or bytes."""
+    """The argument as python/ffi takes it: a tensor, an address, an int, a float, bytes, or bytes
+    with their kind."""
     kind = type(argument)
     if kind in (int, float, bool, bytes):
         return argument if kind is not int or -1 <= argument >> 63 <= 0 else _unsigned(argument)
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(argument, numpy.generic):  # a scalar; float64 is a float
-        return argument.tobytes()
+        return (argument.tobytes(), _KINDS_OF_NUMPY.get(argument.dtype.str[1:], _ANY))
     if hasattr(argument, "__dlpack__"):
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(argument, torch.Tensor):
@@ -298,7 +307,9 @@ def _value(argument: Any):
         address = argument.__cuda_array_interface__["data"][0]
         # It does not say of which device, so the library asks the driver.
         return ctypes.c_void_p(int(address)) if address else bytes(8)  # nothing in an empty one
-    if isinstance(argument, (ctypes._SimpleCData, ctypes.Structure, ctypes.Union, ctypes.Array)):
+    if isinstance(argument, ctypes._SimpleCData):
+        return (bytes(argument), _KINDS_OF_CTYPES.get(argument._type_, _ANY))
+    if isinstance(argument, (ctypes.Structure, ctypes.Union, ctypes.Array)):
         return bytes(argument)
     if isinstance(argument, (bytearray, memoryview)):
         return bytes(argument)

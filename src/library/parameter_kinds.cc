@@ -100,11 +100,15 @@ std::vector<ArgumentKind> kinds_in_ptx(std::string_view ptx, std::string_view en
 std::vector<ArgumentKind> parameter_kinds(const std::string& lowered_name,
                                           std::size_t count,
                                           const std::function<std::string()>& ptx) {
-  const std::string signature = demangled(lowered_name);
-  auto kinds = signature.empty() ? kinds_in_ptx(ptx(), lowered_name)
-                                 : kinds_in_signature(signature);
+  auto kinds = kinds_in_signature(demangled(lowered_name));
   if (kinds.size() != count)
     kinds.assign(count, ArgumentKind::kAny);
+  if (std::ranges::find(kinds, ArgumentKind::kAny) == kinds.end())
+    return kinds;
+  // A name says of an enumeration what it is called, and not that it is a number.
+  const auto said = kinds_in_ptx(ptx(), lowered_name);
+  for (std::size_t i = 0; i < count && said.size() == count; ++i)
+    kinds[i] = kinds[i] == ArgumentKind::kAny ? said[i] : kinds[i];
   return kinds;
 }
 

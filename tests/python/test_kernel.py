@@ -84,6 +84,11 @@ def test_each_argument_arrives_in_the_size_of_its_parameter(python):
         ("y, 0.0, 0, 0.0, 0.0, 0, 0, Pair()", "argument 1 (counted from 0) is a float, and the parameter"),
         ("1.0, 0, 0, 0.0, 0.0, 0, 0, Pair()", "argument 0 (counted from 0) is a float, and the parameter"),
         ("y, 0, 0, np.float64(0), 0.0, 0, 0, Pair()", "argument 3 (counted from 0) takes 4 bytes"),
+        ("y, np.float32(4), 0, 0.0, 0.0, 0, 0, Pair()", "argument 1 (counted from 0) is a floating-point scalar"),
+        ("y, ctypes.c_float(4), 0, 0.0, 0.0, 0, 0, Pair()", "argument 1 (counted from 0) is a floating-point"),
+        ("y, 0, 0, np.int32(2), 0.0, 0, 0, Pair()", "argument 3 (counted from 0) is a scalar that is a whole"),
+        ("y, 0, 0, 0.0, ctypes.c_long(2), 0, 0, Pair()", "argument 4 (counted from 0) is a scalar that is a"),
+        ("y, 0, 0, 0.0, 0.0, 0, 0, 5", "argument 7 (counted from 0) is a number of Python, and nothing tells"),
         ("y, 0, 0", "it takes 8 arguments"),
         ("y, 0, 0, 0.0, 0.0, 0, 0, Pair(), 9", "it takes 8 arguments"),
         ("y, 0, 0, 0.0, 0.0, 0, 0, object()", "an argument is of the type object"),
@@ -93,6 +98,23 @@ def test_each_argument_arrives_in_the_size_of_its_parameter(python):
 def test_an_argument_that_does_not_fit_is_refused_before_the_launch(arguments, why, python):
     call = f"kiln.Kernel(MIXED)(1, 1, {arguments})"
     assert why in python(SETUP + refusal(call))
+
+
+def test_of_an_enumeration_the_ptx_tells_the_kind_and_of_a_linked_kernel_nothing_does(python):
+    code = SETUP + '''
+    KINDS = "enum E {{ZERO, ONE}}; {} void kinds(E e, float f) {{}}"
+    launches = simulated.record(driver, "_Z5kinds1Ef", ctypes.c_int, ctypes.c_float)
+    kiln.Kernel(KINDS.format("__global__"))(1, 1, 1, 2)
+    assert launches[0].values == [1, 2.0], launches
+    linked = kiln.Kernel(KINDS.format('extern "C" __global__'), options="-rdc=true")
+    simulated.record(driver, "kinds", ctypes.c_int, ctypes.c_float)
+    linked(1, 1, np.int32(1), np.float32(2))
+    '''
+    for arguments in ("1.0, 1", "np.float32(1), 1"):
+        call = f"kiln.Kernel(KINDS.format('__global__'))(1, 1, {arguments})"
+        assert "the parameter is a whole number" in python(code + refusal(call))
+    call = "linked(1, 1, np.int32(1), 2)"
+    assert "nothing tells which type" in python(code + refusal(call))
 
 
 @pytest.mark.parametrize(

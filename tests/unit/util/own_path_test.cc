@@ -36,6 +36,15 @@ class OwnFolderTest : public testing::Test {
   const OwnFolder folder_{path_, [this] { ++refused_; }};
 };
 
+TEST(Secret, OfRootsGroupIsOneForAProcessOfThatGroup) {
+  struct stat secret {};
+  secret.st_mode = S_IFREG | 0440;
+  EXPECT_EQ(is_secret(secret), ::getegid() == 0)
+      << "root:root 0440, as in a pod of root";
+  secret.st_mode = S_IFREG | 0444;
+  EXPECT_FALSE(is_secret(secret));
+}
+
 TEST_F(OwnFolderTest, HasWhatIsOursAndTellsOfNothing) {
   EXPECT_TRUE(folder_.has("hint").value());
   EXPECT_FALSE(folder_.has("another").value());
