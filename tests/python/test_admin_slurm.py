@@ -164,6 +164,6 @@ def test_nodes_that_share_by_a_remote_cache_build_each_kernel_once_and_have_all(
         assert len(counts) == NODES and all(int(requested) == total for requested, _, _ in counts), said
         puts = [path for method, path, _ in nginx.requests() if method == "PUT"]
         assert len(puts) == len(set(puts)) == total
-    use = f"KILN_NO_JIT=1 KILN_CACHE_DIR=/tmp/kiln-shared srun kiln {PRESET},10.0"
+    use = f"KILN_NO_JIT=1 KILN_CACHE_DIR=/tmp/kiln-$(id -u) srun kiln {PRESET},10.0"
     _, (said,) = cluster(use, f"--nodes={NODES} --ntasks-per-node=1")
     assert hits(said) == [total] * NODES
