@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from . import errors
 
 CASTINGS = {"none": 0, "llama": 1, "gemma": 2}  # KILN_RMSNORM_CASTING_...
@@ -22,15 +24,22 @@ def choice(name: str, value, possible):
     refuse(f"{name} is {value!r}; possible: {', '.join(map(repr, possible))}")
 
 
-def check_no_axis(scale, dims: int) -> None:
+def check_no_axis(scale, dims: int, is_plain: bool) -> None:
     """Refuses what is the dimension for torch.softmax() and jax.nn.softmax(): softmax(x,
-    -1). The last one is what Kiln takes, so 1 of two dimensions is right either way."""
-    if type(scale) is not int or not -dims <= scale < dims or (scale, dims) == (1, 2):
+    -1). The last one is what Kiln takes, so 1 of two dimensions is right either way. With
+    a mask or causal, which torch has not, only what is below 0 is meant as one."""
+    if isinstance(scale, (float, bool)):
         return
-    refuse(
-        f"scale is {scale}, an int, which may be meant as the dimension: softmax(x) is "
-        f"over the last one; for a scale write {float(scale)}"
-    )
+    try:  # of NumPy, torch and JAX as well
+        number = operator.index(scale)
+    except TypeError:
+        return
+    end = dims if is_plain else 0
+    if -dims <= number < end and (number, dims) != (1, 2):
+        refuse(
+            f"scale is {number}, an int, which may be meant as the dimension: softmax(x) "
+            f"is over the last one; for a scale write {float(number)}"
+        )
 
 
 def check_layout_of_rope(q, cos) -> None:
@@ -39,7 +48,8 @@ def check_layout_of_rope(q, cos) -> None:
     if len(q) == 4 and len(cos) > 1 and cos[-2] == q[2] != q[1]:
         refuse(
             f"q has the shape {list(q)}, and cos {list(cos)}: as many positions as q has "
-            "in its third dimension, which are the heads of [batch, sequence, heads, dim]"
+            "in its third dimension, which are the heads of [batch, sequence, heads, dim]: "
+            'say layout="bhsd", or shorten cos and sin to the positions of q'
         )
 
 

@@ -24,6 +24,7 @@
 namespace kiln {
 namespace {
 
+using testing::AllOf;
 using testing::AnyOf;
 using testing::HasSubstr;
 
@@ -231,6 +232,37 @@ TEST(ReadmeTest, NoBlockIsOneThatNothingRuns) {
       EXPECT_TRUE(line.empty() || is_run(without_indentation(line)))
           << page << ": " << line;
   }
+}
+
+/// Each script says with --help whether it knows the arguments before it.
+TEST(ReadmeTest, EveryScriptKnowsTheArgumentsOfThePages) {
+  test::KilnProgram kiln;
+  int scripts = 0;
+  for (const std::string& page : pages()) {
+    for (const std::string& line : code_lines(lines_of(page), "")) {
+      if (!line.starts_with("./tools/"))
+        continue;
+      ++scripts;
+      const std::string command = line.substr(0, line.find(" #"));
+      const auto told = kiln.run_in_shell("cd " + std::string(test::paths::source("")) +
+                                          " && " + command + " --help");
+      EXPECT_EQ(told.status, 0) << page << ": " << command << told.text();
+    }
+  }
+  EXPECT_GE(scripts, 4);
+}
+
+/// Those inside CONTRIBUTING's sentences.
+TEST(ReadmeTest, ThePresetAndTheProgramOfContributingExist) {
+  const std::string page =
+      read_text_file(test::paths::source("CONTRIBUTING.md"), 1U << 20U).value();
+  const std::string presets =
+      read_text_file(test::paths::source("CMakePresets.json"), 1U << 20U).value();
+  EXPECT_THAT(page, AllOf(HasSubstr("`cmake --preset dev`"),
+                          HasSubstr("--build --preset dev --target\nreadme_test`"),
+                          HasSubstr("`build/dev/bin/readme_test`")));
+  EXPECT_THAT(presets, HasSubstr("\"name\": \"dev\""));
+  EXPECT_TRUE(std::filesystem::exists(test::paths::built("bin/readme_test")));
 }
 
 // As pasted into a shell in which nothing is set, with a folder as the server. A pull

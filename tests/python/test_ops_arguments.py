@@ -229,6 +229,8 @@ WRONG = {
                  "window_size is 4: it is two integers"),
     "a longest sequence": (lambda: ops.varlen_attention(Q[0], Q[0], Q[0], SEQUENCES, SEQUENCES, "3"),
                            "max_seqlen_q is '3', and not an integer"),
+    "a length below 0": (lambda: ops.varlen_attention(Q[0], Q[0], Q[0], SEQUENCES, SEQUENCES, 5, -1),
+                         "max_seqlen_k is -1: it is the length of the longest sequence"),
     "a norm of a list": (lambda: ops.rms_norm([1.0]), "x is [1.0], and not a tensor"),
     "a weight as a list": (lambda: ops.layer_norm(X, [1.0]), "weight is [1.0], and not a tensor"),
     "eps": (lambda: ops.rms_norm(X, eps="small"), "eps is 'small', and not a number"),
@@ -384,6 +386,13 @@ def test_the_device_of_the_tensors_runs_the_kernel_whichever_is_current():
 def test_a_dimension_in_the_place_of_the_scale_of_softmax_is_refused(shape, axis):
     with pytest.raises(kiln.InvalidArgument, match=f"scale is {axis}, an int.*dimension"):
         ops.softmax(torch.randn(shape), axis)
+    x = torch.randn(2, 3, 8)
+    for number in (np.int64(-1), torch.tensor(-1)):
+        with pytest.raises(kiln.InvalidArgument, match="scale is -1, an int.*dimension"):
+            ops.softmax(x, number)
+    for options in ({"mask": torch.zeros(3, 8, dtype=torch.bool)}, {"causal": True}):
+        with pytest.raises(kiln.InvalidArgument, match="scale is -1, an int.*dimension"):
+            ops.softmax(x, -1, **options)
 
 
 def test_a_scale_of_softmax_that_is_no_dimension_may_be_an_int():

@@ -28,8 +28,7 @@ def softmax(x, scale=1.0, mask=None, causal=False):
     x = floating("x", x)
     if x.ndim == 0:
         refuse("x has no dimensions")
-    if mask is None and not causal:
-        check_no_axis(scale, x.ndim)
+    check_no_axis(scale, x.ndim, mask is None and not causal)
     if mask is not None:
         mask = _checked_mask(mask, x)
     if x.ndim == 1:

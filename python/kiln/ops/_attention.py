@@ -33,7 +33,9 @@ def scaled_dot_product_attention(
     Strides are free but for the last dimension, which is contiguous. Of attn_mask a copy
     with all heads, queries and keys is made, and with the batch, if the mask has it: use
     is_causal or varlen_attention() where that is enough. A query that sees no key gives
-    0. Under autocast: its type.
+    0. dropout_p is rounded to a multiple of 1/65536, and what is kept is scaled by that.
+    Tensors that do not begin at a multiple of 16 bytes, such as some slices, are computed
+    by another kernel, with other roundings. Under autocast: its type.
 
     Before a capture into a CUDA graph, call kiln.prepare(), or run both passes once.
     cuDNN's plans belong to a thread, and torch computes gradients in one of its own:
@@ -109,8 +111,8 @@ def varlen_attention(
     )
     problem = (
         "thd",
-        q.shape[0] if max_seqlen_q is None else max_seqlen_q,
-        k.shape[0] if max_seqlen_k is None else max_seqlen_k,
+        _longest("max_seqlen_q", max_seqlen_q, q.shape[0]),
+        _longest("max_seqlen_k", max_seqlen_k, k.shape[0]),
         _PADDING_CAUSAL_BOTTOM_RIGHT if is_causal else _PADDING,
         left,
         right,
@@ -120,6 +122,14 @@ def varlen_attention(
         _check_begins("cu_seqlens_k", cu_seqlens_k, k.shape[0])
     o = _attention(q, k, v, None, cu_seqlens_q, cu_seqlens_k, problem, dropout_p, scale)
     return o if dims == 3 else o.unflatten(1, q.shape[1:3])
+
+
+def _longest(name, length, tokens):
+    if length is None:
+        return tokens
+    if length < 0:
+        _inputs.refuse(f"{name} is {length}: it is the length of the longest sequence")
+    return min(max(length, 1), tokens) if tokens > 0 else length
 
 
 def _can_be_seen(begins):

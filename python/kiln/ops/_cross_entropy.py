@@ -20,7 +20,8 @@ def cross_entropy(
       may lie apart, as in a slice of padded classes.
     target: int64 or int32. One outside the classes gives nan.
 
-    The loss has the type of the logits. Under autocast: float32.
+    The loss has the type of the logits. Rows that do not begin at a multiple of 16 bytes
+    may have other roundings. Under autocast: float32.
     """
     reduction = _inputs.choice("reduction", reduction, _REDUCTIONS)
     try:

@@ -29,7 +29,8 @@ def layer_norm(
       gradients have the rounding of y, divided by the weight, as an error. Where the
       weight is 0, its gradient is 0, and that of x lacks a term.
 
-    y has the shape and the type of x. Under autocast: float32. Errors: InvalidArgument,
+    y has the shape and the type of x. Rows that do not begin at a multiple of 16 bytes may
+    have other roundings. Under autocast: float32. Errors: InvalidArgument,
     for shapes and types that do not fit, a bias without a weight, and an eps below 0.
     """
     if _inputs.may_autocast():

@@ -26,14 +26,14 @@ def softmax(x, scale=1.0, mask=None, causal=False, masked_row="zero"):
     An element that is left out is 0. Of a row that is "uniform" the gradient is that of
     a softmax: scale * y * (dy - mean(dy)).
     The second argument is no dimension: an int that may be one is refused.
+    A row that does not begin at a multiple of 16 bytes may have other roundings.
     Under autocast: float32.
     """
     if _inputs.may_autocast():
         (x,) = _inputs.as_float32(x)
     if type(scale) is not float:
-        if mask is None and not causal:
-            _inputs.only_tensors(x=x)
-            check_no_axis(scale, x.dim())
+        _inputs.only_tensors(x=x)
+        check_no_axis(scale, x.dim(), mask is None and not causal)
         scale = _inputs.number("scale", scale)
     if causal is not False and causal is not True:
         causal = _inputs.flag("causal", causal)
