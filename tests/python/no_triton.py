@@ -31,8 +31,11 @@ class _Anything(types.ModuleType):
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def __init__(self, packages):
+        self.packages = packages
+
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] != "triton":
+        if name.partition(".")[0] not in self.packages:
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
@@ -45,6 +48,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-def stand_in():
+def stand_in(*others):
+    """For Triton, and for other packages that are imported and not used."""
     if "triton" not in sys.modules:
-        sys.meta_path.insert(0, _Finder())
+        sys.meta_path.insert(0, _Finder(("triton", *others)))

@@ -141,13 +141,15 @@ def _takes_what(original, ours, has_context=False) -> bool:
         theirs = list(inspect.signature(original).parameters.values())[has_context:]
     except (TypeError, ValueError):  # of an extension
         return True
-    known = inspect.signature(ours).parameters.values()
+    known = list(inspect.signature(ours).parameters.values())
     if any(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in theirs):
         return True
     if any(each.kind == each.VAR_KEYWORD for each in known):
         return True
-    names = [each.name for each in theirs]
-    return names == [each.name for each in known][: len(names)]
+    by_name = {each.name for each in theirs if each.kind == each.KEYWORD_ONLY}
+    names = [each.name for each in theirs if each.name not in by_name]
+    ours_by_name = {each.name for each in known}
+    return by_name <= ours_by_name and names == [each.name for each in known][: len(names)]
 
 
 def provided(module: str, name: str, where: str, original):

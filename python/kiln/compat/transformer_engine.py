@@ -48,10 +48,12 @@ def parallel_cross_entropy(
     ignore_idx=-100,
     is_cg_capturable=False,
     *,
+    overwrite_input=False,
     _input=None,
 ):
     """The loss of each token of [batch, sequence, classes], or the mean of those that
-    are not ignored, 0 if all are: float32. ``_input`` is an old name of ``inp``."""
+    are not ignored, 0 if all are: float32. ``_input`` is an old name of ``inp``, which
+    ``overwrite_input`` lets a callee overwrite: kiln never does."""
     inp = inp if _input is None else _input
     if dist_process_group is not None:
         if torch.distributed.get_world_size(dist_process_group) > 1:

@@ -5,7 +5,6 @@ import xformers.ops as xops
 from xformers.ops import fmha
 
 torch.manual_seed(0)
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 HEADS, DIM = 4, 16
 
 
@@ -21,7 +20,7 @@ class Attention(torch.nn.Module):
 
 
 def train(model, bias, tokens, steps=2):
-    x, wanted = torch.randn(2, *tokens, HEADS * DIM, device=DEVICE).unbind(0)
+    x, wanted = torch.randn(2, *tokens, HEADS * DIM, device="cuda").unbind(0)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     for _ in range(steps):
         loss = (model(x, bias) - wanted).square().mean()
@@ -31,7 +30,7 @@ def train(model, bias, tokens, steps=2):
         print("loss", loss.item())
 
 
-model = Attention().to(DEVICE)
+model = Attention().to("cuda")
 train(model, xops.LowerTriangularMask(), (2, 8))
 train(model, fmha.attn_bias.BlockDiagonalCausalMask.from_seqlens([3, 1, 4]), (1, 8))
 
@@ -39,6 +38,6 @@ train(model, fmha.attn_bias.BlockDiagonalCausalMask.from_seqlens([3, 1, 4]), (1,
 bias = fmha.attn_bias.BlockDiagonalCausalWithOffsetPaddedKeysMask.from_seqlens(
     q_seqlen=[1, 1], kv_padding=8, kv_seqlen=[5, 7]
 )
-q = torch.randn(1, 2, 2, 2, DIM, device=DEVICE)
-k, v = torch.randn(2, 1, 16, 2, 1, DIM, device=DEVICE).expand(2, 1, 16, 2, 2, DIM).unbind(0)
+q = torch.randn(1, 2, 2, 2, DIM, device="cuda")
+k, v = torch.randn(2, 1, 16, 2, 1, DIM, device="cuda").expand(2, 1, 16, 2, 2, DIM).unbind(0)
 print("token", fmha.memory_efficient_attention_forward(q, k, v, bias).sum().item())

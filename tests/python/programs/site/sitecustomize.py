@@ -12,58 +12,68 @@ import importlib.util
 import json
 import os
 import sys
+import types
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE.parents[1]))
+COMMON = "transformer_engine.common"
 
 
-class _AfterImport(importlib.abc.MetaPathFinder):
-    """Calls a function with a module of that name, as soon as it has been imported."""
+class _OfTransformerEngine(importlib.abc.MetaPathFinder):
+    """TransformerEngine itself loads its extension, but from here."""
 
-    def __init__(self, name, call):
-        self.name, self.call = name, call
+    is_asking = False
 
     def find_spec(self, name, path=None, target=None):
-        if name != self.name:
+        if name != COMMON or self.is_asking:
             return None
-        sys.meta_path.remove(self)
+        self.is_asking = True
         spec = importlib.util.find_spec(name)
+        self.is_asking = False
         run = spec.loader.exec_module
 
         def exec_module(module):
             run(module)
-            self.call(module)
+            find, ours = module._get_shared_object_file, HERE / "transformer_engine_torch.py"
+            module._get_shared_object_file = lambda name: ours if name == "torch" else find(name)
 
         spec.loader.exec_module = exec_module
         return spec
 
 
-def _extension(common):
-    """TransformerEngine loads its own extension, but from here."""
-    common._get_shared_object_file = lambda library: HERE / f"transformer_engine_{library}.py"
-
-
-def _current_device(torch):
-    torch.cuda.current_device = lambda: "cpu"
-
-
-def _say_launches(testing):
-    counts = collections.Counter(each.kernel.partition(":")[0] for each in testing.launches())
-    Path(os.environ["KILN_TEST_LAUNCHES"]).write_text(json.dumps(counts))
-
-
-def _prepare():
-    import no_triton
+def _make_cpu_the_device():
+    """What a program makes on "cuda" is on the CPU, and says that it is on a device."""
+    import torch
 
     import kiln.testing
 
-    no_triton.stand_in()
-    sys.meta_path.insert(0, _AfterImport("transformer_engine.common", _extension))
-    sys.meta_path.insert(0, _AfterImport("torch", _current_device))
+    def moved(value):
+        is_device = isinstance(value, (str, torch.device)) and str(value).startswith("cuda")
+        return "cpu" if is_device else value
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            kwargs = {name: moved(value) for name, value in (kwargs or {}).items()}
+            return function(*map(moved, args), **kwargs)
+
+    torch.cuda.is_available = lambda: True
+    torch.cuda.current_device = lambda: torch.device("cpu")
+    torch.cuda.get_device_properties = lambda device: types.SimpleNamespace(major=9, minor=0)
+    torch.Tensor.is_cuda = property(lambda tensor: True)
+    Mode().__enter__()
     kiln.testing.use_simulated_device()
-    atexit.register(_say_launches, kiln.testing)
+    return kiln.testing.launches
+
+
+def _say(launches):
+    counts = collections.Counter(each.kernel.partition(":")[0] for each in launches())
+    Path(os.environ["KILN_TEST_LAUNCHES"]).write_text(json.dumps(counts))
 
 
 if sys.orig_argv[1:3] != ["-m", "kiln"]:  # the program's own process, not the one before it
-    _prepare()
+    sys.path.append(str(HERE.parents[1]))
+    import no_triton
+
+    no_triton.stand_in("onnx", "onnxscript")
+    sys.meta_path.insert(0, _OfTransformerEngine())
+    atexit.register(_say, _make_cpu_the_device())

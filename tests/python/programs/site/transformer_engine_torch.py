@@ -2,7 +2,7 @@
 
 import enum
 
-from no_triton import _Anything
+import no_triton
 
 
 def _cannot_run(name):
@@ -18,12 +18,30 @@ for _name in (f"{kind}_softmax_{way}" for kind in SOFTMAX for way in ("forward",
 for _name in ("fused_rope_forward", "fused_rope_backward"):
     globals()[_name] = _cannot_run(_name)
 
+DType = enum.IntEnum(
+    "DType", "kByte kInt32 kFloat32 kFloat16 kBFloat16 kFloat8E4M3 kFloat8E5M2 kFloat4E2M1"
+)
+NVTE_Fused_Attn_Backend = enum.IntEnum(
+    "NVTE_Fused_Attn_Backend", "NVTE_No_Backend NVTE_F16_arbitrary_seqlen NVTE_FP8"
+)
+
+
+class _Anything(no_triton._Anything):
+    """Also a number: those of the other enumerations are looked at when they are imported."""
+
+    numbers = {}
+
+    def __getattr__(self, name):
+        super().__getattr__(name)
+        return _Anything(name)
+
+    def __int__(self):
+        return self.numbers.setdefault(self.__name__, len(self.numbers))
+
 
 def get_cudnn_version():
     return 91200
 
 
 def __getattr__(name):
-    if name.startswith("__"):
-        raise AttributeError(name)
-    return getattr(_Anything("transformer_engine_torch"), name)
+    return getattr(_Anything(__name__), name)
