@@ -48,7 +48,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-def stand_in(*others):
-    """For Triton, and for other packages that are imported and not used."""
+def stand_in(*packages):
+    """For Triton, or for the packages that are named, which are imported and not used."""
     if "triton" not in sys.modules:
-        sys.meta_path.insert(0, _Finder(("triton", *others)))
+        sys.meta_path.insert(0, _Finder(packages or ("triton",)))

@@ -59,6 +59,8 @@ def _make_cpu_the_device():
     torch.cuda.is_available = lambda: True
     torch.cuda.current_device = lambda: torch.device("cpu")
     torch.cuda.get_device_properties = lambda device: types.SimpleNamespace(major=9, minor=0)
+    for module in (torch.cuda, torch.cuda.random):
+        module.get_rng_state = lambda device="cuda": torch.get_rng_state()
     torch.Tensor.is_cuda = property(lambda tensor: True)
     Mode().__enter__()
     kiln.testing.use_simulated_device()
@@ -74,6 +76,8 @@ if sys.orig_argv[1:3] != ["-m", "kiln"]:  # the program's own process, not the o
     sys.path.append(str(HERE.parents[1]))
     import no_triton
 
-    no_triton.stand_in("onnx", "onnxscript")
+    no_triton.stand_in("triton", "onnx", "onnxscript")
+    if hidden := os.environ.get("KILN_TEST_HIDDEN"):
+        sys.modules[hidden] = None  # as if it were not installed
     sys.meta_path.insert(0, _OfTransformerEngine())
     atexit.register(_say, _make_cpu_the_device())
