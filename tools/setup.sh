@@ -322,6 +322,12 @@ fetch_folder() {
   return $status
 }
 
+# The frameworks whose programs the tests run with kiln.compat.
+provide_frameworks() {
+  fetch_folder frameworks frameworks_requirements.txt "the frameworks for the tests of kiln.compat (about 7 MB)" \
+    env PYTHONPATH="$deps/frameworks" "$deps/python/bin/python3" -c 'import einops' || return 0
+}
+
 # Without them the tests run with the newest torch alone, and no test has an S3 server.
 provide_oldest_torch() {
   fetch_folder oldest-torch oldest_torch.txt "the oldest torch for the tests of Python (about 770 MB)" \

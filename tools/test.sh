@@ -416,7 +416,7 @@ install_packages "${groups[@]}"
 provide_parts nvrtc nvjitlink headers cudnn frontend
 [[ -n $mode && $mode != --tidy-all && $mode != --full ]] || provide_parts nvrtc-12 test-nvrtc-newest
 [[ $mode != --full ]] || provide_parts test-nvrtc-oldest
-[[ $mode == --quick || $mode == --mutants ]] || { provide_python; provide_nginx; }
+[[ $mode == --quick || $mode == --mutants ]] || { provide_python; provide_frameworks; provide_nginx; }
 [[ $mode != --full ]] || { provide_oldest_torch; provide_s3; }
 
 tier=submission

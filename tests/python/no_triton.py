@@ -1,4 +1,4 @@
-"""Lets Liger be imported where there is no Triton: none of its own kernels can run then."""
+"""Lets a framework be imported where there is no Triton: none of its own kernels can run then."""
 
 import importlib.abc
 import importlib.machinery
@@ -21,7 +21,9 @@ class _Anything(types.ModuleType):
         return first if isinstance(first, types.FunctionType) else _Anything("called")
 
     def __getitem__(self, grid):
-        raise RuntimeError("there is no Triton here: Liger's own kernel cannot run")
+        raise RuntimeError("there is no Triton here: the framework's own kernel cannot run")
+
+    __gt__ = __getitem__  # of the size of a block
 
     def __mro_entries__(self, bases):
         return (object,)

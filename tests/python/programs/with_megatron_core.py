@@ -56,7 +56,7 @@ weights = FusedScaleMaskSoftmax(
     False, True, AttnMaskType.padding, True, attention_mask_func, True, scale=0.5
 )
 scores = torch.randn(BATCH, 4, SEQUENCE, SEQUENCE, device="cuda").bfloat16().requires_grad_()
-mask = (torch.arange(SEQUENCE, device="cuda") >= 20).expand(BATCH, 1, SEQUENCE, SEQUENCE)
+mask = (torch.arange(SEQUENCE, device="cuda") >= 20).repeat(BATCH, 1, SEQUENCE, 1)
 probabilities = weights(scores, mask)
 probabilities.square().sum().backward()
 print("weight of padding", probabilities[..., 20:].sum().item())
