@@ -23,7 +23,7 @@ class _Anything(types.ModuleType):
     def __getitem__(self, grid):
         raise RuntimeError("there is no Triton here: the framework's own kernel cannot run")
 
-    __gt__ = __getitem__  # of the size of a block
+    __gt__ = __lt__ = __getitem__  # of the size of a block
 
     def __mro_entries__(self, bases):
         return (object,)
