@@ -379,6 +379,19 @@ def test_modules_and_functions_of_liger_launch_kilns_kernels():
     assert all(counts.values()), counts
 
 
+def test_liger_chooses_kilns_implementation_unless_it_is_told_another(monkeypatch):
+    from liger_kernel import backends, functional
+
+    monkeypatch.setattr(backends.registry, "_REGISTRY", dict(backends.registry._REGISTRY))
+    register = backends.register_impl("rms_norm", impl_name="nvidia-cutedsl", preference_rank=1)
+    register(lambda *_, **__: "cutedsl")
+    x, weight = torch.randn(5, 48, requires_grad=True), torch.ones(48)
+    assert launches_of(lambda x: functional.rms_norm(x, weight, 1e-6), x)
+    assert backends.resolve_impl("softmax").impl_name == "nvidia-triton", "Kiln has none"
+    monkeypatch.setenv("LIGER_KERNEL_IMPL_RMS_NORM", "nvidia-cutedsl")
+    assert functional.rms_norm(x, weight, 1e-6) == "cutedsl"
+
+
 def test_norms_of_liger_are_those_of_their_models():
     from liger_kernel.transformers import functional as liger
 

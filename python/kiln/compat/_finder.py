@@ -146,10 +146,12 @@ def _takes_what(original, ours, has_context=False) -> bool:
         return True
     if any(each.kind == each.VAR_KEYWORD for each in known):
         return True
-    by_name = {each.name for each in theirs if each.kind == each.KEYWORD_ONLY}
-    names = [each.name for each in theirs if each.name not in by_name]
-    ours_by_name = {each.name for each in known}
-    return by_name <= ours_by_name and names == [each.name for each in known][: len(names)]
+    names, by_name = (
+        [each.name for each in theirs if (each.kind == each.KEYWORD_ONLY) == by_name]
+        for by_name in (False, True)
+    )
+    ours = [each.name for each in known]
+    return names == ours[: len(names)] and set(by_name) <= set(ours)
 
 
 def provided(module: str, name: str, where: str, original):

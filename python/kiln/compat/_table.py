@@ -185,6 +185,13 @@ LIGER = tuple(
         ("cross_entropy", "cross_entropy", {"CrossEntropy": "cross_entropy"}),
     )
 ) + (
+    # It chooses other functions than these, where it has CuTe DSL or cuTile.
+    Module(
+        "liger_kernel.backends.dispatch",
+        "rms_norm, layer_norm, rope, swiglu, geglu, cross_entropy",
+        {"resolve_impl": "liger.resolve_impl"},
+        REPLACED,
+    ),
     Module(
         "liger_kernel.ops.fused_linear_cross_entropy",
         "cross_entropy",

@@ -7,14 +7,34 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 
 import torch
 
 from .. import errors, ops
 from ..ops import _cross_entropy, _rope
+from ._own_path import OwnPath
 
 # (casting_mode, offset): what kiln.ops.rms_norm calls it.
 _CASTINGS = {("llama", 0.0): "llama", ("gemma", 1.0): "gemma", ("none", 0.0): "none"}
+# Liger's operations that have several implementations.
+_CHOSEN = {
+    *("rms_norm", "fused_add_rms_norm", "layer_norm"),
+    *("rope", "swiglu", "geglu", "cross_entropy"),
+}
+
+
+def resolve_impl(op_name, requested=None, device=None):
+    """The implementation that calls what Kiln replaces, unless the program or its
+    environment names one."""
+    from liger_kernel.backends import get_impl, registry
+
+    names = ("LIGER_KERNEL_IMPL", "LIGER_KERNEL_BACKEND")
+    is_named = requested or get_impl() or any(each.startswith(names) for each in os.environ)
+    ours = registry.get_registered(op_name, "nvidia-triton")
+    if is_named or ours is None or op_name not in _CHOSEN:
+        raise OwnPath
+    return ours
 
 
 def _without_autocast(function):
