@@ -72,6 +72,8 @@ OF_XFORMERS = (
 OF_TRANSFORMER_ENGINE = (
     passes("rope", 2 * STEPS)
     + passes("scaled_masked_softmax", STEPS)
+    + passes("scaled_softmax", 1)
+    + passes("scaled_upper_triang_masked_softmax", 2)
     + passes("cross_entropy", STEPS)
 )
 SOFTMAX_OF_MEGATRON = (

@@ -2,6 +2,7 @@
 
 import torch
 import transformer_engine.pytorch as te
+from transformer_engine.pytorch.attention.dot_product_attention import softmax
 from transformer_engine.pytorch.attention.rope import apply_rotary_pos_emb
 
 torch.manual_seed(0)
@@ -35,3 +36,14 @@ for _ in range(2):
     loss.backward()
     optimizer.step()
     print("loss", loss.item())
+
+# The softmax functions that its attention does not choose.
+for function, shape in (
+    (softmax.scaled_softmax_forward, (BATCH, HEADS, SEQUENCE, SEQUENCE)),
+    (softmax.scaled_upper_triang_masked_softmax_forward, (BATCH * HEADS, SEQUENCE, SEQUENCE)),
+    (softmax.scaled_aligned_causal_masked_softmax_forward, (BATCH, HEADS, SEQUENCE, SEQUENCE)),
+):
+    scores = torch.randn(shape, **ON_GPU).requires_grad_()
+    weights = function(scores, 0.5)
+    weights.square().sum().backward()
+    print("first weight", weights.flatten()[0].item())
