@@ -44,7 +44,8 @@ and the cuDNN frontend's headers are each taken from an installed toolkit (CUDA_
 folder of nvcc on PATH, /usr/local/cuda, /usr), else fetched as wheels into .deps. Further NVRTCs are
 always wheels. The packages that the tests of Python need are put into .deps/python, torch without
 the CUDA libraries that it depends on, and the frameworks for which Kiln stands in into
-.deps/frameworks; for --full the oldest torch, too, into .deps/oldest-torch. If a part other than the CUDA headers is missing, only the tests that need it are skipped.
+.deps/frameworks; for --full the oldest torch, too, into .deps/oldest-torch. If a part other than the
+CUDA headers is missing, only the tests that need it are skipped.
 
 Environment:
   KILN_TIDY_SECONDS=N  time limit of each half of step 2, and of step 3 (default: 150)
