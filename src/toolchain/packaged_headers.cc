@@ -41,11 +41,12 @@ std::set<std::string> header_files(const fs::path& root, int cuda_major) {
   constexpr const char* kArchitecture = ":amd64";
 #endif
   const auto take = [&](std::string_view line) -> Result<void> {
-    const fs::path path = fs::path(line).relative_path();
     std::error_code error;
-    if (path.native().starts_with(kInclude) && path == path.lexically_normal() &&
-        fs::is_regular_file(root / path, error))
-      files.insert(path.native().substr(kInclude.size()));
+    if (line.starts_with('/') && line.substr(1).starts_with(kInclude) &&
+        line == fs::path(line).lexically_normal().native() &&
+        line.find('\0') == line.npos &&
+        fs::is_regular_file(root / line.substr(1), error))
+      files.emplace(line.substr(1 + kInclude.size()));
     return {};
   };
   for (const char* const package :
@@ -100,7 +101,9 @@ Result<fs::path> link_files(const fs::path& include, const OwnFolder& folder,
     }
     KILN_TRY(make_link(include / file, links / file));
   }
-  return links;
+  std::error_code error;
+  fs::path resolved = fs::canonical(links, error);
+  return error ? links : resolved;
 }
 
 }  // namespace

@@ -239,23 +239,22 @@ def test_a_prolog_that_replaces_the_cache_fails_no_job_beside_it(machine):
 
     def jobs():
         ran = 0
-        while time.monotonic() < end:
+        while ran < 4 or time.monotonic() < end:
             assert ", 0 compiled" in machine(job)
             ran += 1
-        return ran
 
     def prologs():
         ran = 0
-        while time.monotonic() < end:
+        while ran < 4 or time.monotonic() < end:
             os.utime(pack, (1000 + ran, 1000 + ran))
             machine(prolog)
             machine(epilog)
             ran += 1
-        return ran
 
     with concurrent.futures.ThreadPoolExecutor(3) as together:
         ran = [together.submit(each) for each in (jobs, jobs, prologs)]
-        assert all(each.result() > 3 for each in ran)
+        for each in ran:
+            each.result()
     assert not kept.exists(), "it was replaced long ago"
     assert first.exists(), "it was replaced today"
     assert (local / "cache").is_symlink() and (local / os.readlink(local / "cache")).is_dir()

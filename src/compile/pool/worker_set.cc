@@ -152,11 +152,10 @@ Result<WorkerProcess> WorkerSet::start(const std::stop_token& stop) {
     return tl::unexpected(reply.error());
   if (!reply) {
     const auto& [code, message, from_outside] = reply.error();
-    return tl::unexpected(
-        Error{from_outside ? code : ErrorCode::kUnavailable,
-              fmt::format("{} did not start as a compile worker: {}", path.native(),
-                          message),
-              from_outside});
+    return tl::unexpected(Error{
+        from_outside ? code : ErrorCode::kUnavailable,
+        fmt::format("{} did not start as a compile worker: {}", path.native(), message),
+        from_outside});
   }
   const auto* const hello = std::get_if<Hello>(&*reply);
   if (hello == nullptr || hello->build_id != build_id()) {

@@ -93,8 +93,11 @@ TEST_F(PackagedHeadersTest, OfAnotherMajorVersionOrWithoutAListAreNone) {
 TEST_F(PackagedHeadersTest, LinesThatNameNoHeaderOfTheirsAreLeftOut) {
   list("libthrust-dev",
        "/usr/include/../../etc/passwd\n/usr/include/bits\n/usr/include/gone.h\n"
-       "/usr/include/crt/../stdio.h\n/usr/includes/x.h\nstdio.h\n\n/usr/include/\n" +
-           std::string(9000, 'x') + "\n");
+       "/usr/include/crt/../stdio.h\n/usr/includes/x.h\nstdio.h\n\n/usr/include/\n"
+       "usr/include/stdio.h\n//usr/include/stdio.h\n/usr/include//stdio.h\n"
+       "/usr/include/./stdio.h\n" +
+           std::string("/usr/include/stdio.h\0.cuh\n", 26) + std::string(9000, 'x') +
+           "\n");
   EXPECT_EQ(names(headers().value()).size(), 4U);
 }
 
