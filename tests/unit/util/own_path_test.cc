@@ -41,8 +41,10 @@ TEST(Secret, OfRootsGroupIsOneForAProcessOfThatGroup) {
   secret.st_mode = S_IFREG | 0440;
   EXPECT_EQ(is_secret(secret), ::getegid() == 0)
       << "root:root 0440, as in a pod of root";
-  secret.st_mode = S_IFREG | 0444;
-  EXPECT_FALSE(is_secret(secret));
+  for (const mode_t mode : {0444, 0460, 0640}) {
+    secret.st_mode = S_IFREG | mode;
+    EXPECT_EQ(is_secret(secret), mode == 0640 && ::geteuid() != 0 && ::getegid() == 0);
+  }
 }
 
 TEST_F(OwnFolderTest, HasWhatIsOursAndTellsOfNothing) {
