@@ -2,18 +2,10 @@
 
 #include <array>
 
-#include "codec/field_codec.h"
-#include "util/try.h"
+#include "codec/message.h"
 
 namespace kiln::remote {
 namespace {
-
-enum class Kind : std::uint32_t {
-  kRequest = 0x100,  // other numbers than the messages of compile/protocol
-  kCancel,
-  kHello,
-  kReply,
-};
 
 constexpr auto kRequestFields = [](auto& codec, auto& request) {
   auto& [id, method, url, credentials, limits, body, replaces] = request;
@@ -66,29 +58,13 @@ constexpr auto kReplyFields = [](auto& codec, auto& reply) {
   codec("body", body);
 };
 
-template <typename Message, typename Description>
-Bytes encode_as(Kind kind, const Message& message, const Description& description) {
-  return encode_frame(static_cast<std::uint32_t>(kind),
-                      fields_of(message, description));
-}
-
-Bytes encode_one(const TransferRequest& request) {
-  return encode_as(Kind::kRequest, request, kRequestFields);
-}
-Bytes encode_one(const TransferCancel& cancel) {
-  return encode_as(Kind::kCancel, cancel, kCancelFields);
-}
-Bytes encode_one(const HelperHello& hello) {
-  return encode_as(Kind::kHello, hello, kHelloFields);
-}
-Bytes encode_one(const TransferReply& reply) {
-  return encode_as(Kind::kReply, reply, kReplyFields);
-}
-
-template <typename Message, typename Description>
-Result<Message> read_as(const Fields& fields, const Description& description) {
-  return read_fields<Message>(fields, kMessageSubject, description);
-}
+// Other kinds than those of compile/protocol.
+constexpr MessageForms kForms{
+    message_form<TransferRequest>(0x100, kRequestFields),
+    message_form<TransferCancel>(0x101, kCancelFields),
+    message_form<HelperHello>(0x102, kHelloFields),
+    message_form<TransferReply>(0x103, kReplyFields),
+};
 
 }  // namespace
 
@@ -99,35 +75,19 @@ std::string_view to_string(TransferEnd end) {
 }
 
 Bytes encode(const ToHelper& message) {
-  return std::visit([](const auto& held) { return encode_one(held); }, message);
+  return encode_message(message, kForms);
 }
 
 Bytes encode(const FromHelper& message) {
-  return std::visit([](const auto& held) { return encode_one(held); }, message);
+  return encode_message(message, kForms);
 }
 
-Result<ToHelper> decode_to_helper(ByteView bytes) {
-  const Frame message = KILN_TRY(decode_frame(bytes));
-  switch (static_cast<Kind>(message.kind)) {
-    case Kind::kRequest:
-      return KILN_TRY(read_as<TransferRequest>(message.fields, kRequestFields));
-    case Kind::kCancel:
-      return KILN_TRY(read_as<TransferCancel>(message.fields, kCancelFields));
-    default:
-      return corrupt_message("it is no request");
-  }
+Result<ToHelper> decode_to_helper(ByteView frame) {
+  return decode_message<ToHelper>(frame, kForms, "it is no request");
 }
 
-Result<FromHelper> decode_from_helper(ByteView bytes) {
-  const Frame message = KILN_TRY(decode_frame(bytes));
-  switch (static_cast<Kind>(message.kind)) {
-    case Kind::kReply:
-      return KILN_TRY(read_as<TransferReply>(message.fields, kReplyFields));
-    case Kind::kHello:
-      return KILN_TRY(read_as<HelperHello>(message.fields, kHelloFields));
-    default:
-      return corrupt_message("it is no reply");
-  }
+Result<FromHelper> decode_from_helper(ByteView frame) {
+  return decode_message<FromHelper>(frame, kForms, "it is no reply");
 }
 
 }  // namespace kiln::remote
