@@ -35,8 +35,6 @@ class Background {
              MaybeTrim maybe_trim);
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
-  Background(Background&&) = delete;
-  Background& operator=(Background&&) = delete;
   ~Background();
 
   void published(Entry entry);

@@ -117,8 +117,6 @@ class Cache {
 
   Cache(const Cache&) = delete;
   Cache& operator=(const Cache&) = delete;
-  Cache(Cache&&) = delete;
-  Cache& operator=(Cache&&) = delete;
   ~Cache();
 
   [[nodiscard]] Mode mode() const { return mode_; }

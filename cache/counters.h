@@ -64,8 +64,6 @@ class Counters {
   Counters() = default;
   Counters(const Counters&) = delete;
   Counters& operator=(const Counters&) = delete;
-  Counters(Counters&&) = delete;
-  Counters& operator=(Counters&&) = delete;
   ~Counters();
 
   void add(Counter counter, std::uint64_t n = 1);

@@ -24,8 +24,6 @@ class FileSystem {
   FileSystem() = default;
   FileSystem(const FileSystem&) = delete;
   FileSystem& operator=(const FileSystem&) = delete;
-  FileSystem(FileSystem&&) = delete;
-  FileSystem& operator=(FileSystem&&) = delete;
   virtual ~FileSystem() = default;
 
   [[nodiscard]] virtual int open(const char* path, int flags, mode_t mode) = 0;

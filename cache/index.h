@@ -44,8 +44,6 @@ class Index {
         const LockFolder& locks, Counters& counters);
   Index(const Index&) = delete;
   Index& operator=(const Index&) = delete;
-  Index(Index&&) = delete;
-  Index& operator=(Index&&) = delete;
   ~Index();
 
   /// One transaction. Errors: kIo, kCorrupt, kUnavailable (busy for too long, or

@@ -27,8 +27,6 @@ class Rollback {
       : file_system_(file_system), path_(path) {}
   Rollback(const Rollback&) = delete;
   Rollback& operator=(const Rollback&) = delete;
-  Rollback(Rollback&&) = delete;
-  Rollback& operator=(Rollback&&) = delete;
   ~Rollback() {
     // If it fails, trim finds the file; after a rename there is nothing to unlink.
     std::ignore = file_system_.unlink(path_.c_str());

@@ -84,8 +84,6 @@ class Seeds {
         std::shared_ptr<Counters> counters);
   Seeds(const Seeds&) = delete;
   Seeds& operator=(const Seeds&) = delete;
-  Seeds(Seeds&&) = delete;
-  Seeds& operator=(Seeds&&) = delete;
   ~Seeds();
 
   /// The object of the first seed that has a sound one, checked as verify() does; or a

@@ -31,8 +31,6 @@ class PackFile {
       const std::filesystem::path& path);
   PackFile(const PackFile&) = delete;
   PackFile& operator=(const PackFile&) = delete;
-  PackFile(PackFile&&) = delete;
-  PackFile& operator=(PackFile&&) = delete;
   ~PackFile();
 
   [[nodiscard]] Result<void> write(ByteView bytes);

@@ -31,8 +31,6 @@ class StopSignal {
       std::chrono::seconds patience);
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
-  StopSignal(StopSignal&&) = delete;
-  StopSignal& operator=(StopSignal&&) = delete;
   ~StopSignal();
 
   /// Once it is known what the verb does.

@@ -43,8 +43,6 @@ class KernelObject : public Object {
   ~KernelObject() { kiln_kernel_free(kernel); }
   KernelObject(const KernelObject&) = delete;
   KernelObject& operator=(const KernelObject&) = delete;
-  KernelObject(KernelObject&&) = delete;
-  KernelObject& operator=(KernelObject&&) = delete;
 
   kiln_kernel* const kernel;
   const int device;                               // its CUDA ordinal
@@ -74,8 +72,6 @@ struct Fetch {
   Fetch() = default;
   Fetch(const Fetch&) = delete;
   Fetch& operator=(const Fetch&) = delete;
-  Fetch(Fetch&&) = delete;
-  Fetch& operator=(Fetch&&) = delete;
   ~Fetch() {
     kiln_kernel_free(kernel.load());
     kiln_cancel_free(cancel);

@@ -292,8 +292,6 @@ class CurrentStream {
   }
   CurrentStream(const CurrentStream&) = delete;
   CurrentStream& operator=(const CurrentStream&) = delete;
-  CurrentStream(CurrentStream&&) = delete;
-  CurrentStream& operator=(CurrentStream&&) = delete;
 
  private:
   DLDevice device_;

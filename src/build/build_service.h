@@ -60,8 +60,6 @@ class BuildService {
 
   BuildService(const BuildService&) = delete;
   BuildService& operator=(const BuildService&) = delete;
-  BuildService(BuildService&&) = delete;
-  BuildService& operator=(BuildService&&) = delete;
   ~BuildService() = default;
 
   /// Checks a request; for a source, as far as is possible without its headers.

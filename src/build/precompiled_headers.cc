@@ -98,8 +98,6 @@ class PrecompiledHeaders::Compiling {
   }
   Compiling(const Compiling&) = delete;
   Compiling& operator=(const Compiling&) = delete;
-  Compiling(Compiling&&) = delete;
-  Compiling& operator=(Compiling&&) = delete;
   ~Compiling() {
     const MutexLock lock(all_.mutex_);
     all_.compiling_.erase(all_.compiling_.find(key_));

@@ -62,8 +62,6 @@ class Toolchains {
 
   Toolchains(const Toolchains&) = delete;
   Toolchains& operator=(const Toolchains&) = delete;
-  Toolchains(Toolchains&&) = delete;
-  Toolchains& operator=(Toolchains&&) = delete;
   /// Waits for the thread of start_search(), except in a forked child, which does not
   /// have that thread.
   ~Toolchains();

@@ -19,8 +19,6 @@ class Draft {
   Draft(const CudnnTable& table, std::string_view on) : table_(table), on_(on) {}
   Draft(const Draft&) = delete;
   Draft& operator=(const Draft&) = delete;
-  Draft(Draft&&) = delete;
-  Draft& operator=(Draft&&) = delete;
   ~Draft() {
     if (raw_ != nullptr)
       log_failure(table_, table_.cudnnBackendDestroyDescriptor(raw_),

@@ -31,8 +31,6 @@ class ThreadLeases {
   ThreadLeases() = default;
   ThreadLeases(const ThreadLeases&) = delete;
   ThreadLeases& operator=(const ThreadLeases&) = delete;
-  ThreadLeases(ThreadLeases&&) = delete;
-  ThreadLeases& operator=(ThreadLeases&&) = delete;
   ~ThreadLeases() {
     for (const HandleLease& lease : leases_) lease.end();
   }

@@ -44,8 +44,6 @@ class CudnnHandles : public std::enable_shared_from_this<CudnnHandles> {
 
   CudnnHandles(const CudnnHandles&) = delete;
   CudnnHandles& operator=(const CudnnHandles&) = delete;
-  CudnnHandles(CudnnHandles&&) = delete;
-  CudnnHandles& operator=(CudnnHandles&&) = delete;
   ~CudnnHandles();
 
   [[nodiscard]] const CudnnLibrary& library() const { return library_; }

@@ -44,8 +44,6 @@ class LoadedPlan {
 
   LoadedPlan(const LoadedPlan&) = delete;
   LoadedPlan& operator=(const LoadedPlan&) = delete;
-  LoadedPlan(LoadedPlan&&) = delete;
-  LoadedPlan& operator=(LoadedPlan&&) = delete;
   ~LoadedPlan();
 
   /// Creates the calling thread's handle and loads this plan with it. Takes

@@ -17,8 +17,6 @@ class ContextScope {
   explicit ContextScope(const PrimaryContext& context);
   ContextScope(const ContextScope&) = delete;
   ContextScope& operator=(const ContextScope&) = delete;
-  ContextScope(ContextScope&&) = delete;
-  ContextScope& operator=(ContextScope&&) = delete;
   ~ContextScope();
 
   /// CUDA_SUCCESS: the context is current now. Otherwise nothing was changed.
@@ -46,8 +44,6 @@ class RelaxedCapture {
   explicit RelaxedCapture(const DriverTable& driver);
   RelaxedCapture(const RelaxedCapture&) = delete;
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-  RelaxedCapture(RelaxedCapture&&) = delete;
-  RelaxedCapture& operator=(RelaxedCapture&&) = delete;
   ~RelaxedCapture();
 
  private:

@@ -64,8 +64,6 @@ class LoadedModule {
 
   LoadedModule(const LoadedModule&) = delete;
   LoadedModule& operator=(const LoadedModule&) = delete;
-  LoadedModule(LoadedModule&&) = delete;
-  LoadedModule& operator=(LoadedModule&&) = delete;
   ~LoadedModule();
 
   [[nodiscard]] const PrimaryContext& context() const { return *context_; }

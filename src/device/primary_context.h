@@ -41,8 +41,6 @@ class PrimaryContext {
 
   PrimaryContext(const PrimaryContext&) = delete;
   PrimaryContext& operator=(const PrimaryContext&) = delete;
-  PrimaryContext(PrimaryContext&&) = delete;
-  PrimaryContext& operator=(PrimaryContext&&) = delete;
   ~PrimaryContext();
 
   [[nodiscard]] const Driver& driver() const { return driver_; }

@@ -59,8 +59,6 @@ class HeaderScanner {
   ~HeaderScanner();
   HeaderScanner(const HeaderScanner&) = delete;
   HeaderScanner& operator=(const HeaderScanner&) = delete;
-  HeaderScanner(HeaderScanner&&) = delete;
-  HeaderScanner& operator=(HeaderScanner&&) = delete;
 
   /// Scans a normalized() input. `toolkit_folders` are searched last, in this order,
   /// and behind them `standard_headers` ("": there are none; see HeaderSnapshot). The

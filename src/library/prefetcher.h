@@ -24,8 +24,6 @@ class Prefetcher {
   explicit Prefetcher(LazyCount threads);
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
-  Prefetcher(Prefetcher&&) = delete;
-  Prefetcher& operator=(Prefetcher&&) = delete;
   ~Prefetcher();
 
   /// Queues `task`, which must not throw. Errors: kUnavailable (the system has no

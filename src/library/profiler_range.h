@@ -15,8 +15,6 @@ class ProfilerRange {
   ProfilerRange(std::string_view what, std::string_view kernel);
   ProfilerRange(const ProfilerRange&) = delete;
   ProfilerRange& operator=(const ProfilerRange&) = delete;
-  ProfilerRange(ProfilerRange&&) = delete;
-  ProfilerRange& operator=(ProfilerRange&&) = delete;
   ~ProfilerRange();
 
  private:

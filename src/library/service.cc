@@ -92,8 +92,6 @@ class StopUnlessOpened {
   explicit StopUnlessOpened(std::stop_source stop) : stop_(std::move(stop)) {}
   StopUnlessOpened(const StopUnlessOpened&) = delete;
   StopUnlessOpened& operator=(const StopUnlessOpened&) = delete;
-  StopUnlessOpened(StopUnlessOpened&&) = delete;
-  StopUnlessOpened& operator=(StopUnlessOpened&&) = delete;
   ~StopUnlessOpened() {
     if (!opened_)
       stop_.request_stop();
@@ -137,8 +135,6 @@ class Service::Impl {
   static Result<std::unique_ptr<Impl>> open(const Options& options);
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
-  Impl(Impl&&) = delete;
-  Impl& operator=(Impl&&) = delete;
   ~Impl() {
     stop_.request_stop();
     count_memory_hits();

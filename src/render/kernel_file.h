@@ -61,8 +61,6 @@ class FamilyReader {
                                                                   VariantChecks checks);
   FamilyReader(const FamilyReader&) = delete;
   FamilyReader& operator=(const FamilyReader&) = delete;
-  FamilyReader(FamilyReader&&) = delete;
-  FamilyReader& operator=(FamilyReader&&) = delete;
   ~FamilyReader();
 
   /// The names of the kernels that the file declares, in its order.

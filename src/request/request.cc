@@ -22,8 +22,6 @@ class AnswerList {
   AnswerList() = default;
   AnswerList(const AnswerList&) = delete;
   AnswerList& operator=(const AnswerList&) = delete;
-  AnswerList(AnswerList&&) = delete;
-  AnswerList& operator=(AnswerList&&) = delete;
   ~AnswerList() {
     for (const Answer* answer = first_.load(std::memory_order_acquire);
          answer != nullptr;) {

@@ -15,8 +15,6 @@ class NoFileSizeSignal {
   NoFileSizeSignal();
   NoFileSizeSignal(const NoFileSizeSignal&) = delete;
   NoFileSizeSignal& operator=(const NoFileSizeSignal&) = delete;
-  NoFileSizeSignal(NoFileSizeSignal&&) = delete;
-  NoFileSizeSignal& operator=(NoFileSizeSignal&&) = delete;
   /// Takes the signal that a call has caused, if any. Keeps errno.
   ~NoFileSizeSignal();
 

@@ -41,8 +41,6 @@ class KILN_SCOPED_CAPABILITY MutexLock {
   ~MutexLock() KILN_RELEASE() { mutex_.unlock(); }
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
-  MutexLock(MutexLock&&) = delete;
-  MutexLock& operator=(MutexLock&&) = delete;
 
  private:
   Mutex& mutex_;

@@ -19,8 +19,6 @@ class NoCancellation {
   }
   NoCancellation(const NoCancellation&) = delete;
   NoCancellation& operator=(const NoCancellation&) = delete;
-  NoCancellation(NoCancellation&&) = delete;
-  NoCancellation& operator=(NoCancellation&&) = delete;
   ~NoCancellation() { std::ignore = ::pthread_setcancelstate(before_, nullptr); }
 
  private:

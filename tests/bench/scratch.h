@@ -20,8 +20,6 @@ class ScratchFolder {
       const std::filesystem::path& below);
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
-  ScratchFolder(ScratchFolder&&) = delete;
-  ScratchFolder& operator=(ScratchFolder&&) = delete;
   ~ScratchFolder();
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }

@@ -55,8 +55,6 @@ class Mount {
   }
   Mount(const Mount&) = delete;
   Mount& operator=(const Mount&) = delete;
-  Mount(Mount&&) = delete;
-  Mount& operator=(Mount&&) = delete;
   ~Mount() {
     if (is_there_ && ::umount(at_.c_str()) != 0)
       ADD_FAILURE() << "cannot unmount " << at_;

@@ -33,8 +33,6 @@ class MemoryGroup {
   }
   MemoryGroup(const MemoryGroup&) = delete;
   MemoryGroup& operator=(const MemoryGroup&) = delete;
-  MemoryGroup(MemoryGroup&&) = delete;
-  MemoryGroup& operator=(MemoryGroup&&) = delete;
   ~MemoryGroup() {
     if (!folder_.empty())
       ::rmdir(folder_.c_str());

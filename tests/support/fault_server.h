@@ -93,8 +93,6 @@ class FaultServer {
   }
   FaultServer(const FaultServer&) = delete;
   FaultServer& operator=(const FaultServer&) = delete;
-  FaultServer(FaultServer&&) = delete;
-  FaultServer& operator=(FaultServer&&) = delete;
   ~FaultServer() {
     stop_ = true;
     acceptor_.join();

@@ -47,8 +47,6 @@ class Gpu {
                                                          const Device& device);
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
-  Gpu(Gpu&&) = delete;
-  Gpu& operator=(Gpu&&) = delete;
   ~Gpu();
 
   [[nodiscard]] CUstream stream() const { return stream_; }

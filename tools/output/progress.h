@@ -21,8 +21,6 @@ class Progress {
   Progress(const Terminal& terminal, std::size_t total);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  Progress(Progress&&) = delete;
-  Progress& operator=(Progress&&) = delete;
   /// Takes the line away, so that a summary can be printed in its place.
   ~Progress();
 

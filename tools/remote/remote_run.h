@@ -35,8 +35,6 @@ class RemoteRun {
                                                                RemoteUse use);
   RemoteRun(const RemoteRun&) = delete;
   RemoteRun& operator=(const RemoteRun&) = delete;
-  RemoteRun(RemoteRun&&) = delete;
-  RemoteRun& operator=(RemoteRun&&) = delete;
   ~RemoteRun();
 
   /// In the order in which they are asked.

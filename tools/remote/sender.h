@@ -39,8 +39,6 @@ class Sender {
          Progress* progress = nullptr);
   Sender(const Sender&) = delete;
   Sender& operator=(const Sender&) = delete;
-  Sender(Sender&&) = delete;
-  Sender& operator=(Sender&&) = delete;
   /// Waits for what is being sent, and sends no more.
   ~Sender();
 

@@ -21,8 +21,6 @@ class Spawner {
   Spawner();
   Spawner(const Spawner&) = delete;
   Spawner& operator=(const Spawner&) = delete;
-  Spawner(Spawner&&) = delete;
-  Spawner& operator=(Spawner&&) = delete;
   ~Spawner();
 
   /// Starts a worker on the spawner's thread. Errors: as WorkerProcess::start;

@@ -137,8 +137,6 @@ class WorkerPool::State {
   explicit State(const PoolOptions& options);
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  State(State&&) = delete;
-  State& operator=(State&&) = delete;
   ~State();
 
   template <typename Output, typename Job>
@@ -198,8 +196,6 @@ class WorkerPool::State::ActiveCall {
   }
   ActiveCall(const ActiveCall&) = delete;
   ActiveCall& operator=(const ActiveCall&) = delete;
-  ActiveCall(ActiveCall&&) = delete;
-  ActiveCall& operator=(ActiveCall&&) = delete;
   ~ActiveCall() {
     const MutexLock lock(state_.mutex_);
     --state_.callers_;

@@ -83,8 +83,6 @@ class WorkerPool {
   explicit WorkerPool(PoolOptions options);
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
-  WorkerPool(WorkerPool&&) = delete;
-  WorkerPool& operator=(WorkerPool&&) = delete;
   ~WorkerPool();
 
   /// Builds `job`. Blocks without a limit while queued, then for at most the time limit

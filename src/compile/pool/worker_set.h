@@ -40,8 +40,6 @@ class WorkerSet {
             WorkerMemory& memory = WorkerMemory::of_process());
   WorkerSet(const WorkerSet&) = delete;
   WorkerSet& operator=(const WorkerSet&) = delete;
-  WorkerSet(WorkerSet&&) = delete;
-  WorkerSet& operator=(WorkerSet&&) = delete;
   ~WorkerSet();
 
   /// Waits, without a limit, until fewer than max_workers.now() permits are taken.
@@ -99,8 +97,6 @@ class WorkerSet::Permit {
   explicit Permit(WorkerSet& workers) : workers_(workers) {}
   Permit(const Permit&) = delete;
   Permit& operator=(const Permit&) = delete;
-  Permit(Permit&&) = delete;
-  Permit& operator=(Permit&&) = delete;
   ~Permit();
 
  private:
@@ -112,8 +108,6 @@ class WorkerSet::Alone {
   explicit Alone(WorkerSet& workers) KILN_REQUIRES(workers.mutex_);
   Alone(const Alone&) = delete;
   Alone& operator=(const Alone&) = delete;
-  Alone(Alone&&) = delete;
-  Alone& operator=(Alone&&) = delete;
   ~Alone();
 
   [[nodiscard]] std::list<Waiting>::iterator place() const { return place_; }

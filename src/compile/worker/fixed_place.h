@@ -29,8 +29,6 @@ class FixedPlace {
   FixedPlace();
   FixedPlace(const FixedPlace&) = delete;
   FixedPlace& operator=(const FixedPlace&) = delete;
-  FixedPlace(FixedPlace&&) = delete;
-  FixedPlace& operator=(FixedPlace&&) = delete;
   ~FixedPlace();
 
   /// Whether an address is in the window.

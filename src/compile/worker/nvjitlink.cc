@@ -86,8 +86,6 @@ class Link {
   explicit Link(const NvJitLink& table) : table_(table) {}
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
-  Link(Link&&) = delete;
-  Link& operator=(Link&&) = delete;
   ~Link() { destroy(); }
 
   /// A link goes on after a failed call, and may end well without that input: so each

@@ -24,8 +24,6 @@ class Program {
   Program(const Nvrtc& nvrtc, nvrtcProgram raw) : nvrtc_(nvrtc), raw_(raw) {}
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
-  Program(Program&&) = delete;
-  Program& operator=(Program&&) = delete;
   ~Program() {
     // Nothing is left to do about a program that cannot be destroyed.
     std::ignore = nvrtc_.destroy_program(&raw_);

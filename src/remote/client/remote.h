@@ -32,8 +32,6 @@ class Remote {
   Remote(RemoteOptions options, cache::Counters& counters);
   Remote(const Remote&) = delete;
   Remote& operator=(const Remote&) = delete;
-  Remote(Remote&&) = delete;
-  Remote& operator=(Remote&&) = delete;
   ~Remote();
 
   enum class Built : std::uint8_t {

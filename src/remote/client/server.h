@@ -65,8 +65,6 @@ class Server {
          cache::PayloadCheck payload_check, Transfers& transfers);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
-  Server(Server&&) = delete;
-  Server& operator=(Server&&) = delete;
   ~Server();
 
   [[nodiscard]] const ServerAddress& address() const;

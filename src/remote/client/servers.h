@@ -77,8 +77,6 @@ class Servers {
   Servers(RemoteOptions options, cache::Counters& counters);
   Servers(const Servers&) = delete;
   Servers& operator=(const Servers&) = delete;
-  Servers(Servers&&) = delete;
-  Servers& operator=(Servers&&) = delete;
   /// Kills kiln-remote.
   ~Servers();
 

@@ -24,8 +24,6 @@ class Transfers {
   explicit Transfers(ChildCommand helper);
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
-  Transfers(Transfers&&) = delete;
-  Transfers& operator=(Transfers&&) = delete;
   /// Kills the helper. What runs gets no reply any more.
   ~Transfers();
 

@@ -253,8 +253,6 @@ struct CurlTransfers::State {
   explicit State(Done callback) : done(std::move(callback)) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  State(State&&) = delete;
-  State& operator=(State&&) = delete;
   ~State() {
     for (auto& [id, each] : running)
       curl().multi_remove_handle(multi, each->easy.get());

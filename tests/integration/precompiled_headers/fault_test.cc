@@ -35,8 +35,6 @@ class ProcessLimit {
   }
   ProcessLimit(const ProcessLimit&) = delete;
   ProcessLimit& operator=(const ProcessLimit&) = delete;
-  ProcessLimit(ProcessLimit&&) = delete;
-  ProcessLimit& operator=(ProcessLimit&&) = delete;
   ~ProcessLimit() { ::setrlimit(which_, &before_); }
 
  private:

@@ -46,8 +46,6 @@ class Campaign {
   }
   Campaign(const Campaign&) = delete;
   Campaign& operator=(const Campaign&) = delete;
-  Campaign(Campaign&&) = delete;
-  Campaign& operator=(Campaign&&) = delete;
   ~Campaign() {
     const bool is_over =
         !testing::Test::IsSkipped() && !testing::Test::HasFatalFailure();

@@ -154,8 +154,6 @@ class Simulator {
   ~Simulator();
   Simulator(const Simulator&) = delete;
   Simulator& operator=(const Simulator&) = delete;
-  Simulator(Simulator&&) = delete;
-  Simulator& operator=(Simulator&&) = delete;
 
   /// Counts the call; CUDA_SUCCESS if its body may run.
   CUresult admit(std::string_view symbol, Needs needs);

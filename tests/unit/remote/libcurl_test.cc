@@ -23,8 +23,6 @@ class LibcurlTest : public testing::Test {
   ~LibcurlTest() override { ::unsetenv("LD_LIBRARY_PATH"); }
   LibcurlTest(const LibcurlTest&) = delete;
   LibcurlTest& operator=(const LibcurlTest&) = delete;
-  LibcurlTest(LibcurlTest&&) = delete;
-  LibcurlTest& operator=(LibcurlTest&&) = delete;
 
   test::TempDir folder_;
 };

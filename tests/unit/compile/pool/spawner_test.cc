@@ -28,8 +28,6 @@ class HeldFile {
         is_held_(::fcntl(file_.get(), F_SETLEASE, F_WRLCK) == 0) {}
   HeldFile(const HeldFile&) = delete;
   HeldFile& operator=(const HeldFile&) = delete;
-  HeldFile(HeldFile&&) = delete;
-  HeldFile& operator=(HeldFile&&) = delete;
   ~HeldFile() {
     if (is_held_)
       ::fcntl(file_.get(), F_SETLEASE, F_UNLCK);

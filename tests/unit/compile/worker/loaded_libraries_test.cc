@@ -37,8 +37,6 @@ class LoadedCopy {
   }
   LoadedCopy(const LoadedCopy&) = delete;
   LoadedCopy& operator=(const LoadedCopy&) = delete;
-  LoadedCopy(LoadedCopy&&) = delete;
-  LoadedCopy& operator=(LoadedCopy&&) = delete;
   ~LoadedCopy() {
     if (handle_ != nullptr)
       ::dlclose(handle_);

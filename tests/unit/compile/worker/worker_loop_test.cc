@@ -49,8 +49,6 @@ class LoopInChild {
   }
   LoopInChild(const LoopInChild&) = delete;
   LoopInChild& operator=(const LoopInChild&) = delete;
-  LoopInChild(LoopInChild&&) = delete;
-  LoopInChild& operator=(LoopInChild&&) = delete;
   ~LoopInChild() {
     hang_up();
     if (pid_ != -1) {
