@@ -7,8 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "codec/field_decoder.h"
-#include "codec/fields.h"
+#include "codec/field_codec.h"
 #include "util/little_endian.h"
 #include "util/try.h"
 
@@ -31,12 +30,14 @@ PackKind pack_kind(Kind kind) {
 namespace pack {
 namespace {
 
-// The labels of a header's fields.
-constexpr std::string_view kProducer = "producer";
-constexpr std::string_view kName = "name";
-constexpr std::string_view kCreated = "created_ns";
-constexpr std::string_view kSerial = "serial";
-constexpr std::string_view kToolchain = "toolchain";
+constexpr auto kHeaderFields = [](auto& codec, auto& header) {
+  auto& [producer, name, created_ns, serial, toolchains] = header;
+  codec("producer", producer);
+  codec("name", name);
+  codec("created_ns", created_ns);
+  codec("serial", serial);
+  codec("toolchain", toolchains);
+};
 
 constexpr std::uint32_t number_of(PackKind kind) {
   return static_cast<std::uint32_t>(kind);
@@ -47,15 +48,7 @@ Result<PackHeader> decode_fields(ByteView header) {
   if (size > header.size() - kFieldsAt)
     return fail(ErrorCode::kCorrupt, "the fields of its header are longer than that");
   const Fields fields = KILN_TRY(Fields::decode(header.subspan(kFieldsAt, size)));
-  FieldDecoder decoder(fields, "its header");
-  PackHeader all;
-  auto& [producer, name, created_ns, serial, toolchains] = all;
-  producer = decoder.text(kProducer);
-  name = decoder.text(kName);
-  created_ns = decoder.number<std::int64_t>(kCreated);
-  serial = decoder.number<std::uint64_t>(kSerial);
-  toolchains = decoder.texts(kToolchain);
-  return decoder.finish(std::move(all));
+  return read_fields<PackHeader>(fields, "its header", kHeaderFields);
 }
 
 }  // namespace
@@ -65,14 +58,7 @@ std::uint64_t aligned(std::uint64_t at) {
 }
 
 Result<Bytes> encode_header(const PackHeader& header) {
-  const auto& [producer, name, created_ns, serial, toolchains] = header;
-  Fields fields;
-  fields.add(kProducer, producer);
-  fields.add(kName, name);
-  add_number(fields, kCreated, created_ns);
-  add_number(fields, kSerial, serial);
-  for (const std::string& toolchain : toolchains) fields.add(kToolchain, toolchain);
-  const Bytes encoded = fields.encode();
+  const Bytes encoded = fields_of(header, kHeaderFields).encode();
   const std::uint64_t size = aligned(kFieldsAt + encoded.size());
   if (size > kMostHeaderBytes)
     return fail(

@@ -10,6 +10,17 @@
 namespace kiln::render {
 namespace {
 
+/// The node of that key, nullptr if absent. A node of another type is an error; `what`
+/// names the type.
+template <typename Type>
+auto node_of(const TomlTable& table, std::string_view key, std::string_view what)
+    -> Result<decltype(table.find(key)->as<Type>())> {
+  const toml::node* node = table.find(key);
+  if (node != nullptr && node->as<Type>() == nullptr)
+    return toml_error(table.file(), *node, fmt::format("'{}' must be {}", key, what));
+  return node == nullptr ? nullptr : node->as<Type>();
+}
+
 /// The list of that key; empty if absent. `read` gives nullopt for an element that is
 /// not one of `what`.
 template <typename Value, typename Read>
@@ -74,49 +85,30 @@ tl::unexpected<Error> TomlTable::missing(std::string_view key) const {
 }
 
 Result<std::optional<std::string>> TomlTable::string(std::string_view key) const {
-  const toml::node* node = find(key);
-  if (node == nullptr)
-    return std::nullopt;
-  const auto* text = node->as_string();
+  const auto* text = KILN_TRY(node_of<std::string>(*this, key, "a string"));
   if (text == nullptr)
-    return toml_error(file_, *node, fmt::format("'{}' must be a string", key));
+    return std::nullopt;
   if (text->get().find('\0') != std::string::npos)
-    return toml_error(file_, *node, fmt::format("'{}' holds a NUL", key));
+    return toml_error(file_, *text, fmt::format("'{}' holds a NUL", key));
   return text->get();
 }
 
 Result<std::optional<std::int64_t>> TomlTable::integer(std::string_view key) const {
-  const toml::node* node = find(key);
-  if (node == nullptr)
-    return std::nullopt;
-  const auto* number = node->as_integer();
-  if (number == nullptr)
-    return toml_error(file_, *node, fmt::format("'{}' must be an integer", key));
-  return number->get();
+  const auto* number = KILN_TRY(node_of<std::int64_t>(*this, key, "an integer"));
+  return number == nullptr ? std::nullopt : std::optional(number->get());
 }
 
 Result<bool> TomlTable::boolean(std::string_view key, bool otherwise) const {
-  const toml::node* node = find(key);
-  if (node == nullptr)
-    return otherwise;
-  const auto* value = node->as_boolean();
-  if (value == nullptr)
-    return toml_error(file_, *node, fmt::format("'{}' must be true or false", key));
-  return value->get();
+  const auto* value = KILN_TRY(node_of<bool>(*this, key, "true or false"));
+  return value == nullptr ? otherwise : value->get();
 }
 
 Result<const toml::table*> TomlTable::table(std::string_view key) const {
-  const toml::node* node = find(key);
-  if (node != nullptr && node->as_table() == nullptr)
-    return toml_error(file_, *node, fmt::format("'{}' must be a table", key));
-  return node == nullptr ? nullptr : node->as_table();
+  return node_of<toml::table>(*this, key, "a table");
 }
 
 Result<const toml::array*> TomlTable::array(std::string_view key) const {
-  const toml::node* node = find(key);
-  if (node != nullptr && node->as_array() == nullptr)
-    return toml_error(file_, *node, fmt::format("'{}' must be a list", key));
-  return node == nullptr ? nullptr : node->as_array();
+  return node_of<toml::array>(*this, key, "a list");
 }
 
 Result<std::vector<const toml::table*>> TomlTable::tables(std::string_view key) const {
