@@ -84,18 +84,16 @@ std::string owner_text(const CacheFacts& facts) {
 
 /// Of a cache that is not there yet.
 Check absent_check(const CacheFacts& facts) {
-  Check check{
-      "cache root", CheckVerdict::kOk,
-      facts.root + ": no cache yet; the first build makes it" + owner_text(facts), ""};
   const std::string folder = existing(facts.root);
   const int err = cache::real_file_system().writable(folder.c_str());
   if (err == 0)
-    return check;
-  check.verdict = CheckVerdict::kFail;
-  check.detail = fmt::format("{}: no cache, and none can be made: {}: {}", facts.root,
-                             folder, std::generic_category().message(-err));
-  check.remedy = "set KILN_CACHE_DIR to a folder that only this user can write";
-  return check;
+    return {
+        "cache root", CheckVerdict::kOk,
+        facts.root + ": no cache yet; the first build makes it" + owner_text(facts)};
+  return {"cache root", CheckVerdict::kFail,
+          fmt::format("{}: no cache, and none can be made: {}: {}", facts.root, folder,
+                      std::generic_category().message(-err)),
+          "set KILN_CACHE_DIR to a folder that only this user can write"};
 }
 
 /// The reason has the remedy at its end, where there is one.
@@ -111,7 +109,7 @@ Check off_check(const std::string& reason) {
 Check root_check(const cache::Cache& cache, const CacheFacts& facts) {
   if (cache.is_absent())
     return absent_check(facts);
-  Check check{"cache root", CheckVerdict::kOk, facts.root, ""};
+  Check check{"cache root", CheckVerdict::kOk, facts.root};
   switch (cache.mode()) {
     case cache::Mode::kReadWrite:
       check.detail += ": read and written";
@@ -131,54 +129,44 @@ Check root_check(const cache::Cache& cache, const CacheFacts& facts) {
 }
 
 Check file_system_check(const CacheFacts& facts) {
-  Check check{"file system", CheckVerdict::kOk, facts.file_system, ""};
-  if (!facts.is_network) {
-    check.verdict = CheckVerdict::kWarn;
-    check.detail = "cannot be told";
-    check.remedy = "see the other checks of the cache";
-    return check;
-  }
-  if (*facts.is_network) {
-    check.verdict = CheckVerdict::kWarn;
-    check.detail += facts.file_system.starts_with("unknown") ? ", taken for one" : ",";
-    check.detail +=
-        " on the network: no lock is taken there, and there are no index and "
-        "no counters; two machines may build one kernel at once, and ls and "
-        "stats read every object";
-    check.remedy =
-        "fine for a root that is warmed and then read; to write, set KILN_CACHE_DIR to "
-        "a folder on a local disk";
-    return check;
-  }
-  check.detail += ", local";
+  constexpr const char* kName = "file system";
+  if (!facts.is_network)
+    return {kName, CheckVerdict::kWarn, "cannot be told",
+            "see the other checks of the cache"};
+  if (*facts.is_network)
+    return {
+        kName, CheckVerdict::kWarn,
+        fmt::format("{}{} on the network: no lock is taken there, and there are no "
+                    "index and no counters; two machines may build one kernel at "
+                    "once, and ls and stats read every object",
+                    facts.file_system,
+                    facts.file_system.starts_with("unknown") ? ", taken for one" : ","),
+        "fine for a root that is warmed and then read; to write, set "
+        "KILN_CACHE_DIR to a folder on a local disk"};
+  std::string detail = facts.file_system + ", local";
   if (facts.has_index)
-    check.detail += ": index and counters are in the root";
+    detail += ": index and counters are in the root";
   if (facts.file_system == "tmpfs" || facts.file_system == "ramfs")
-    check.detail += "; in memory: what is built is lost with the next boot";
+    detail += "; in memory: what is built is lost with the next boot";
   if (facts.file_system == "overlayfs")
-    check.detail += "; of a container: what is built may be lost with it";
-  return check;
+    detail += "; of a container: what is built may be lost with it";
+  return {kName, CheckVerdict::kOk, detail};
 }
 
 Check space_check(const CacheFacts& facts) {
-  Check check{"disk space", CheckVerdict::kOk, "", ""};
-  if (!facts.free_bytes) {
-    check.verdict = CheckVerdict::kWarn;
-    check.detail = "cannot be asked for " + facts.root;
-    check.remedy = "see the other checks of the cache";
-    return check;
-  }
-  check.detail = fmt::format("{} free", format_size(*facts.free_bytes));
+  constexpr const char* kName = "disk space";
+  if (!facts.free_bytes)
+    return {kName, CheckVerdict::kWarn, "cannot be asked for " + facts.root,
+            "see the other checks of the cache"};
+  std::string detail = fmt::format("{} free", format_size(*facts.free_bytes));
   if (facts.free_inodes)
-    check.detail += fmt::format(", {} inodes", *facts.free_inodes);
+    detail += fmt::format(", {} inodes", *facts.free_inodes);
   if (*facts.free_bytes < kLittleSpace ||
-      (facts.free_inodes && *facts.free_inodes < kFewInodes)) {
-    check.verdict = CheckVerdict::kWarn;
-    check.remedy =
-        "free some, or lower KILN_CACHE_SIZE; what does not fit is built "
-        "again in each process";
-  }
-  return check;
+      (facts.free_inodes && *facts.free_inodes < kFewInodes))
+    return {kName, CheckVerdict::kWarn, detail,
+            "free some, or lower KILN_CACHE_SIZE; what does not fit is built again in "
+            "each process"};
+  return {kName, CheckVerdict::kOk, detail};
 }
 
 Check lock_check(const cache::Cache& cache, const CacheFacts& facts,
@@ -186,85 +174,68 @@ Check lock_check(const cache::Cache& cache, const CacheFacts& facts,
   constexpr const char* kRemedy =
       "processes may build one kernel twice; results are right all the same. Set "
       "KILN_CACHE_DIR or XDG_RUNTIME_DIR to a local folder";
-  Check check{"locks", CheckVerdict::kWarn, "", kRemedy};
-  if (!facts.locks) {
-    check.detail = "there is no place for them: " + cache.lock_folder().why;
-    return check;
-  }
+  if (!facts.locks)
+    return {"locks", CheckVerdict::kWarn,
+            "there is no place for them: " + cache.lock_folder().why, kRemedy};
   switch (probe.answer) {
     case LockAnswer::kWork:
       return {"locks", CheckVerdict::kOk,
               fmt::format("work in {} ({})", facts.lock_folder,
-                          format_duration(probe.took)),
-              ""};
+                          format_duration(probe.took))};
     case LockAnswer::kRefused:
-      check.detail = fmt::format("do not work in {}: {}", facts.lock_folder,
-                                 std::generic_category().message(probe.error));
       break;
     case LockAnswer::kNoAnswer:
-      check.verdict = CheckVerdict::kFail;
-      check.detail = fmt::format("a lock call in {} did not return for {}",
-                                 facts.lock_folder, format_duration(probe.took));
-      check.remedy =
-          "every process that builds here would hang with it: set KILN_CACHE_DIR to a "
-          "folder on a local disk";
-      break;
+      return {
+          "locks", CheckVerdict::kFail,
+          fmt::format("a lock call in {} did not return for {}", facts.lock_folder,
+                      format_duration(probe.took)),
+          "every process that builds here would hang with it: set KILN_CACHE_DIR to "
+          "a folder on a local disk"};
   }
-  return check;
+  return {"locks", CheckVerdict::kWarn,
+          fmt::format("do not work in {}: {}", facts.lock_folder,
+                      std::generic_category().message(probe.error)),
+          kRemedy};
 }
 
 Check index_check(cache::Cache& cache, Diagnosis& diagnosis) {
   if (auto skipped = skipped_check("index", diagnosis))
     return *std::move(skipped);
-  Check check{"index", CheckVerdict::kOk, "", ""};
   const auto stats = cache.stats();
-  if (!stats) {
-    check.verdict = CheckVerdict::kWarn;
-    check.detail = stats.error().message;
-    check.remedy = "delete index.sqlite in the cache root; it is rebuilt";
-    return check;
-  }
+  if (!stats)
+    return {"index", CheckVerdict::kWarn, stats.error().message,
+            "delete index.sqlite in the cache root; it is rebuilt"};
   diagnosis.cache.totals = stats->totals;
-  if (const auto text = over_limit_text(*stats); !text.empty()) {
-    check.verdict = CheckVerdict::kWarn;
-    check.remedy = text;
-  }
-  check.detail = fmt::format(
-      "{}, {} of {}{}", counted(stats->totals.entries, "entry", "entries"),
-      format_size(stats->totals.bytes), format_size(stats->limit_bytes),
-      cache.has_index() ? "" : "; no index here, listing walks the objects");
-  return check;
+  const auto over = over_limit_text(*stats);
+  return {"index", over.empty() ? CheckVerdict::kOk : CheckVerdict::kWarn,
+          fmt::format(
+              "{}, {} of {}{}", counted(stats->totals.entries, "entry", "entries"),
+              format_size(stats->totals.bytes), format_size(stats->limit_bytes),
+              cache.has_index() ? "" : "; no index here, listing walks the objects"),
+          over};
 }
 
 Check seed_check(const cache::SeedState& seed) {
-  Check check{"seed", CheckVerdict::kOk, seed_text(seed), ""};
-  if (seed.error || seed.bad_rows > 0) {
-    check.verdict = CheckVerdict::kWarn;
-    check.remedy =
-        "what it has is built again; replace it, or take it out of KILN_SEED";
-  }
-  return check;
+  if (seed.error || seed.bad_rows > 0)
+    return {"seed", CheckVerdict::kWarn, seed_text(seed),
+            "what it has is built again; replace it, or take it out of KILN_SEED"};
+  return {"seed", CheckVerdict::kOk, seed_text(seed)};
 }
 
 Check precompiled_check(BuildService& service) {
   const Config& config = service.config();
   const OwnFolder folder = precompiled_folder(config, service.cache());
-  Check check{"precompiled headers", CheckVerdict::kOk, "", ""};
-  if (!folder.empty()) {
-    check.detail = precompiled_text(precompiled_store(config, service.cache()).totals(),
-                                    precompiled_limit(config));
-    if (const auto own = folder.check(); !own) {
-      check.verdict = CheckVerdict::kWarn;
-      check.detail = "not used";
-      check.remedy = own.error().message;
-    }
-  } else {
-    check.detail =
-        precompiled_limit(config) == 0
-            ? "off: KILN_PCH_SIZE or KILN_CACHE_SIZE is 0"
-            : "off: the cache is on the network, held open or cannot be written";
-  }
-  return check;
+  constexpr const char* kName = "precompiled headers";
+  if (folder.empty())
+    return {kName, CheckVerdict::kOk,
+            precompiled_limit(config) == 0
+                ? "off: KILN_PCH_SIZE or KILN_CACHE_SIZE is 0"
+                : "off: the cache is on the network, held open or cannot be written"};
+  if (const auto own = folder.check(); !own)
+    return {kName, CheckVerdict::kWarn, "not used", own.error().message};
+  return {kName, CheckVerdict::kOk,
+          precompiled_text(precompiled_store(config, service.cache()).totals(),
+                           precompiled_limit(config))};
 }
 
 }  // namespace
@@ -292,21 +263,21 @@ void check_cache(BuildService& service, Diagnosis& diagnosis) {
   CacheFacts& facts = diagnosis.cache;
   look_at_root(cache, facts);
   facts.limit_bytes = service.config().cache_limit_bytes;
-  diagnosis.checks.push_back(root_check(cache, facts));
+  diagnosis.add(root_check(cache, facts));
   if (cache.seeds() != nullptr) {
     for (const cache::SeedState& seed : cache.seeds()->states())
-      diagnosis.checks.push_back(seed_check(seed));
+      diagnosis.add(seed_check(seed));
   }
   if (cache.mode() == cache::Mode::kOff && !cache.is_absent())
     return;
-  diagnosis.checks.push_back(file_system_check(facts));
-  diagnosis.checks.push_back(space_check(facts));
+  diagnosis.add(file_system_check(facts));
+  diagnosis.add(space_check(facts));
   if (cache.is_absent())
     return;
   if (cache.mode() == cache::Mode::kReadWrite || facts.locks)
-    diagnosis.checks.push_back(lock_check(cache, facts, diagnosis.lock_probe));
-  diagnosis.checks.push_back(index_check(cache, diagnosis));
-  diagnosis.checks.push_back(precompiled_check(service));
+    diagnosis.add(lock_check(cache, facts, diagnosis.lock_probe));
+  diagnosis.add(index_check(cache, diagnosis));
+  diagnosis.add(precompiled_check(service));
   // Counters are written at exit, under a lock too: drop those still unwritten.
   if (facts.locks == LockAnswer::kNoAnswer)
     std::ignore = cache.counters().take_unwritten();

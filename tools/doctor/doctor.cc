@@ -29,16 +29,15 @@ std::set<std::string> values(const ordered_json& report, const char* list,
 
 Check compare_sets(const std::string& name, const std::set<std::string>& here,
                    const std::set<std::string>& there, const std::string& remedy) {
-  Check check{name, CheckVerdict::kOk, fmt::format("{}", fmt::join(here, ", ")), ""};
+  const auto text = [](const std::set<std::string>& each) {
+    return fmt::format("{}", fmt::join(each, ", "));
+  };
   if (here == there)
-    return check;
-  check.verdict = CheckVerdict::kWarn;
-  check.detail =
-      fmt::format("here {}; there {}",
-                  here.empty() ? "none" : fmt::format("{}", fmt::join(here, ", ")),
-                  there.empty() ? "none" : fmt::format("{}", fmt::join(there, ", ")));
-  check.remedy = remedy;
-  return check;
+    return {name, CheckVerdict::kOk, text(here)};
+  return {name, CheckVerdict::kWarn,
+          fmt::format("here {}; there {}", here.empty() ? "none" : text(here),
+                      there.empty() ? "none" : text(there)),
+          remedy};
 }
 
 /// "/home/a/.cache/kiln on nfs, read-write, locks work"
@@ -130,10 +129,9 @@ ordered_json remote_json(const RemoteFacts& facts) {
                     {"tls_ms", ms(times.tls)},
                     {"first_byte_ms", ms(times.first_byte)},
                     {"get_ms", ms(times.whole)}};
-  json["put_ms"] = facts.put ? ordered_json(ms(*facts.put)) : ordered_json(nullptr);
-  json["clock_offset_s"] = facts.clock_offset
-                               ? ordered_json(facts.clock_offset->count())
-                               : ordered_json(nullptr);
+  json["put_ms"] = facts.put ? ordered_json(ms(*facts.put)) : nullptr;
+  json["clock_offset_s"] =
+      facts.clock_offset ? ordered_json(facts.clock_offset->count()) : nullptr;
   return json;
 }
 
@@ -154,12 +152,10 @@ std::string_view to_string(CheckVerdict verdict) {
 Diagnosis diagnose(Context& context, BuildService& service) {
   Diagnosis diagnosis;
   probe_lock_folder(service, diagnosis);
-  diagnosis.checks.push_back(
-      {"kiln", CheckVerdict::kOk,
-       fmt::format("{} (build {}), {} kernel templates", version(),
-                   std::string_view(build_id()).substr(0, 12),
-                   service.catalog().names().size()),
-       ""});
+  diagnosis.add({"kiln", CheckVerdict::kOk,
+                 fmt::format("{} (build {}), {} kernel templates", version(),
+                             std::string_view(build_id()).substr(0, 12),
+                             service.catalog().names().size())});
   check_driver(service, diagnosis);
   check_toolchains(service, diagnosis);
   check_compile(context, service, diagnosis);

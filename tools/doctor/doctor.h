@@ -10,6 +10,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "build/build_service.h"
@@ -28,7 +29,7 @@ struct Check {
   std::string name;
   CheckVerdict verdict = CheckVerdict::kOk;
   std::string detail;
-  std::string remedy;  // empty where there is nothing to do
+  std::string remedy{};  // empty where there is nothing to do
 };
 
 /// The cache root and its file system, as far as they are known.
@@ -59,6 +60,8 @@ struct RemoteFacts {
 };
 
 struct Diagnosis {
+  void add(Check check) { checks.push_back(std::move(check)); }
+
   std::vector<Check> checks;
   std::vector<Device> devices;
   std::vector<device::Toolchain> toolchains;

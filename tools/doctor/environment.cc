@@ -35,16 +35,13 @@ void check_peers(const device::Driver& driver, Diagnosis& diagnosis) {
       if (from.ordinal == to.ordinal)
         continue;
       const auto reaches = driver.can_access_peer(from.ordinal, to.ordinal);
-      Check check{fmt::format("peer access {} to {}", from.ordinal, to.ordinal),
-                  CheckVerdict::kOk, "", ""};
-      if (!reaches) {
-        check.verdict = CheckVerdict::kFail;
-        check.detail = reaches.error().message;
-        check.remedy = "look at the driver's log (dmesg, nvidia-smi -q)";
-      } else {
-        check.detail = *reaches ? "direct" : "none: copies go through host memory";
-      }
-      diagnosis.checks.push_back(std::move(check));
+      const auto name = fmt::format("peer access {} to {}", from.ordinal, to.ordinal);
+      if (reaches)
+        diagnosis.add({name, CheckVerdict::kOk,
+                       *reaches ? "direct" : "none: copies go through host memory"});
+      else
+        diagnosis.add({name, CheckVerdict::kFail, reaches.error().message,
+                       "look at the driver's log (dmesg, nvidia-smi -q)"});
     }
   }
 }
@@ -58,22 +55,23 @@ std::string architectures_text(const device::NvrtcFacts& facts) {
 
 /// Can the chosen NVRTC build for this device?
 Check device_check(BuildService& service, const Device& info) {
-  Check check{fmt::format("device {}", info.ordinal), CheckVerdict::kOk,
-              device_text(info), ""};
+  const auto name = fmt::format("device {}", info.ordinal);
   const auto choice = service.toolchains().choose(info.capability);
-  if (!choice) {
-    check.verdict = CheckVerdict::kFail;
-    check.detail += "; " + choice.error().message;
-    check.remedy = "install an NVRTC that builds for it, or name one with KILN_NVRTC";
-  } else {
-    check.detail += "; kernels for it come from " + (*choice)->toolchain.name();
-  }
-  return check;
+  if (!choice)
+    return {name, CheckVerdict::kFail,
+            device_text(info) + "; " + choice.error().message,
+            "install an NVRTC that builds for it, or name one with KILN_NVRTC"};
+  return {
+      name, CheckVerdict::kOk,
+      device_text(info) + "; kernels for it come from " + (*choice)->toolchain.name()};
 }
 
-}  // namespace
-
-namespace {
+/// Of a library that is found besides the one in use.
+Check unused_check(const std::string& name, const LibraryCandidate& candidate) {
+  return {name, CheckVerdict::kOk,
+          fmt::format("{} ({}) is there too, and not used", candidate.path.native(),
+                      candidate.found_in)};
+}
 
 void add_other_drivers(const device::Driver& used, Diagnosis& diagnosis) {
   const auto found = find_libraries({.name = std::string(device::kDriverName),
@@ -84,11 +82,7 @@ void add_other_drivers(const device::Driver& used, Diagnosis& diagnosis) {
     return;  // only an explicit path can be missing
   for (const LibraryCandidate& candidate : *found) {
     if (candidate.path != used.path())
-      diagnosis.checks.push_back(
-          {"driver", CheckVerdict::kOk,
-           fmt::format("{} ({}) is there too, and not used", candidate.path.native(),
-                       candidate.found_in),
-           ""});
+      diagnosis.add(unused_check("driver", candidate));
   }
 }
 
@@ -96,39 +90,28 @@ void add_other_drivers(const device::Driver& used, Diagnosis& diagnosis) {
 
 void check_driver(BuildService& service, Diagnosis& diagnosis) {
   const auto driver = service.toolchains().driver();
-  Check check{"driver", CheckVerdict::kOk, "", ""};
-  if (!driver) {
-    check.verdict = CheckVerdict::kFail;
-    check.detail = driver.error().message;
-    check.remedy = "reinstall the NVIDIA driver, or correct KILN_DRIVER";
-    diagnosis.checks.push_back(std::move(check));
-    return;
-  }
-  if (!*driver) {
-    check.verdict = CheckVerdict::kWarn;
-    check.detail = "no libcuda.so.1: kernels can be built here, not run";
-    check.remedy = "none is needed to warm a cache; install the NVIDIA driver to run";
-    diagnosis.checks.push_back(std::move(check));
-    return;
-  }
-  check.detail = fmt::format("{} supports CUDA {} ({})", (*driver)->path().native(),
-                             to_string((*driver)->version()), (*driver)->found_in());
-  diagnosis.checks.push_back(std::move(check));
+  if (!driver)
+    return diagnosis.add({"driver", CheckVerdict::kFail, driver.error().message,
+                          "reinstall the NVIDIA driver, or correct KILN_DRIVER"});
+  if (!*driver)
+    return diagnosis.add(
+        {"driver", CheckVerdict::kWarn,
+         "no libcuda.so.1: kernels can be built here, not run",
+         "none is needed to warm a cache; install the NVIDIA driver to run"});
+  diagnosis.add({"driver", CheckVerdict::kOk,
+                 fmt::format("{} supports CUDA {} ({})", (*driver)->path().native(),
+                             to_string((*driver)->version()), (*driver)->found_in())});
   add_other_drivers(**driver, diagnosis);
   auto devices = (*driver)->devices();
-  if (!devices) {
-    diagnosis.checks.push_back({"devices", CheckVerdict::kFail, devices.error().message,
-                                "run nvidia-smi; look at CUDA_VISIBLE_DEVICES"});
-    return;
-  }
-  if (devices->empty()) {
-    diagnosis.checks.push_back({"devices", CheckVerdict::kWarn,
-                                "the driver shows no device",
-                                "look at CUDA_VISIBLE_DEVICES"});
-  }
+  if (!devices)
+    return diagnosis.add({"devices", CheckVerdict::kFail, devices.error().message,
+                          "run nvidia-smi; look at CUDA_VISIBLE_DEVICES"});
+  if (devices->empty())
+    diagnosis.add({"devices", CheckVerdict::kWarn, "the driver shows no device",
+                   "look at CUDA_VISIBLE_DEVICES"});
   diagnosis.devices = *std::move(devices);
   for (const Device& info : diagnosis.devices)
-    diagnosis.checks.push_back(device_check(service, info));
+    diagnosis.add(device_check(service, info));
   check_peers(**driver, diagnosis);
 }
 
@@ -139,86 +122,74 @@ Check headers_check(BuildService& service, const device::Toolchain& toolchain) {
     folders.push_back(root.native() + (device::is_packaged_headers(root)
                                            ? " (links to those of packages)"
                                            : ""));
-  Check check{"headers " + to_string(toolchain.facts.version), CheckVerdict::kOk,
-              fmt::format("{}", fmt::join(folders, ", ")), ""};
-  const cache::Cache& cache = service.cache();
-  if (folders.empty() &&
-      device::has_packaged_headers("/", toolchain.facts.version.major) &&
-      cache.is_absent()) {
-    check.detail = "those of packages, in /usr/include: the first build links to them";
-  } else if (folders.empty()) {
-    check.verdict = CheckVerdict::kWarn;
-    check.detail = fmt::format(
-        "none beside {}: sources that include CUDA's or standard headers fail, kernels "
-        "of templates do not",
-        toolchain.found_at.native());
-    check.remedy = fmt::format(
-        "install that toolkit's headers (as wheels, {}), or name a toolkit of the same "
-        "major version in CUDA_HOME{}",
-        device::header_wheels(toolchain.facts.version),
-        device::has_packaged_headers("/", toolchain.facts.version.major)
-            ? "; those of packages in /usr/include need a cache that can be written, "
-              "in a "
-              "folder that nobody else can change"
-            : "");
-  }
-  return check;
+  const auto name = "headers " + to_string(toolchain.facts.version);
+  if (!folders.empty())
+    return {name, CheckVerdict::kOk, fmt::format("{}", fmt::join(folders, ", "))};
+  const bool has_packages =
+      device::has_packaged_headers("/", toolchain.facts.version.major);
+  if (has_packages && service.cache().is_absent())
+    return {name, CheckVerdict::kOk,
+            "those of packages, in /usr/include: the first build links to them"};
+  return {
+      name, CheckVerdict::kWarn,
+      fmt::format(
+          "none beside {}: sources that include CUDA's or standard headers fail, "
+          "kernels of templates do not",
+          toolchain.found_at.native()),
+      fmt::format(
+          "install that toolkit's headers (as wheels, {}), or name a toolkit of the "
+          "same major version in CUDA_HOME",
+          device::header_wheels(toolchain.facts.version))};
+}
+
+/// The NVRTC that builds where no architecture decides.
+Check choice_check(BuildService& service) {
+  constexpr const char* kName = "nvrtc chosen";
+  constexpr const char* kInstall =
+      "install a CUDA toolkit or its NVRTC wheel, or set KILN_NVRTC";
+  const auto choice = service.toolchains().choose(std::nullopt);
+  if (!choice)
+    return {kName, CheckVerdict::kFail, choice.error().message, kInstall};
+  const auto& [toolchain, reason, warning] = **choice;
+  if (!toolchain.installed())
+    return {kName, CheckVerdict::kWarn,
+            toolchain.name() +
+                " is recorded and not installed: what it built is served, nothing new "
+                "can be built",
+            kInstall};
+  const auto detail = fmt::format("{}: {}", toolchain.name(), reason);
+  if (warning.empty())
+    return {kName, CheckVerdict::kOk, detail};
+  return {kName, CheckVerdict::kWarn, detail + "; " + warning,
+          "set KILN_TOOLCHAIN, or warm again with the one that is wanted"};
 }
 
 void check_toolchains(BuildService& service, Diagnosis& diagnosis) {
   const auto found = service.toolchains().found();
-  if (!found) {
-    diagnosis.checks.push_back({"nvrtc", CheckVerdict::kFail, found.error().message,
-                                "correct KILN_NVRTC, or install a CUDA toolkit"});
-    return;
-  }
+  if (!found)
+    return diagnosis.add({"nvrtc", CheckVerdict::kFail, found.error().message,
+                          "correct KILN_NVRTC, or install a CUDA toolkit"});
   diagnosis.toolchains = (*found)->usable;
   for (const device::Toolchain& toolchain : (*found)->usable) {
-    diagnosis.checks.push_back(
+    diagnosis.add(
         {"nvrtc " + to_string(toolchain.facts.version), CheckVerdict::kOk,
          fmt::format("{} ({}), build id {}, builds for {}", toolchain.nvrtc.native(),
                      toolchain.found_in, toolchain.id.nvrtc,
-                     architectures_text(toolchain.facts)),
-         ""});
-    diagnosis.checks.push_back(headers_check(service, toolchain));
+                     architectures_text(toolchain.facts))});
+    diagnosis.add(headers_check(service, toolchain));
   }
   for (const device::UnusableNvrtc& unusable : (*found)->unusable) {
-    diagnosis.checks.push_back(
-        {"nvrtc", CheckVerdict::kWarn,
-         fmt::format("{} ({}) cannot be used: {}", unusable.path.native(),
-                     unusable.found_in, unusable.error.message),
-         "reinstall that CUDA toolkit, or take it off the search path"});
+    diagnosis.add({"nvrtc", CheckVerdict::kWarn,
+                   fmt::format("{} ({}) cannot be used: {}", unusable.path.native(),
+                               unusable.found_in, unusable.error.message),
+                   "reinstall that CUDA toolkit, or take it off the search path"});
   }
-  const auto choice = service.toolchains().choose(std::nullopt);
-  Check check{"nvrtc chosen", CheckVerdict::kOk, "", ""};
-  if (!choice) {
-    check.verdict = CheckVerdict::kFail;
-    check.detail = choice.error().message;
-    check.remedy = "install a CUDA toolkit or its NVRTC wheel, or set KILN_NVRTC";
-  } else if (!(*choice)->toolchain.installed()) {
-    check.verdict = CheckVerdict::kWarn;
-    check.detail = (*choice)->toolchain.name() +
-                   " is recorded and not installed: what "
-                   "it built is served, nothing new can be built";
-    check.remedy = "install a CUDA toolkit or its NVRTC wheel, or set KILN_NVRTC";
-  } else {
-    check.detail =
-        fmt::format("{}: {}", (*choice)->toolchain.name(), (*choice)->reason);
-    if (!(*choice)->warning.empty()) {
-      check.verdict = CheckVerdict::kWarn;
-      check.detail += "; " + (*choice)->warning;
-      check.remedy = "set KILN_TOOLCHAIN, or warm again with the one that is wanted";
-    }
-  }
-  diagnosis.checks.push_back(std::move(check));
+  diagnosis.add(choice_check(service));
 }
 
 void check_compile(Context& context, BuildService& service, Diagnosis& diagnosis) {
-  if (auto skipped = skipped_check("compile", diagnosis)) {
-    diagnosis.checks.push_back(*std::move(skipped));
-    return;
-  }
-  Check check{"compile", CheckVerdict::kOk, "", ""};
+  if (auto skipped = skipped_check("compile", diagnosis))
+    return diagnosis.add(*std::move(skipped));
   const auto began = std::chrono::steady_clock::now();
   const auto trial = [&]() -> Result<compile::CompileOutput> {
     const auto choice = service.toolchains().choose(std::nullopt);
@@ -239,21 +210,19 @@ void check_compile(Context& context, BuildService& service, Diagnosis& diagnosis
   }();
   const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - began);
-  if (!trial) {
-    check.verdict = CheckVerdict::kFail;
-    check.detail = trial.error().message;
-    check.remedy = "see the nvrtc checks above; KILN_WORKER names another kiln-worker";
-  } else {
-    check.detail = fmt::format("a trial kernel took {} in a fresh worker",
-                               format_duration(elapsed));
-  }
-  diagnosis.checks.push_back(std::move(check));
+  if (!trial)
+    return diagnosis.add(
+        {"compile", CheckVerdict::kFail, trial.error().message,
+         "see the nvrtc checks above; KILN_WORKER names another kiln-worker"});
+  diagnosis.add({"compile", CheckVerdict::kOk,
+                 fmt::format("a trial kernel took {} in a fresh worker",
+                             format_duration(elapsed))});
 }
 
 /// Looks for the worker that builds cuDNN's plans.
 void check_plan_worker(BuildService& service, Diagnosis& diagnosis) {
   const auto worker = PlanService::find_worker(service.config());
-  diagnosis.checks.push_back(
+  diagnosis.add(
       {"plans", worker ? CheckVerdict::kOk : CheckVerdict::kWarn,
        worker ? worker->native() : worker.error().message,
        worker ? "" : "build Kiln where the headers of cuDNN and its frontend are"});
@@ -262,7 +231,7 @@ void check_plan_worker(BuildService& service, Diagnosis& diagnosis) {
 /// What a worker says of the cuDNN that is used: it may end the process that calls it.
 Check used_cudnn(PlanService& plans, const LibraryCandidate& candidate) {
   Check check{"cudnn", CheckVerdict::kOk,
-              fmt::format("{} ({})", candidate.path.native(), candidate.found_in), ""};
+              fmt::format("{} ({})", candidate.path.native(), candidate.found_in)};
   const auto asked = plans.ask_library();
   if (!asked || !*asked) {
     check.verdict = CheckVerdict::kWarn;
@@ -288,25 +257,16 @@ Check used_cudnn(PlanService& plans, const LibraryCandidate& candidate) {
 void check_cudnn(Context& context, BuildService& service, Diagnosis& diagnosis) {
   const auto found = attention::find_cudnn(service.config().cudnn.value_or(""),
                                            LibraryPlaces::of_process());
-  if (!found) {
-    diagnosis.checks.push_back(
+  if (!found)
+    return diagnosis.add(
         {"cudnn", CheckVerdict::kFail, found.error().message, "correct KILN_CUDNN"});
-    return;
-  }
-  if (found->empty()) {
-    diagnosis.checks.push_back({"cudnn", CheckVerdict::kWarn, "no libcudnn.so.9 found",
-                                "install cuDNN 9, or set KILN_CUDNN"});
-    return;
-  }
+  if (found->empty())
+    return diagnosis.add({"cudnn", CheckVerdict::kWarn, "no libcudnn.so.9 found",
+                          "install cuDNN 9, or set KILN_CUDNN"});
   PlanService plans(service, context.stop->token());
-  diagnosis.checks.push_back(used_cudnn(plans, found->front()));
-  for (const LibraryCandidate& candidate : std::span(*found).subspan(1)) {
-    diagnosis.checks.push_back(
-        {"cudnn", CheckVerdict::kOk,
-         fmt::format("{} ({}) is there too, and not used", candidate.path.native(),
-                     candidate.found_in),
-         ""});
-  }
+  diagnosis.add(used_cudnn(plans, found->front()));
+  for (const LibraryCandidate& candidate : std::span(*found).subspan(1))
+    diagnosis.add(unused_check("cudnn", candidate));
   check_plan_worker(service, diagnosis);
 }
 

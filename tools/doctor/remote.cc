@@ -130,8 +130,8 @@ class RemoteCheck {
  private:
   void add(const std::string& what, CheckVerdict verdict, std::string detail,
            std::string remedy = "") {
-    diagnosis_.checks.push_back({fmt::format("remote {}{}", address_.base, what),
-                                 verdict, std::move(detail), std::move(remedy)});
+    diagnosis_.add({fmt::format("remote {}{}", address_.base, what), verdict,
+                    std::move(detail), std::move(remedy)});
   }
 
   Answer get(const Digest& key) {
@@ -252,20 +252,14 @@ class RemoteCheck {
 void check_remotes(const Context& context, Diagnosis& diagnosis) {
   if (context.config.remote.servers.empty())
     return;
-  if (const auto setup = remote_setup(context.config);
-      setup && setup->servers.empty()) {
-    diagnosis.checks.push_back({"remote", CheckVerdict::kOk, "switched off", ""});
-    return;
-  }
+  if (const auto setup = remote_setup(context.config); setup && setup->servers.empty())
+    return diagnosis.add({"remote", CheckVerdict::kOk, "switched off"});
   const auto run = RemoteRun::open(context, RemoteUse::kService);
-  if (!run) {
-    diagnosis.checks.push_back(
-        {"remote", CheckVerdict::kFail, run.error().message,
-         run.error().code == ErrorCode::kUnavailable
-             ? "install kiln-remote beside kiln-worker, and libcurl"
-             : "mend the setting, or take it away"});
-    return;
-  }
+  if (!run)
+    return diagnosis.add({"remote", CheckVerdict::kFail, run.error().message,
+                          run.error().code == ErrorCode::kUnavailable
+                              ? "install kiln-remote beside kiln-worker, and libcurl"
+                              : "mend the setting, or take it away"});
   for (std::size_t i = 0; i < (*run)->server_count(); ++i)
     RemoteCheck(context.config.remote, **run, i, diagnosis).run();
 }
