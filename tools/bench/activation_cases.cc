@@ -24,7 +24,7 @@ void add_activation(std::vector<BenchCase>& cases, ops::DType dtype,
                    .what = what,
                    .dtype = dtype,
                    .work = BytesMoved{.least = 2 * tensor + bias, .goal = kForwardGoal},
-                   .tensors = {{.bytes = tensor}, {.bytes = tensor}, {.bytes = bias}},
+                   .tensors = tensors_of_bytes({tensor, tensor, bias}),
                    .start = [=](Service& service, const Device& on, CUstream_st* stream,
                                 BenchAddresses at) {
                      return ops::activation_forward(service, on, stream,
@@ -49,12 +49,8 @@ void add_activation(std::vector<BenchCase>& cases, ops::DType dtype,
        .what = what,
        .dtype = dtype,
        .work = BytesMoved{.least = 3 * tensor + 2 * bias, .goal = kBackwardGoal},
-       .tensors = {{.bytes = tensor},
-                   {.bytes = tensor},
-                   {.bytes = tensor},
-                   {.bytes = bias},
-                   {.bytes = bias},
-                   {.bytes = args.workspace_bytes}},
+       .tensors =
+           tensors_of_bytes({tensor, tensor, tensor, bias, bias, args.workspace_bytes}),
        .start = [=](Service& service, const Device& on, CUstream_st* stream,
                     BenchAddresses at) {
          ops::ActivationBackward now = args;
@@ -104,10 +100,7 @@ void add_glu(std::vector<BenchCase>& cases, ops::DType dtype, const Device& devi
        .what = what,
        .dtype = dtype,
        .work = BytesMoved{.least = 3 * tensor + bias + weight, .goal = kForwardGoal},
-       .tensors = {{.bytes = tensor},
-                   {.bytes = 2 * tensor},
-                   {.bytes = bias},
-                   {.bytes = weight}},
+       .tensors = tensors_of_bytes({tensor, 2 * tensor, bias, weight}),
        .start = [=](Service& service, const Device& on, CUstream_st* stream,
                     BenchAddresses at) {
          ops::GluForward now = forward;
@@ -120,32 +113,27 @@ void add_glu(std::vector<BenchCase>& cases, ops::DType dtype, const Device& devi
   auto backward = glu_arguments<ops::GluBackward>(dtype, form);
   backward.workspace_bytes =
       ops::glu_backward_workspace_bytes(device, backward).value_or(0);
-  cases.push_back({.operation = "glu_backward",
-                   .what = what,
-                   .dtype = dtype,
-                   .work = BytesMoved{.least = 5 * tensor + 2 * bias + 2 * weight,
-                                      .goal = kForwardGoal},
-                   .tensors = {{.bytes = 2 * tensor},
-                               {.bytes = tensor},
-                               {.bytes = 2 * tensor},
-                               {.bytes = bias},
-                               {.bytes = bias},
-                               {.bytes = weight},
-                               {.bytes = weight},
-                               {.bytes = backward.workspace_bytes}},
-                   .start = [=](Service& service, const Device& on, CUstream_st* stream,
-                                BenchAddresses at) {
-                     ops::GluBackward now = backward;
-                     now.dx = at[0];
-                     now.dy = at[1];
-                     now.x = at[2];
-                     now.bias = at[3];
-                     now.dbias = at[4];
-                     now.weight = static_cast<const float*>(at[5]);
-                     now.dweight = static_cast<float*>(at[6]);
-                     now.workspace = at[7];
-                     return ops::glu_backward(service, on, stream, now);
-                   }});
+  cases.push_back(
+      {.operation = "glu_backward",
+       .what = what,
+       .dtype = dtype,
+       .work = BytesMoved{.least = 5 * tensor + 2 * bias + 2 * weight,
+                          .goal = kForwardGoal},
+       .tensors = tensors_of_bytes({2 * tensor, tensor, 2 * tensor, bias, bias, weight,
+                                    weight, backward.workspace_bytes}),
+       .start = [=](Service& service, const Device& on, CUstream_st* stream,
+                    BenchAddresses at) {
+         ops::GluBackward now = backward;
+         now.dx = at[0];
+         now.dy = at[1];
+         now.x = at[2];
+         now.bias = at[3];
+         now.dbias = at[4];
+         now.weight = static_cast<const float*>(at[5]);
+         now.dweight = static_cast<float*>(at[6]);
+         now.workspace = at[7];
+         return ops::glu_backward(service, on, stream, now);
+       }});
 }
 
 }  // namespace

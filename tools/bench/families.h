@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -23,6 +24,13 @@ constexpr ops::DType kRareFormDType = ops::DType::kBf16;
 
 [[nodiscard]] inline std::uint64_t bytes_of(ops::DType dtype, std::int64_t elements) {
   return static_cast<std::uint64_t>(elements) * ops::size_bytes(dtype);
+}
+
+[[nodiscard]] inline std::vector<BenchTensor> tensors_of_bytes(
+    std::initializer_list<std::uint64_t> sizes) {
+  std::vector<BenchTensor> tensors;
+  for (const std::uint64_t bytes : sizes) tensors.push_back({.bytes = bytes});
+  return tensors;
 }
 
 /// The L2 cache of an H100, and the share of each of its 132 multiprocessors. If one

@@ -95,14 +95,8 @@ BenchCase norm_forward(const char* operation, const Shape& shape,
           .what = shape.what(),
           .dtype = shape.dtype,
           .work = BytesMoved{.least = least, .goal = goal},
-          .tensors = {{.bytes = tensor},
-                      {.bytes = tensor},
-                      {.bytes = weight},
-                      {.bytes = statistics},
-                      {.bytes = residual},
-                      {.bytes = residual},
-                      {.bytes = bias},
-                      {.bytes = mean}},
+          .tensors = tensors_of_bytes(
+              {tensor, tensor, weight, statistics, residual, residual, bias, mean}),
           .start = [=](Service& service, const Device& on, CUstream_st* stream,
                        BenchAddresses at) {
             Args args{.dtype = shape.dtype};
@@ -143,37 +137,30 @@ BenchCase norm_backward(const char* operation, const Shape& shape, const Device&
       3 * tensor + residual + 2 * weight + bias + mean + statistics;
   const double goal =
       goal_of(kBackwardGoal, least, backward_extra_bytes(shape, kIsLayerNorm ? 2 : 1));
-  return {.operation = operation,
-          .what = shape.what(),
-          .dtype = shape.dtype,
-          .work = BytesMoved{.least = least, .goal = goal},
-          .tensors = {{.bytes = tensor},
-                      {.bytes = tensor},
-                      {.bytes = tensor},
-                      {.bytes = weight},
-                      {.bytes = weight},
-                      {.bytes = statistics},
-                      {.bytes = residual},
-                      {.bytes = args.workspace_bytes},
-                      {.bytes = bias},
-                      {.bytes = mean}},
-          .start = [=](Service& service, const Device& on, CUstream_st* stream,
-                       BenchAddresses at) {
-            Args now = args;
-            now.dx = at[0];
-            now.dy = at[1];
-            now.x = at[2];
-            now.weight = at[3];
-            now.dweight = at[4];
-            now.rstd = static_cast<const float*>(at[5]);
-            now.dsum = at[6];
-            now.workspace = at[7];
-            if constexpr (kIsLayerNorm) {
-              now.dbias = at[8];
-              now.mean = static_cast<const float*>(at[9]);
-            }
-            return run(service, on, stream, now);
-          }};
+  return {
+      .operation = operation,
+      .what = shape.what(),
+      .dtype = shape.dtype,
+      .work = BytesMoved{.least = least, .goal = goal},
+      .tensors = tensors_of_bytes({tensor, tensor, tensor, weight, weight, statistics,
+                                   residual, args.workspace_bytes, bias, mean}),
+      .start = [=](Service& service, const Device& on, CUstream_st* stream,
+                   BenchAddresses at) {
+        Args now = args;
+        now.dx = at[0];
+        now.dy = at[1];
+        now.x = at[2];
+        now.weight = at[3];
+        now.dweight = at[4];
+        now.rstd = static_cast<const float*>(at[5]);
+        now.dsum = at[6];
+        now.workspace = at[7];
+        if constexpr (kIsLayerNorm) {
+          now.dbias = at[8];
+          now.mean = static_cast<const float*>(at[9]);
+        }
+        return run(service, on, stream, now);
+      }};
 }
 
 BenchCase layernorm_forward(const Shape& shape) {

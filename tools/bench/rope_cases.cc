@@ -63,12 +63,7 @@ void add_rope(std::vector<BenchCase>& cases, ops::DType dtype, const RopeForm& f
       .dtype = dtype,
       .work = BytesMoved{.least = 2 * (q + k) + (form.has_angles ? 1 : 2) * table,
                          .goal = kForwardGoal},
-      .tensors = {{.bytes = q},
-                  {.bytes = q},
-                  {.bytes = k},
-                  {.bytes = k},
-                  {.bytes = table},
-                  {.bytes = table}},
+      .tensors = tensors_of_bytes({q, q, k, k, table, table}),
       .start = [=](Service& service, const Device& on, CUstream_st* stream,
                    BenchAddresses at) {
         return ops::rope_forward(service, on, stream,

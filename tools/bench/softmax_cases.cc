@@ -46,7 +46,7 @@ void add_softmax(std::vector<BenchCase>& cases, ops::DType dtype, ops::SoftmaxMa
                    .what = what,
                    .dtype = dtype,
                    .work = BytesMoved{.least = 2 * seen + whole, .goal = kBackwardGoal},
-                   .tensors = {{.bytes = whole}, {.bytes = whole}, {.bytes = whole}},
+                   .tensors = tensors_of_bytes({whole, whole, whole}),
                    .start = [=](Service& service, const Device& on, CUstream_st* stream,
                                 BenchAddresses at) {
                      return ops::softmax_backward(service, on, stream,
