@@ -203,7 +203,7 @@ int run_verb(const ParsedVerb& parsed, Context& context) {
     context.cache_dir_by = "--cache-dir";
   else if (!process_environment()("KILN_CACHE_DIR").value_or("").empty())
     context.cache_dir_by = "KILN_CACHE_DIR";
-  const int status = parsed.run(context);
+  const int status = finish(context, parsed.run(context));
   return context.stop->exit_code().value_or(status);
 }
 

@@ -12,8 +12,8 @@
 
 namespace kiln::tools {
 
-/// What a verb does once its options are parsed; returns the exit status.
-using Run = std::function<int(Context&)>;
+/// What a verb does once its options are parsed; its result is for finish().
+using Run = std::function<Result<int>(Context&)>;
 
 [[nodiscard]] Run add_warm(OptionSet& cli);
 [[nodiscard]] Run add_compile(OptionSet& cli);

@@ -135,9 +135,7 @@ Run add_attention(OptionSet& cli) {
       "  kiln attention warm --arch 7.5,8.6 --preset llama-3-8b --kiln\n"
       "\nExit status: of explain 0 whatever the answer is; of warm 0 when all is "
       "there,\n1 when something failed or neither cuDNN nor Kiln runs it.\n");
-  return [options, cli](Context& context) {
-    return finish(context, run(context, cli, *options));
-  };
+  return [options, cli](Context& context) { return run(context, cli, *options); };
 }
 
 }  // namespace kiln::tools

@@ -354,8 +354,7 @@ Run add_bench(OptionSet& cli) {
              "Which device, counted from 0 (default: 0)");
   cli.option("--rounds", options->rounds, "N",
              "Runs of each, of which the median counts (default: 20)");
-  return
-      [options](Context& context) { return finish(context, run(context, *options)); };
+  return [options](Context& context) { return run(context, *options); };
 }
 
 }  // namespace kiln::tools

@@ -211,8 +211,7 @@ Run add_compile(OptionSet& cli) {
              "Write the image to FILE, for one architecture");
   cli.option("--timeout", options->time_limit, "DURATION",
              "Time limit of one build: 90, which is seconds, or 5m (default: 300)");
-  return
-      [options](Context& context) { return finish(context, run(context, *options)); };
+  return [options](Context& context) { return run(context, *options); };
 }
 
 }  // namespace kiln::tools

@@ -107,9 +107,7 @@ Run add_doctor(OptionSet& cli) {
       "Exit status: 0 unless a check says fail, then 1; 3 if --cache-dir is not "
       "there, or if templates, keys or libraries are on a mount that gives no "
       "answer.\n");
-  return [options, cli](Context& context) {
-    return finish(context, run(context, cli, *options));
-  };
+  return [options, cli](Context& context) { return run(context, cli, *options); };
 }
 
 }  // namespace kiln::tools

@@ -103,8 +103,7 @@ Run add_key(OptionSet& cli) {
       "Private keys are Ed25519 in PEM (PKCS#8), as of `openssl genpkey -algorithm\n"
       "ed25519`; public ones are those of minisign, which checks signatures, too:\n"
       "  minisign -Vm job.kpack -p signing.key.pub\n");
-  return
-      [options](Context& context) { return finish(context, run(context, *options)); };
+  return [options](Context& context) { return run(context, *options); };
 }
 
 }  // namespace kiln::tools

@@ -114,8 +114,7 @@ Run add_ls(OptionSet& cli) {
              "created or used (newest first), size (largest first), template or arch "
              "(by name); default: created");
   cli.option("--limit", options->limit, "N", "At most N entries");
-  return
-      [options](Context& context) { return finish(context, run(context, *options)); };
+  return [options](Context& context) { return run(context, *options); };
 }
 
 }  // namespace kiln::tools

@@ -191,8 +191,7 @@ Run add_pack(OptionSet& cli) {
       "Examples:\n"
       "  kiln pack -o job.kpack --preset llama-3-8b --arch 9.0\n"
       "  kiln pack -o all.kpack.zst --sign signing.key\n");
-  return
-      [options](Context& context) { return finish(context, run(context, *options)); };
+  return [options](Context& context) { return run(context, *options); };
 }
 
 }  // namespace kiln::tools

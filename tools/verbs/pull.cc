@@ -179,8 +179,7 @@ Run add_pull(OptionSet& cli) {
       "Examples:\n"
       "  kiln pull --remote https://cache.example/kiln --preset llama-3-8b --arch 9.0\n"
       "  kiln pull --pack job --wait 60\n");
-  return
-      [options](Context& context) { return finish(context, run(context, *options)); };
+  return [options](Context& context) { return run(context, *options); };
 }
 
 }  // namespace kiln::tools

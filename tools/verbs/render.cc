@@ -42,8 +42,7 @@ Run add_render(OptionSet& cli) {
                "scaled_softmax_fwd:dtype=bf16; one left out has its default",
                Presence::kRequired);
   add_catalog_options(cli, options->catalog);
-  return
-      [options](Context& context) { return finish(context, run(context, *options)); };
+  return [options](Context& context) { return run(context, *options); };
 }
 
 }  // namespace kiln::tools

@@ -91,9 +91,7 @@ Run add_stats(OptionSet& cli) {
   cli.option(
       "--output", options->output, "FILE",
       "With --format: replace FILE in one step, as a textfile collector needs it");
-  return [options, cli](Context& context) {
-    return finish(context, run(context, cli, *options));
-  };
+  return [options, cli](Context& context) { return run(context, cli, *options); };
 }
 
 }  // namespace kiln::tools

@@ -135,8 +135,7 @@ Run add_templates(OptionSet& cli) {
   auto options = std::make_shared<TemplatesOptions>();
   cli.argument("NAME", options->name, "A kernel or a family; all where left out");
   add_catalog_options(cli, options->catalog);
-  return
-      [options](Context& context) { return finish(context, run(context, *options)); };
+  return [options](Context& context) { return run(context, *options); };
 }
 
 }  // namespace kiln::tools

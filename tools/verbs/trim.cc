@@ -52,8 +52,7 @@ Run add_trim(OptionSet& cli) {
              "Trim to this size: 10GiB, 500M (default: $KILN_CACHE_SIZE or 10GiB, "
              "and then to 90 % of it); precompiled headers to $KILN_PCH_SIZE");
   cli.flag("--dry-run", options->dry_run, "Say what would go; remove nothing");
-  return
-      [options](Context& context) { return finish(context, run(context, *options)); };
+  return [options](Context& context) { return run(context, *options); };
 }
 
 }  // namespace kiln::tools

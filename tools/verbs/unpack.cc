@@ -44,8 +44,7 @@ Run add_unpack(OptionSet& cli) {
   cli.footer(
       "Every object is checked as `kiln verify` does. What the cache has already\n"
       "stays. The NVRTC that built the pack is recorded, as by `kiln warm`.\n");
-  return
-      [options](Context& context) { return finish(context, run(context, *options)); };
+  return [options](Context& context) { return run(context, *options); };
 }
 
 }  // namespace kiln::tools

@@ -96,8 +96,7 @@ Run add_verify(OptionSet& cli) {
       "bit 4 (16): some are unreadable. 2 and 3 are no bits, so look for them first:\n"
       "2 is wrong usage, and 3 says that there is no cache, as in an unmounted mount\n"
       "point.\n");
-  return
-      [options](Context& context) { return finish(context, run(context, *options)); };
+  return [options](Context& context) { return run(context, *options); };
 }
 
 }  // namespace kiln::tools

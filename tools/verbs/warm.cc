@@ -209,8 +209,7 @@ Run add_warm(OptionSet& cli) {
       "Name each kernel that KILN_NO_JIT forbids to build, not their number alone");
   cli.option("--events", options->events, "FILE",
              "Append one JSON line to FILE as each build ends");
-  return
-      [options](Context& context) { return finish(context, run(context, *options)); };
+  return [options](Context& context) { return run(context, *options); };
 }
 
 }  // namespace kiln::tools

@@ -142,8 +142,7 @@ Run add_why(OptionSet& cli) {
   return [options](Context& context) {
     const Result<int> result = run(context, *options);
     // A request has no KEY argument that could be unknown.
-    return options->keys.empty() ? finish(context, result)
-                                 : finish_lookup(context, result);
+    return options->keys.empty() ? result : finish_lookup(context, result);
   };
 }
 
