@@ -138,8 +138,11 @@ Check headers_check(BuildService& service, const device::Toolchain& toolchain) {
           toolchain.found_at.native()),
       fmt::format(
           "install that toolkit's headers (as wheels, {}), or name a toolkit of the "
-          "same major version in CUDA_HOME",
-          device::header_wheels(toolchain.facts.version))};
+          "same major version in CUDA_HOME{}",
+          device::header_wheels(toolchain.facts.version),
+          has_packages ? "; those of packages in /usr/include need a cache that can be "
+                         "written, in a folder that nobody else can change"
+                       : "")};
 }
 
 /// The NVRTC that builds where no architecture decides.
