@@ -155,7 +155,7 @@ Mode Cache::determine_mode() {
                 "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME names a place "
                 "for it")
           : settle();
-  if (mode != Mode::kOff || is_absent_)
+  if (mode != Mode::kOff || is_absent_ || (options_.is_named && !is_refused_))
     return mode;
   const bool was_refused = is_refused_;
   const Mode elsewhere = settle_elsewhere();

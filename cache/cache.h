@@ -50,9 +50,10 @@ struct CacheOptions {
   std::chrono::milliseconds build_limit{300'000};     // in the lock record, for waiters
   std::filesystem::path runtime_dir;                  // XDG_RUNTIME_DIR, or empty
   std::filesystem::path persistent_dir = "/var/tmp";  // for locks of network roots
-  /// Set: where the root is refused, one in `runtime_dir`, else in here takes its
-  /// place.
+  /// Set: where the root is refused, or cannot be made and nobody named it, one in
+  /// `runtime_dir`, else in here takes its place.
   std::filesystem::path temporary_dir;
+  bool is_named = false;  // the root, by the user
   Sync sync = Sync::kData;
   LockTimes lock_times;
   /// False to only inspect a cache: where none is, none is made, and the cache is then

@@ -255,6 +255,7 @@ Result<Config> read_config(const Environment& environment) {
   const Reader reader(environment);
   Config config;
   config.cache_dir = find_cache_dir(reader);
+  config.names_cache_dir = reader.path("KILN_CACHE_DIR").has_value();
   config.runtime_dir = reader.path("XDG_RUNTIME_DIR").value_or("");
   KILN_TRY(reader.read("KILN_CACHE_SIZE", config.cache_limit_bytes, parse_size));
   KILN_TRY(reader.read("KILN_PCH_SIZE", config.precompiled_limit_bytes, parse_size));

@@ -67,6 +67,7 @@ Result<Config> settings(const Options& options, const Environment& environment) 
                                 o25, o26, o27, o28] = options;
   Config config = KILN_TRY(read_config(environment));
   set(config.cache_dir, options.cache_dir);
+  config.names_cache_dir |= options.cache_dir.has_value();
   set(config.cache_limit_bytes, options.cache_limit_bytes);
   set(config.precompiled_limit_bytes, options.precompiled_limit_bytes);
   set(config.compile_timeout, options.compile_timeout);

@@ -125,7 +125,7 @@ const std::vector<Kind> kLayouts{
      "opt/kiln", How::kReadOnly},
     {"OpenShift without a line in passwd: HOME is /, which only root can write",
      kOfTeam, [](const fs::path&) {}, "srv/kiln", How::kElsewhere, "tmp/" + kOwn},
-    {"a folder where a file is", kOfTeam,
+    {"a home where a file is", kOfTeam,
      [](const fs::path& base) { std::ofstream(base / "file") << "x"; }, "file",
      How::kElsewhere, "tmp/" + kOwn},
     {"another user's folder, and an emptyDir in the place of /tmp", kOfTeam,
