@@ -123,10 +123,18 @@ def test_what_a_process_has_built_is_uploaded_at_its_end_and_found_by_other_mach
     assert python(code.replace("MODE", "r"), **node) == "0 0 1"
 
 
-def test_a_home_that_cannot_be_written_costs_the_cache_alone(nvrtc, python):
-    code = SOURCE + "    kiln.Kernel(SOURCE).prepare(); print(kiln.statistics()['not_stored'])"
-    said = python(code, HOME="/proc/nowhere", KILN_CACHE_DIR=None, XDG_CACHE_HOME=None)
-    assert said == "1"
+def test_a_home_that_cannot_be_written_has_its_cache_elsewhere_and_a_named_folder_none(nvrtc, python, tmp_path):
+    code = SOURCE + '''
+    kiln.Kernel(SOURCE).prepare()
+    counts = kiln.statistics()
+    print(counts["compiled"], counts["not_stored"])
+'''
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(0o700)
+    home = {"HOME": "/proc/nowhere", "XDG_CACHE_HOME": None, "XDG_RUNTIME_DIR": str(runtime)}
+    assert [python(code, KILN_CACHE_DIR=None, **home) for _ in range(2)] == ["1 0", "0 0"]
+    assert (runtime / "kiln/cache/objects").is_dir()
+    assert python(code, KILN_CACHE_DIR="/proc/nowhere", **home) == "1 1"
 
 
 def test_eight_processes_at_once_build_once(nvrtc, tmp_path):
