@@ -147,18 +147,16 @@ Mode Cache::determine_mode() {
   const std::string& root = layout_.root().native();
   if (!root.empty() && !layout_.root().is_absolute())
     return turn_off(fmt::format("'{}' is no absolute path; set KILN_CACHE_DIR", root));
+  if (root.empty())
+    return settle_elsewhere(
+        "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME names a place for it");
   if (find_silence())
     return Mode::kOff;
-  const Mode mode =
-      root.empty()
-          ? turn_off(
-                "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME names a place "
-                "for it")
-          : settle();
-  if (mode != Mode::kOff || is_absent_ || (options_.is_named && !is_refused_))
+  const Mode mode = settle();
+  if (!is_refused_ && (mode != Mode::kOff || is_absent_ || options_.is_named))
     return mode;
   const bool was_refused = is_refused_;
-  const Mode elsewhere = settle_elsewhere();
+  const Mode elsewhere = settle_elsewhere(mode_reason_);
   // Of a cache that is off in this process only: it writes nothing. One that is held
   // open is as safe as any.
   if (was_refused && !is_held() && !is_absent_)
@@ -166,11 +164,10 @@ Mode Cache::determine_mode() {
   return elsewhere;
 }
 
-/// Where the root is refused or cannot be made: the same folder held open, or one that
-/// takes its place.
-Mode Cache::settle_elsewhere() {
+/// Where the root is refused or cannot be made, and `why`: the same folder held open,
+/// or one that takes its place.
+Mode Cache::settle_elsewhere(std::string why) {
   const std::filesystem::path asked = layout_.root();
-  std::string why = mode_reason_;
   std::optional<std::filesystem::path> could_be;  // not there yet
   const bool was_refused = is_refused_;
   const auto settles = [&](const std::filesystem::path& place) {

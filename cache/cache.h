@@ -53,7 +53,7 @@ struct CacheOptions {
   /// Set: where the root is refused, or cannot be made and nobody named it, one in
   /// `runtime_dir`, else in here takes its place.
   std::filesystem::path temporary_dir;
-  bool is_named = false;  // the root, by the user
+  bool is_named = false;  // the user named the root: it is not the default
   Sync sync = Sync::kData;
   LockTimes lock_times;
   /// False to only inspect a cache: where none is, none is made, and the cache is then
@@ -214,7 +214,7 @@ class Cache {
   [[nodiscard]] Mode determine_mode();
   [[nodiscard]] bool find_silence();
   [[nodiscard]] Mode settle();
-  [[nodiscard]] Mode settle_elsewhere();
+  [[nodiscard]] Mode settle_elsewhere(std::string why);
   void hold_open(HeldFolder folder);
   void let_go();
   [[nodiscard]] bool settles_at(std::filesystem::path root);

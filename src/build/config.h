@@ -57,9 +57,9 @@ struct RemoteSettings {
 /// Thread safety: a value.
 struct Config {
   // Where objects are kept. Empty: neither KILN_CACHE_DIR nor XDG_CACHE_HOME nor HOME
-  // names a place, so the cache lives in memory only.
+  // names a place.
   std::filesystem::path cache_dir;
-  bool names_cache_dir = false;  // false: it is the default
+  bool names_cache_dir = false;  // false: `cache_dir` is the default
   std::uint64_t cache_limit_bytes = cache::kDefaultLimitBytes;
   std::vector<std::filesystem::path> seeds;  // packs and roots, asked after the root
   std::filesystem::path keys;                // trusted public keys; empty: none

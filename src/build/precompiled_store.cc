@@ -21,6 +21,7 @@
 #include "key/memo_file.h"
 #include "util/posix_error.h"
 #include "util/try.h"
+#include "util/write_file.h"
 
 namespace kiln {
 namespace {
@@ -86,12 +87,6 @@ void make_marker(const fs::path& path) {
   touch(path);
 }
 
-Result<void> make_folder_at(const fs::path& path) {
-  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST)
-    return {};
-  return posix_error("mkdir", path, errno);
-}
-
 struct Entry {
   fs::file_time_type used;
   fs::path path;
@@ -154,7 +149,7 @@ std::optional<PrecompiledStore::Stored> PrecompiledStore::find(
 void PrecompiledStore::want(const Digest& key) const {
   std::error_code error;
   if (is_refused(key) || is_younger(marker(key, kTaken), kTakenAge) ||
-      !make_folder_at(folder_.path()) || !folder_.check() ||
+      !make_folder(folder_.path()) || !folder_.check() ||
       fs::exists(folder_.path() / key.hex(), error))
     return;
   make_marker(marker(key, kWanted));
@@ -192,9 +187,9 @@ void PrecompiledStore::refuse(const Digest& key) const {
 }
 
 Result<fs::path> PrecompiledStore::new_file() const {
-  KILN_TRY(make_folder_at(folder_.path()));
+  KILN_TRY(make_folder(folder_.path()));
   KILN_TRY(folder_.check());
-  KILN_TRY(make_folder_at(scratch_));
+  KILN_TRY(make_folder(scratch_));
   KILN_TRY(folder_.has(compile::kScratchName));
   struct statvfs room {};
   if (::statvfs(scratch_.c_str(), &room) != 0)
@@ -204,7 +199,7 @@ Result<fs::path> PrecompiledStore::new_file() const {
                 fmt::format("{} has too little room for precompiled headers",
                             scratch_.native()));
   const fs::path folder = cache::Layout::temporary_in(scratch_.native());
-  KILN_TRY(make_folder_at(folder));
+  KILN_TRY(make_folder(folder));
   return folder / kHeadersName;
 }
 

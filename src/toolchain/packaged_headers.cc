@@ -1,15 +1,14 @@
 #include "toolchain/packaged_headers.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <tuple>
 
 #include "codec/digest.h"
 #include "toolchain/nvrtc_files.h"
@@ -18,6 +17,7 @@
 #include "util/posix_error.h"
 #include "util/read_file.h"
 #include "util/try.h"
+#include "util/write_file.h"
 
 namespace kiln::device {
 namespace {
@@ -31,15 +31,15 @@ constexpr std::uint64_t kLargestList = 8ULL << 20U;
 /// The header files of these packages, below /usr/include; empty: there are none of
 /// that version.
 std::set<std::string> header_files(const fs::path& root, int cuda_major) {
-  std::set<std::string> files;
   if (root.empty() || major_of_headers(root / kInclude) != cuda_major)
-    return files;
-    // Those of one architecture have it in the names of their lists.
+    return {};
+    // What is of one architecture has it in the name of its list.
 #if defined(__aarch64__)
   constexpr const char* kArchitecture = ":arm64";
 #else
   constexpr const char* kArchitecture = ":amd64";
 #endif
+  std::set<std::string> files;
   const auto take = [&](std::string_view line) -> Result<void> {
     std::error_code error;
     if (line.starts_with('/') && line.substr(1).starts_with(kInclude) &&
@@ -54,17 +54,11 @@ std::set<std::string> header_files(const fs::path& root, int cuda_major) {
     for (const char* const architecture : {"", kArchitecture}) {
       const auto list =
           fmt::format("var/lib/dpkg/info/{}{}.list", package, architecture);
-      std::ignore =
-          read_lines(root / list, kLargestList, take);  // of some there is none
+      // A package has one of the two, or is not installed.
+      std::ignore = read_lines(root / list, kLargestList, take);
     }
   }
-  return files;
-}
-
-Result<void> make_folder(const fs::path& path) {
-  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST)
-    return {};
-  return posix_error("mkdir", path.native(), errno);
+  return files.contains("cuda_fp16.h") ? files : std::set<std::string>();
 }
 
 /// `link` leads to `target` afterwards.
@@ -91,17 +85,14 @@ Result<fs::path> link_files(const fs::path& include, const OwnFolder& folder,
   const fs::path links = folder.path() / name;
   KILN_TRY(make_folder(links));
   KILN_TRY(folder.has(name));
-  std::set<fs::path> made{fs::path()};
-  for (const std::string& file : files) {
-    fs::path parents;
-    for (const fs::path& parent : fs::path(file).parent_path()) {
-      parents /= parent;
-      if (made.insert(parents).second)
-        KILN_TRY(make_folder(links / parents));
-    }
-    KILN_TRY(make_link(include / file, links / file));
-  }
+  std::set<fs::path> made;
   std::error_code error;
+  for (const std::string& file : files) {
+    const fs::path link = links / file;
+    if (made.insert(link.parent_path()).second)
+      fs::create_directories(link.parent_path(), error);
+    KILN_TRY(make_link(include / file, link));  // fails where its folder was not made
+  }
   fs::path resolved = fs::canonical(links, error);
   return error ? links : resolved;
 }

@@ -83,8 +83,8 @@ struct FoundToolchains {
 
 /// Finds every NVRTC on this machine. Reads hints, and writes missing ones if it can.
 /// Errors: kUnavailable, if `explicit_nvrtc` is missing or cannot be used, or if
-/// nothing can be searched because this process has too many open files; that of
-/// `ask`, if it was cancelled or ended from outside.
+/// nothing can be searched because this process has too many open files; the
+/// error of `ask`, if the question was cancelled or its worker ended from outside.
 [[nodiscard]] Result<FoundToolchains> discover_toolchains(
     const ToolchainSearch& search);
 

@@ -40,12 +40,17 @@ Result<void> create_file(const std::filesystem::path& path, ByteView bytes,
   return {};
 }
 
+Result<void> make_folder(const std::filesystem::path& path) {
+  if (::mkdir(path.c_str(), S_IRWXU) == 0 || errno == EEXIST)
+    return {};
+  return posix_error("mkdir", path, errno);
+}
+
 Result<void> replace_file(const std::filesystem::path& path, ByteView bytes,
                           mode_t mode) {
   const std::filesystem::path folder =
       path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-  if (::mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST)
-    return posix_error("mkdir", folder, errno);
+  KILN_TRY(make_folder(folder));
   std::string temporary = (folder / ".new-XXXXXX").native();
   UniqueFd file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!file)

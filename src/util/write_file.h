@@ -21,6 +21,9 @@ namespace kiln {
 [[nodiscard]] Result<void> create_file(const std::filesystem::path& path,
                                        ByteView bytes, mode_t mode);
 
+/// Makes a folder, 0700, one level; one that is there stays as it is. Errors: kIo.
+[[nodiscard]] Result<void> make_folder(const std::filesystem::path& path);
+
 /// Replaces `path` atomically: readers see the whole old file or the whole new one, and
 /// a failure leaves the old one. Not synced: after a power loss the new file may be
 /// torn, so its reader must check it. Creates the folder (0700, one level).

@@ -234,24 +234,6 @@ TEST(ReadmeTest, NoBlockIsOneThatNothingRuns) {
   }
 }
 
-/// Each script says with --help whether it knows the arguments before it.
-TEST(ReadmeTest, EveryScriptKnowsTheArgumentsOfThePages) {
-  test::KilnProgram kiln;
-  int scripts = 0;
-  for (const std::string& page : pages()) {
-    for (const std::string& line : code_lines(lines_of(page), "")) {
-      if (!line.starts_with("./tools/"))
-        continue;
-      ++scripts;
-      const std::string command = line.substr(0, line.find(" #"));
-      const auto told = kiln.run_in_shell("cd " + std::string(test::paths::source("")) +
-                                          " && " + command + " --help");
-      EXPECT_EQ(told.status, 0) << page << ": " << command << told.text();
-    }
-  }
-  EXPECT_GE(scripts, 4);
-}
-
 /// Those inside CONTRIBUTING's sentences.
 TEST(ReadmeTest, ThePresetAndTheProgramOfContributingExist) {
   const std::string page =

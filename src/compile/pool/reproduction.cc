@@ -53,12 +53,6 @@ bool is_our_name(std::string_view name) {
                            std::all_of(rest.begin() + 1, rest.end(), is_digit)));
 }
 
-Result<void> make_folder(const std::filesystem::path& path) {
-  if (::mkdir(path.c_str(), kFolderMode) == 0 || errno == EEXIST)
-    return {};
-  return posix_error("mkdir", path, errno);
-}
-
 /// Creates a new folder: the same job saved twice within a second gets "-2".
 Result<std::filesystem::path> make_new_folder(const std::filesystem::path& wanted) {
   constexpr int kAttempts = 100;

@@ -1,13 +1,11 @@
 #include "compile/pool/worker_set.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
-
-#include <cerrno>
 
 #include "kiln/version.h"
 #include "util/this_library.h"
 #include "util/try.h"
+#include "util/write_file.h"
 
 namespace kiln::compile {
 namespace {
@@ -131,11 +129,8 @@ std::vector<std::string> WorkerSet::environment() const {
   auto all = environment_;
   if (scratch_.empty())
     return all;
-  const auto make = [](const std::filesystem::path& folder) {
-    return ::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST;
-  };
   const auto folder = scratch_.path() / kScratchName;
-  if (make(scratch_.path()) && scratch_.check() && make(folder) &&
+  if (make_folder(scratch_.path()) && scratch_.check() && make_folder(folder) &&
       scratch_.has(kScratchName).value_or(false))
     all.push_back(fmt::format("{}={}", kScratchVariable, folder.native()));
   return all;

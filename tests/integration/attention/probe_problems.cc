@@ -183,9 +183,10 @@ std::vector<device::DeviceProperties> probed_devices() {
        {"a100-sxm-80gb", "rtx-3090", "l40s", "h100-sxm", "b200", "rtx-5090"}) {
     auto device = device::read_device_properties(name);
     EXPECT_TRUE(device) << device.error().message;
-    if (device)
-      devices.push_back(*std::move(device));
-    if (device && device->device_version == 1000) {
+    if (!device)
+      continue;
+    devices.push_back(*device);
+    if (device->device_version == 1000) {
       devices.push_back(*device);
       devices.back().device_version = 1030;
     }

@@ -85,6 +85,8 @@ TEST_F(PackagedHeadersTest, OfAnotherMajorVersionOrWithoutAListAreNone) {
   EXPECT_EQ(headers(13), std::nullopt);
   EXPECT_EQ(packaged_headers(root_, {}, 12), std::nullopt) << "nowhere";
   EXPECT_EQ(packaged_headers({}, cache_, 12), std::nullopt);
+  list("nvidia-cuda-dev" + std::string(kArchitecture), "/usr/include/cuda.h\n");
+  EXPECT_EQ(headers(), std::nullopt) << "libcu++ alone is no toolkit";
   fs::remove_all(root_ / "var");
   EXPECT_EQ(headers(), std::nullopt) << "files of nobody's";
   EXPECT_FALSE(fs::exists(cache_));
