@@ -17,7 +17,6 @@
 namespace kiln::python {
 namespace {
 
-using tvm::ffi::Any;
 using tvm::ffi::AnyView;
 using tvm::ffi::Array;
 using tvm::ffi::Bytes;
@@ -214,19 +213,18 @@ class Values {
  public:
   explicit Values(const KernelObject& kernel) : kernel_(kernel) {}
 
-  void add(const AnyView& argument) {
+  /// `kind`: of bytes that are a scalar of NumPy or ctypes, else KILN_ARGUMENT_ANY.
+  void add(const AnyView& argument, int kind) {
     if (const auto tensor = argument.try_cast<TensorView>())
       return add_tensor(*tensor);
     if (const auto bytes = argument.try_cast<Bytes>())
-      return add_bytes(*bytes);
+      return add_bytes(*bytes, kind);
     if (const auto address = argument.try_cast<void*>())
       return add_address(*address);
     if (const auto number = argument.try_cast<std::int64_t>())
       return add_number(*number);
     if (const auto number = argument.try_cast<double>())
       return add_number(*number);
-    if (const auto scalar = argument.try_cast<Array<Any>>())
-      return add_typed((*scalar)[0].cast<Bytes>(), (*scalar)[1].cast<std::int64_t>());
     refuse(name() + " is of no type that a kernel can take");
   }
 
@@ -260,14 +258,7 @@ class Values {
     add_scalar(reinterpret_cast<std::uintptr_t>(address), sizeof address);
   }
 
-  void add_bytes(const Bytes& bytes) {
-    bytes_.push_back(bytes);
-    addresses_.push_back(const_cast<char*>(bytes_.back().data()));
-    sizes_.push_back(bytes.size());
-  }
-
-  /// A scalar of NumPy or ctypes, which knows its kind.
-  void add_typed(const Bytes& bytes, std::int64_t kind) {
+  void add_bytes(const Bytes& bytes, int kind) {
     if (takes(KILN_ARGUMENT_INTEGER) && kind == KILN_ARGUMENT_FLOAT)
       refuse(name() +
              " is a floating-point scalar, and the parameter is a whole number");
@@ -275,7 +266,9 @@ class Values {
       refuse(name() +
              " is a scalar that is a whole number, and the parameter is "
              "floating-point");
-    add_bytes(bytes);
+    bytes_.push_back(bytes);
+    addresses_.push_back(const_cast<char*>(bytes_.back().data()));
+    sizes_.push_back(bytes.size());
   }
 
   // The launch itself refuses arguments beyond the last parameter.
@@ -346,11 +339,12 @@ std::uint32_t extent_of(std::int64_t value) {
 
 // Before the kernel's own arguments: the kernel, the stream, or None for the current
 // stream of the framework that the tensors are of; then grid, block and cluster as nine
-// numbers, the bytes of shared memory, and whether the launch is cooperative.
+// numbers, the bytes of shared memory, whether the launch is cooperative, and a byte
+// for the kind of each argument, or None.
 void kernel_launch(const AnyView* arguments, std::int32_t count) {
-  constexpr std::int32_t kOwn = 5;
+  constexpr std::int32_t kOwn = 6;
   if (count < kOwn)
-    refuse("a launch has at least five arguments");
+    refuse("a launch has at least six arguments");
   check_not_forked();
   const auto kernel = arguments[0].cast<Kernel>();
   const auto stream = arguments[1].cast<Optional<std::int64_t>>();
@@ -367,7 +361,13 @@ void kernel_launch(const AnyView* arguments, std::int32_t count) {
   geometry.shared_bytes = extent_of(arguments[3].cast<std::int64_t>());
   geometry.cooperative = arguments[4].cast<bool>();
   Values values(*kernel.get());
-  for (std::int32_t i = kOwn; i < count; ++i) values.add(arguments[i]);
+  const auto its_count = static_cast<std::size_t>(count - kOwn);
+  const auto given = arguments[5].cast<Optional<Bytes>>();
+  const std::string kinds =
+      given ? std::string(*given) : std::string(its_count, char{KILN_ARGUMENT_ANY});
+  if (kinds.size() != its_count)
+    refuse("each argument has one kind");
+  for (std::size_t i = 0; i < its_count; ++i) values.add(arguments[kOwn + i], kinds[i]);
   // NOLINTBEGIN(performance-no-int-to-ptr): a CUstream
   const auto in =
       stream ? reinterpret_cast<kiln_stream>(*stream)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import operator
 import os
 import sys
@@ -106,6 +107,7 @@ class Kernel:
         these take no number of Python.
         """
         values = [_value(argument) for argument in args]
+        kinds = bytes(map(_kind, map(type, args))) if bytes in map(type, values) else None
         device = self._device if self._device is not None else _device_of(args)
         shape = [*_extent("grid", grid), *_extent("block", block)]
         shape += (1, 1, 1) if cluster is None else _extent("cluster", cluster)
@@ -115,12 +117,12 @@ class Kernel:
         number = _stream(stream, device)
         launch = library().kernel_launch
         if number or not _is_other_current(device):
-            launch(handle, number, shape, shared, bool(cooperative), *values)
+            launch(handle, number, shape, shared, bool(cooperative), kinds, *values)
             return
         import torch
 
         with torch.cuda.device(device):  # whose default stream it is
-            launch(handle, number, shape, shared, bool(cooperative), *values)
+            launch(handle, number, shape, shared, bool(cooperative), kinds, *values)
 
     def prepare(self, device: Any = None) -> Kernel:
         """Fetches or builds the kernel and loads it on the device; returns this kernel."""
@@ -283,15 +285,25 @@ _KINDS_OF_NUMPY |= {f"{sign}{size}": _INTEGER for sign in "iu" for size in (1, 2
 _KINDS_OF_CTYPES = {"f": _FLOAT, "d": _FLOAT} | dict.fromkeys("?bBhHiIlLqQ", _INTEGER)
 
 
+@functools.cache
+def _kind(scalar: type) -> int:
+    """Of the scalars of a type of NumPy or ctypes, whose values are passed as bytes."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and issubclass(scalar, numpy.generic):
+        return _KINDS_OF_NUMPY.get(numpy.dtype(scalar).str[1:], _ANY)
+    if issubclass(scalar, ctypes._SimpleCData):
+        return _KINDS_OF_CTYPES.get(scalar._type_, _ANY)
+    return _ANY
+
+
 def _value(argument: Any):
-    """The argument as python/ffi takes it: a tensor, an address, an int, a float, bytes, or bytes
-    with their kind."""
+    """The argument as python/ffi takes it: a tensor, an address, an int, a float, or bytes."""
     kind = type(argument)
     if kind in (int, float, bool, bytes):
         return argument if kind is not int or -1 <= argument >> 63 <= 0 else _unsigned(argument)
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(argument, numpy.generic):  # a scalar; float64 is a float
-        return (argument.tobytes(), _KINDS_OF_NUMPY.get(argument.dtype.str[1:], _ANY))
+        return argument.tobytes()
     if hasattr(argument, "__dlpack__"):
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(argument, torch.Tensor):
@@ -307,9 +319,7 @@ def _value(argument: Any):
         address = argument.__cuda_array_interface__["data"][0]
         # It does not say of which device, so the library asks the driver.
         return ctypes.c_void_p(int(address)) if address else bytes(8)  # nothing in an empty one
-    if isinstance(argument, ctypes._SimpleCData):
-        return (bytes(argument), _KINDS_OF_CTYPES.get(argument._type_, _ANY))
-    if isinstance(argument, (ctypes.Structure, ctypes.Union, ctypes.Array)):
+    if isinstance(argument, (ctypes._SimpleCData, ctypes.Structure, ctypes.Union, ctypes.Array)):
         return bytes(argument)
     if isinstance(argument, (bytearray, memoryview)):
         return bytes(argument)
