@@ -1,0 +1,194 @@
+// A launch: the entry's shared memory and constants are laid out, then its blocks run,
+// some side by side.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "tests/support/ptx/machine.h"
+
+namespace kiln::ptx {
+namespace {
+
+constexpr std::uint64_t kQuantum = 20000;  // instructions of a warp
+
+std::size_t rounded_up(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / std::max<std::size_t>(unit, 1) * unit;
+}
+
+/// The entry and all that it may call.
+void collect(const Program& program, const Function& function,
+             std::set<const Function*>& into) {
+  if (!into.insert(&function).second)
+    return;
+  for (const Function* callee : function.callees) collect(program, *callee, into);
+  if (!function.calls_by_pointer)
+    return;
+  for (const auto& each : program.functions) {
+    if (!each->is_entry)
+      collect(program, *each, into);
+  }
+}
+
+using Addresses = std::map<std::string_view, std::uint64_t>;
+
+void lay_out(Grid& grid) {
+  std::set<const Function*> functions;
+  collect(grid.program, *grid.entry, functions);
+  Addresses addresses;
+  std::size_t end = 0;
+  std::vector<const syntax::Variable*> dynamic;
+  const auto place = [&](const syntax::Variable& variable) {
+    if (variable.space != Space::kShared || addresses.contains(variable.name))
+      return;
+    if (variable.size == 0) {
+      dynamic.push_back(&variable);
+      return;
+    }
+    end = rounded_up(end, variable.alignment);
+    addresses[variable.name] = end;
+    end += variable.size;
+  };
+  std::set<std::string_view> wanted;
+  for (const Function* function : functions) {
+    for (const Relocation& relocation : function->relocations)
+      wanted.insert(relocation.symbol);
+    for (const syntax::Variable* variable : function->shared) place(*variable);
+  }
+  for (const syntax::Variable& variable : grid.program.module.variables) {
+    if (wanted.contains(variable.name))
+      place(variable);
+  }
+  grid.static_shared_bytes = end;
+  std::size_t alignment = 16;
+  for (const auto* variable : dynamic)
+    alignment = std::max(alignment, variable->alignment);
+  for (const auto* variable : dynamic)
+    addresses[variable->name] = rounded_up(end, alignment);
+  grid.shared_bytes =
+      grid.launch.dynamic_shared_bytes == 0
+          ? end
+          : rounded_up(end, alignment) + grid.launch.dynamic_shared_bytes;
+  for (std::size_t i = 0; i < grid.program.functions.size(); ++i)
+    addresses.try_emplace(grid.program.functions[i]->name, kCodeWindow + i);
+
+  for (const Function* function : functions) {
+    std::vector<std::byte>& constants = grid.constants[function];
+    constants = function->constants;
+    for (const Relocation& relocation : function->relocations) {
+      std::uint64_t value = relocation.addend;
+      if (const auto here = addresses.find(relocation.symbol); here != addresses.end()) {
+        value += here->second;
+      } else if (const auto global = grid.symbols.find(relocation.symbol);
+                 global != grid.symbols.end()) {
+        value += global->second;
+      } else {
+        throw Fault{kNotSupported,
+                    fmt::format("nothing here is {}", relocation.symbol)};
+      }
+      for (unsigned lane = 0; lane < kLanes; ++lane)
+        std::memcpy(constants.data() + relocation.at - function->register_bytes +
+                        std::size_t{lane} * relocation.bytes,
+                    &value, relocation.bytes);
+    }
+  }
+}
+
+void check_limit(const Grid& grid) {
+  const std::uint64_t limit = grid.schedule.limit;
+  if (limit != 0 && grid.report.instructions > limit)
+    throw Fault{kLaunchTimeout,
+                fmt::format("{} has run {} instructions of warps and not ended",
+                            grid.entry->name, grid.report.instructions)};
+}
+
+std::vector<std::uint64_t> order_of_blocks(Grid& grid) {
+  const Extent& extent = grid.launch.grid;
+  std::vector<std::uint64_t> order(std::uint64_t{extent[0]} * extent[1] * extent[2]);
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  if (grid.schedule.seed != 0) {
+    for (std::size_t i = order.size(); i > 1; --i)
+      std::swap(order[i - 1], order[grid.random.below(i)]);
+  }
+  return order;
+}
+
+Extent index_of(std::uint64_t block, const Extent& extent) {
+  return {static_cast<unsigned>(block % extent[0]),
+          static_cast<unsigned>(block / extent[0] % extent[1]),
+          static_cast<unsigned>(block / extent[0] / extent[1])};
+}
+
+void run_blocks(Grid& grid) {
+  const auto order = order_of_blocks(grid);
+  const std::size_t room = std::max(grid.schedule.blocks_at_once, 1U);
+  std::vector<std::unique_ptr<Block>> running;
+  std::size_t next = 0;
+  while (next < order.size() || !running.empty()) {
+    while (running.size() < room && next < order.size())
+      running.push_back(
+          std::make_unique<Block>(grid, index_of(order[next++], grid.launch.grid)));
+    bool has_run = false;
+    for (const auto& block : running) has_run = block->run(kQuantum) || has_run;
+    const std::size_t before = running.size();
+    std::erase_if(running, [](const auto& block) { return block->is_done(); });
+    check_limit(grid);
+    if (has_run || running.size() != before)
+      continue;
+    std::string waits;
+    for (const auto& block : running)
+      waits += (waits.empty() ? "" : "; ") + block->describe_waits();
+    throw Fault{kLaunchTimeout, "deadlock: " + waits};
+  }
+}
+
+}  // namespace
+
+const Function* Program::find(std::string_view name) const {
+  for (const auto& function : functions) {
+    if (function->name == name)
+      return function.get();
+  }
+  return nullptr;
+}
+
+std::string GlobalMemory::describe(std::uint64_t address) const {
+  return fmt::format("{:#x} is no memory of the device", address);
+}
+
+const Function* find_entry(const Program& program, std::string_view name) {
+  const Function* const found = program.find(name);
+  return found != nullptr && found->is_entry ? found : nullptr;
+}
+
+tl::expected<void, LaunchError> launch(const Program& program, const Launch& launch,
+                                       const Symbols& symbols, GlobalMemory& memory,
+                                       const Schedule& schedule, const Checks& checks,
+                                       Report& report) {
+  Grid grid{.program = program,
+            .launch = launch,
+            .symbols = symbols,
+            .memory = memory,
+            .schedule = schedule,
+            .checks = checks,
+            .report = report,
+            .entry = find_entry(program, launch.entry),
+            .random = Noise(schedule.seed)};
+  try {
+    if (grid.entry == nullptr)
+      throw Fault{kNotSupported, fmt::format("there is no entry {}", launch.entry)};
+    if (launch.parameters.size() < grid.entry->parameter_bytes)
+      throw Fault{kLaunchFailed, fmt::format("{} has {} bytes of parameters, not {}",
+                                             launch.entry, grid.entry->parameter_bytes,
+                                             launch.parameters.size())};
+    lay_out(grid);
+    run_blocks(grid);
+  } catch (const Fault& fault) {
+    return tl::unexpected(LaunchError{fault.result, fault.why});
+  }
+  return {};
+}
+
+}  // namespace kiln::ptx

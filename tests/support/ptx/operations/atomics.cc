@@ -1,0 +1,252 @@
+// PTX ISA, "Parallel Synchronization and Communication Instructions": atom and red. A
+// launch has one thread, so each is atomic by itself; which lane comes first is the
+// schedule's.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "tests/support/ptx/memory.h"
+#include "tests/support/ptx/numbers.h"
+#include "tests/support/ptx/operations/elementwise.h"
+
+namespace kiln::ptx {
+namespace {
+
+struct Add {
+  template <typename T>
+  T operator()(T old, T value, T) const {
+    if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(static_cast<Wrapping<T>>(old) + static_cast<Wrapping<T>>(value));
+    else if constexpr (std::is_floating_point_v<T>)
+      return old + value;
+    else
+      return from_float<T>(to_float(old) + to_float(value));
+  }
+};
+struct Least {
+  template <typename T>
+  T operator()(T old, T value, T) const {
+    if constexpr (std::is_arithmetic_v<T>)
+      return std::min(old, value);
+    else
+      return from_float<T>(std::fmin(to_float(old), to_float(value)));
+  }
+};
+struct Greatest {
+  template <typename T>
+  T operator()(T old, T value, T) const {
+    if constexpr (std::is_arithmetic_v<T>)
+      return std::max(old, value);
+    else
+      return from_float<T>(std::fmax(to_float(old), to_float(value)));
+  }
+};
+struct Increment {
+  template <typename T>
+  T operator()(T old, T limit, T) const {
+    return old >= limit ? T{0} : static_cast<T>(old + 1);
+  }
+};
+struct Decrement {
+  template <typename T>
+  T operator()(T old, T limit, T) const {
+    return old == 0 || old > limit ? limit : static_cast<T>(old - 1);
+  }
+};
+struct And {
+  template <typename T>
+  T operator()(T old, T value, T) const {
+    return old & value;
+  }
+};
+struct Or {
+  template <typename T>
+  T operator()(T old, T value, T) const {
+    return old | value;
+  }
+};
+struct Xor {
+  template <typename T>
+  T operator()(T old, T value, T) const {
+    return old ^ value;
+  }
+};
+struct Exchange {
+  template <typename T>
+  T operator()(T, T value, T) const {
+    return value;
+  }
+};
+struct CompareAndSwap {
+  template <typename T>
+  T operator()(T old, T expected, T value) const {
+    return old == expected ? value : old;
+  }
+};
+
+/// Lanes of the mask, from any on.
+template <typename Visit>
+void in_some_order(const Lanes& lanes, const Visit& visit) {
+  Block& block = *lanes.block;
+  const unsigned first =
+      block.grid.schedule.seed == 0 ? 0 : static_cast<unsigned>(block.random.below(kLanes));
+  for (unsigned i = 0; i < kLanes; ++i) {
+    const unsigned lane = (first + i) % kLanes;
+    if ((lanes.mask >> lane & 1U) != 0)
+      visit(lane);
+  }
+}
+
+// Operands: the address, the old value (or dropped), b, c (or b once more). kElements
+// of T a lane.
+template <typename F, typename T, unsigned kElements>
+void update(Lanes& lanes, const Instruction& instruction) {
+  const auto& operands = instruction.operands;
+  const std::size_t bytes = sizeof(T) * kElements;
+  const Reach reached = reach(lanes, instruction, operands[0], bytes, Access::kAtomic);
+  const T* const b = lanes.at<T>(operands[2]);
+  const T* const c = lanes.at<T>(operands[3]);
+  T* const to = operands[1].is_dropped() ? nullptr : lanes.at<T>(operands[1]);
+  in_some_order(lanes, [&](unsigned lane) {
+    std::array<T, kElements> old;
+    std::memcpy(old.data(), reached.at[lane], bytes);
+    std::array<T, kElements> changed;
+    for (unsigned i = 0; i < kElements; ++i)
+      changed[i] = F{}(old[i], b[kElements * lane + i], c[kElements * lane + i]);
+    std::memcpy(reached.at[lane], changed.data(), bytes);
+    for (unsigned i = 0; to != nullptr && i < kElements; ++i)
+      to[kElements * lane + i] = old[i];
+  });
+}
+
+// red.v2.f32 and its like: a register for each element.
+template <typename F, typename T, unsigned kElements>
+void update_vector(Lanes& lanes, const Instruction& instruction) {
+  const auto& operands = instruction.operands;
+  const std::size_t registers = (operands.size() - 1) / 2;
+  const std::size_t bytes = sizeof(T) * kElements;
+  const Reach reached =
+      reach(lanes, instruction, operands[0], bytes * registers, Access::kAtomic);
+  in_some_order(lanes, [&](unsigned lane) {
+    for (std::size_t i = 0; i < registers; ++i) {
+      const T* const from = lanes.at<T>(operands[1 + registers + i]);
+      const Operand& to = operands[1 + i];
+      for (unsigned element = 0; element < kElements; ++element) {
+        std::byte* const at = reached.at[lane] + i * bytes + element * sizeof(T);
+        T old;
+        std::memcpy(&old, at, sizeof old);
+        const T value = from[kElements * lane + element];
+        const T changed = F{}(old, value, value);
+        std::memcpy(at, &changed, sizeof changed);
+        if (!to.is_dropped())
+          lanes.at<T>(to)[kElements * lane + element] = old;
+      }
+    }
+  });
+}
+
+template <typename F>
+Handler integer_update(Type type) {
+  const bool is_signed = type.kind == Kind::kSigned;
+  switch (type.bits) {
+    case 16:
+      return &update<F, std::uint16_t, 1>;
+    case 32:
+      return is_signed ? &update<F, std::int32_t, 1> : &update<F, std::uint32_t, 1>;
+    case 64:
+      return is_signed ? &update<F, std::int64_t, 1> : &update<F, std::uint64_t, 1>;
+    default:
+      return nullptr;
+  }
+}
+template <typename F>
+Handler any_update(Type type, bool is_vector) {
+  if (type.is_integer())
+    return is_vector ? nullptr : integer_update<F>(type);
+  const bool is_pair = type.count == 2;
+  if (type.kind == Kind::kBfloat)
+    return is_vector ? is_pair ? &update_vector<F, Bfloat, 2> : &update_vector<F, Bfloat, 1>
+           : is_pair ? &update<F, Bfloat, 2>
+                     : &update<F, Bfloat, 1>;
+  if (type.bits == 16)
+    return is_vector ? is_pair ? &update_vector<F, Half, 2> : &update_vector<F, Half, 1>
+           : is_pair ? &update<F, Half, 2>
+                     : &update<F, Half, 1>;
+  if (type.bits == 32)
+    return is_vector ? &update_vector<F, float, 1> : &update<F, float, 1>;
+  return is_vector ? nullptr : &update<F, double, 1>;
+}
+
+Handler handler_for(std::string_view operation, Type type, bool is_vector) {
+  if (operation == "add")
+    return any_update<Add>(type, is_vector);
+  if (operation == "min")
+    return any_update<Least>(type, is_vector);
+  if (operation == "max")
+    return any_update<Greatest>(type, is_vector);
+  if (is_vector || !type.is_integer())
+    return nullptr;
+  if (operation == "inc")
+    return integer_update<Increment>(type);
+  if (operation == "dec")
+    return integer_update<Decrement>(type);
+  if (operation == "and")
+    return integer_update<And>(type);
+  if (operation == "or")
+    return integer_update<Or>(type);
+  if (operation == "xor")
+    return integer_update<Xor>(type);
+  return operation == "exch" ? integer_update<Exchange>(type)
+                             : integer_update<CompareAndSwap>(type);
+}
+
+void select_update(Decoder& decoder) {
+  static constexpr auto kOperations = std::to_array<std::string_view>(
+      {"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"});
+  const bool has_result = decoder.statement().opcode == "atom";
+  decoder.take_hints();
+  const auto space = decoder.take_one({"global", "shared"});
+  decoder.take_hints();
+  std::string_view operation;
+  for (const std::string_view each : kOperations) {
+    if (operation.empty() && decoder.take(each))
+      operation = each;
+  }
+  decoder.take_hints();
+  decoder.take("noftz");  // no subnormal is flushed here
+  const bool is_vector = decoder.take_one({"v2", "v4", "v8"}).has_value();
+  const Type type = decoder.take_type();
+  auto& made = decoder.made;
+  made.space = space == 1 ? Space::kShared : Space::kGlobal;
+  const std::size_t first = has_result ? 1 : 0;
+  decoder.address(decoder.argument(first), made.space);
+  const auto& value = decoder.argument(first + 1);
+  if (is_vector) {
+    const auto parts = decoder.parts(value);
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      made.operands.push_back(
+          has_result ? decoder.destination(decoder.parts(decoder.argument(0))[i], type)
+                     : Operand{});
+    for (const auto& part : parts) made.operands.push_back(decoder.source(part, type));
+  } else {
+    made.operands.push_back(has_result ? decoder.destination(decoder.argument(0), type)
+                                       : Operand{});
+    made.operands.push_back(decoder.source(value, type));
+    const bool swaps = operation == "cas";
+    made.operands.push_back(decoder.source(decoder.argument(first + (swaps ? 2 : 1)), type));
+  }
+  made.run = operation.empty() ? nullptr : handler_for(operation, type, is_vector);
+  if (made.run == nullptr)
+    decoder.refuse("this type is not run here");
+}
+
+}  // namespace
+
+std::span<const Operation> atomic_operations() {
+  static constexpr auto kAll =
+      std::to_array<Operation>({{"atom", &select_update}, {"red", &select_update}});
+  return kAll;
+}
+
+}  // namespace kiln::ptx

@@ -1,0 +1,139 @@
+// PTX ISA, "Data Movement and Conversion Instructions: Asynchronous copy": cp.async
+// without bulk. What is copied lands when its thread waits for it, as late as it may;
+// until then nobody may look at the place.
+
+#include <algorithm>
+#include <array>
+
+#include "tests/support/ptx/decoder.h"
+#include "tests/support/ptx/memory.h"
+
+namespace kiln::ptx {
+namespace {
+
+void land(Block& block, const PendingCopy& copy) {
+  std::byte* const to = block.shared.data() + copy.to;
+  std::fill_n(to, copy.bytes, std::byte{0});
+  std::copy_n(copy.from, copy.source_bytes, to);
+  if (!block.shared_set.empty())
+    std::fill_n(block.shared_set.begin() + copy.to, copy.bytes, std::uint8_t{1});
+}
+
+// Operands: to, from, the size of the source (or dropped); mode: the size; is_other: a
+// predicate that says to copy nothing.
+void copy(Lanes& lanes, const Instruction& instruction) {
+  const auto& operands = instruction.operands;
+  const unsigned bytes = instruction.mode;
+  Instruction part{.space = Space::kShared};
+  part.statement = instruction.statement;
+  part.offset = static_cast<std::int64_t>(instruction.targets[0]);
+  Block& block = *lanes.block;
+  const Reach to = reach(lanes, part, operands[0], bytes, Access::kWrite);
+  std::array<unsigned, kLanes> sizes;
+  sizes.fill(bytes);
+  std::uint32_t reading = 0;
+  for_each_lane(lanes.mask, [&](unsigned lane) {
+    if (!operands[2].is_dropped())
+      sizes[lane] = instruction.is_other
+                        ? (lanes.predicate(operands[2]) >> lane & 1U) != 0 ? 0 : bytes
+                        : lanes.at<std::uint32_t>(operands[2])[lane];
+    if (sizes[lane] > bytes)
+      throw Fault{kIllegalInstruction,
+                  "a copy of more bytes than it has room for: " +
+                      describe(block.grid.program, *instruction.statement)};
+    reading |= std::uint32_t{sizes[lane] != 0} << lane;
+  });
+  Reach from;
+  if (reading != 0) {
+    Lanes some = lanes;
+    some.mask = reading;
+    part.space = Space::kGlobal;
+    part.offset = instruction.offset;
+    from = reach(some, part, operands[1], bytes, Access::kRead);
+  }
+  for_each_lane(lanes.mask, [&](unsigned lane) {
+    const PendingCopy pending{
+        .lane = lane,
+        .group = lanes.warp->groups[lane],
+        .to = static_cast<std::uint32_t>(to.at[lane] - block.shared.data()),
+        .from = from.at[lane],
+        .bytes = bytes,
+        .source_bytes = sizes[lane]};
+    if (!block.grid.schedule.delays_copies) {
+      land(block, pending);
+      return;
+    }
+    std::fill_n(to.at[lane], bytes, std::byte{0xff});
+    if (!block.shared_set.empty())
+      std::fill_n(block.shared_set.begin() + pending.to, bytes, std::uint8_t{0});
+    lanes.warp->copies.push_back(pending);
+  });
+}
+
+void commit(Lanes& lanes, const Instruction&) {
+  for_each_lane(lanes.mask, [&](unsigned lane) { ++lanes.warp->groups[lane]; });
+}
+
+// All groups but the last so many; offset: how many, negative for all of them and those
+// that are not committed.
+void wait(Lanes& lanes, const Instruction& instruction) {
+  auto& copies = lanes.warp->copies;
+  const auto& groups = lanes.warp->groups;
+  std::erase_if(copies, [&](const PendingCopy& pending) {
+    const bool is_due =
+        (lanes.mask >> pending.lane & 1U) != 0 &&
+        (instruction.offset < 0 ||
+         std::int64_t{pending.group} + instruction.offset < groups[pending.lane]);
+    if (is_due)
+      land(*lanes.block, pending);
+    return is_due;
+  });
+}
+
+void select_copy(Decoder& decoder) {
+  auto& made = decoder.made;
+  if (!decoder.take("async"))
+    decoder.refuse("only cp.async is run here");
+  for (const std::string_view later : {"bulk", "mbarrier", "reduce"}) {
+    if (decoder.take(later))
+      decoder.refuse("bulk copies and their barriers are not run here");
+  }
+  if (decoder.take("commit_group")) {
+    made.run = &commit;
+    return;
+  }
+  if (decoder.take("wait_all")) {
+    made.offset = -1;
+    made.run = &wait;
+    return;
+  }
+  if (decoder.take("wait_group")) {
+    made.offset = static_cast<std::int64_t>(decoder.integer(decoder.argument(0)));
+    made.run = &wait;
+    return;
+  }
+  decoder.take_hints();
+  if (!decoder.take("shared") || !decoder.take("global"))
+    decoder.refuse("its spaces are not known");
+  decoder.take_hints();
+  made.mode = static_cast<std::uint8_t>(decoder.integer(decoder.argument(2)));
+  decoder.address(decoder.argument(0), Space::kShared);
+  made.targets = {static_cast<std::uint32_t>(made.offset)};
+  decoder.address(decoder.argument(1), Space::kGlobal);
+  made.operands.emplace_back();
+  if (decoder.count() > 3) {
+    const auto& last = decoder.argument(3);
+    made.is_other = decoder.is_predicate(last);
+    made.operands[2] = decoder.source(last, made.is_other ? kPred : kU32);
+  }
+  made.run = &copy;
+}
+
+}  // namespace
+
+std::span<const Operation> copy_operations() {
+  static constexpr auto kAll = std::to_array<Operation>({{"cp", &select_copy}});
+  return kAll;
+}
+
+}  // namespace kiln::ptx

@@ -1,0 +1,368 @@
+// PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions": mma, ldmatrix,
+// stmatrix, movmatrix. Each table of fragments there says the same of another width:
+// with e elements a register, register q of lane l has of A the row l/4 (and 8 more
+// where q is odd) and the columns e*(l%4) + 4e*(q/2) + 0..e-1; of B the rows
+// e*(l%4) + 4e*q + 0..e-1 and the column l/4; of C and D the columns 2*(l%4) + 0..1.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "tests/support/ptx/memory.h"
+#include "tests/support/ptx/numbers.h"
+#include "tests/support/ptx/operations/elementwise.h"
+
+namespace kiln::ptx {
+namespace {
+
+constexpr unsigned kColumns = 8;
+constexpr unsigned kMostRows = 16;
+constexpr unsigned kMostDepth = 64;
+
+template <typename Real>
+struct Matrices {
+  alignas(32) std::array<std::array<Real, kMostDepth>, kMostRows> a{};
+  alignas(32) std::array<std::array<Real, kColumns>, kMostDepth> b{};
+  alignas(32) std::array<std::array<Real, kColumns>, kMostRows> sums{};
+};
+
+/// What the statement says, in the order of operands d, a, b, c.
+struct Shape {
+  unsigned rows = 16;
+  unsigned depth = 16;
+  Type d{};
+  Type a{};
+  Type b{};
+  Type c{};
+};
+
+/// An element of a register, as the sums take it.
+template <typename Real>
+Real element(std::uint64_t bits, Type type, unsigned index) {
+  const std::uint64_t field =
+      type.bits == 64 ? bits
+                      : bits >> (index * type.bits) & ((std::uint64_t{1} << type.bits) - 1);
+  if constexpr (std::is_integral_v<Real>) {
+    const unsigned unused = 32U - type.bits;
+    const auto shifted = static_cast<std::uint32_t>(field) << unused;
+    return type.kind == Kind::kSigned ? static_cast<std::int32_t>(shifted) >> unused
+                                      : static_cast<std::int32_t>(shifted >> unused);
+  } else {
+    switch (type.kind) {
+      case Kind::kE4m3:
+        return static_cast<Real>(from_e4m3(static_cast<std::uint8_t>(field)));
+      case Kind::kE5m2:
+        return static_cast<Real>(from_e5m2(static_cast<std::uint8_t>(field)));
+      case Kind::kBfloat:
+        return to_float(Bfloat{static_cast<std::uint16_t>(field)});
+      case Kind::kTensor:  // the low 13 bits are not looked at
+        return std::bit_cast<float>(static_cast<std::uint32_t>(field) & 0xffffe000U);
+      default:
+        break;
+    }
+    if (type.bits == 16)
+      return to_float(Half{static_cast<std::uint16_t>(field)});
+    if (type.bits == 64)
+      return static_cast<Real>(std::bit_cast<double>(field));
+    return std::bit_cast<float>(static_cast<std::uint32_t>(field));
+  }
+}
+
+std::uint64_t register_bits(const Lanes& lanes, const Operand& operand, unsigned lane) {
+  return operand.bytes == 8 ? lanes.at<std::uint64_t>(operand)[lane]
+                            : lanes.at<std::uint32_t>(operand)[lane];
+}
+
+template <typename Real>
+void gather_factors(const Lanes& lanes, std::span<const Operand> a,
+                    std::span<const Operand> b, const Shape& shape, Matrices<Real>& into) {
+  const unsigned per_a = std::max(32U / shape.a.bits, 1U);
+  const unsigned row_step = shape.rows == 16 ? 2 : 1;
+  for (unsigned q = 0; q < a.size(); ++q) {
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+      const unsigned row = lane / 4 + (shape.rows == 16 ? 8 * (q % 2) : 0);
+      const unsigned column = per_a * (lane % 4) + 4 * per_a * (q / row_step);
+      const std::uint64_t bits = register_bits(lanes, a[q], lane);
+      for (unsigned i = 0; i < per_a; ++i)
+        into.a[row][column + i] = element<Real>(bits, shape.a, i);
+    }
+  }
+  const unsigned per_b = std::max(32U / shape.b.bits, 1U);
+  for (unsigned q = 0; q < b.size(); ++q) {
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+      const unsigned row = per_b * (lane % 4) + 4 * per_b * q;
+      const std::uint64_t bits = register_bits(lanes, b[q], lane);
+      for (unsigned i = 0; i < per_b; ++i)
+        into.b[row + i][lane / 4] = element<Real>(bits, shape.b, i);
+    }
+  }
+}
+
+template <typename Real>
+void multiply(Matrices<Real>& all, unsigned rows, unsigned depth) {
+  for (unsigned row = 0; row < rows; ++row) {
+    std::array<Real, kColumns> sums{};
+    for (unsigned k = 0; k < depth; ++k) {
+      const Real factor = all.a[row][k];
+      for (unsigned column = 0; column < kColumns; ++column)
+        sums[column] += factor * all.b[k][column];
+    }
+    all.sums[row] = sums;
+  }
+}
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) void multiply_fast(Matrices<float>& all, unsigned rows,
+                                                       unsigned depth) {
+  for (unsigned row = 0; row < rows; ++row) {
+    std::array<float, kColumns> sums{};
+    for (unsigned k = 0; k < depth; ++k) {
+      const float factor = all.a[row][k];
+      for (unsigned column = 0; column < kColumns; ++column)
+        sums[column] += factor * all.b[k][column];
+    }
+    all.sums[row] = sums;
+  }
+}
+void multiply(Matrices<float>& all, unsigned rows, unsigned depth) {
+  static const bool has_fast =
+      __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+  if (has_fast)
+    multiply_fast(all, rows, depth);
+  else
+    multiply<float>(all, rows, depth);
+}
+#endif
+
+const Shape& shape_of(const Instruction& instruction);
+
+// Operands: d..., a..., b..., c..., so many as targets say.
+template <typename Real>
+void multiply_matrices(Lanes& lanes, const Instruction& instruction) {
+  const Shape& shape = shape_of(instruction);
+  const std::span<const Operand> operands = instruction.operands;
+  const auto d = operands.first(instruction.targets[1]);
+  const auto a = operands.subspan(d.size(), instruction.targets[2]);
+  const auto b = operands.subspan(d.size() + a.size(), instruction.targets[3]);
+  const auto c = operands.subspan(d.size() + a.size() + b.size());
+  Matrices<Real> all;
+  gather_factors<Real>(lanes, a, b, shape, all);
+  multiply(all, shape.rows, shape.depth);
+  const unsigned per_c = shape.c.bits == 16 ? 2 : 1;
+  const unsigned per_d = shape.d.bits == 16 ? 2 : 1;
+  std::array<std::array<Real, kLanes>, 4> results;
+  for (unsigned i = 0; i < shape.rows / 4; ++i) {
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+      const std::uint64_t bits = register_bits(lanes, c[i / per_c], lane);
+      results[i][lane] = all.sums[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2] +
+                         element<Real>(bits, shape.c, i % per_c);
+    }
+  }
+  for (unsigned i = 0; i < shape.rows / 4; ++i) {
+    const Operand& to = d[i / per_d];
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+      const Real value = results[i][lane];
+      if constexpr (std::is_same_v<Real, double>)
+        lanes.at<double>(to)[lane] = value;
+      else if constexpr (std::is_same_v<Real, std::int32_t>)
+        lanes.at<std::int32_t>(to)[lane] = value;
+      else if (per_d == 2)
+        lanes.at<Half>(to)[2 * lane + i % 2] = to_half(value);
+      else
+        lanes.at<float>(to)[lane] = value != value ? std::bit_cast<float>(kNan32) : value;
+    }
+  }
+}
+
+struct Named {
+  std::string_view name;
+  unsigned rows;
+  unsigned depth;
+};
+constexpr auto kShapes = std::to_array<Named>({
+    {"m8n8k4", 8, 4},     {"m8n8k16", 8, 16},   {"m8n8k32", 8, 32},
+    {"m16n8k4", 16, 4},   {"m16n8k8", 16, 8},   {"m16n8k16", 16, 16},
+    {"m16n8k32", 16, 32}, {"m16n8k64", 16, 64},
+});
+
+std::optional<Type> factor_named(std::string_view name) {
+  if (name == "s4")
+    return Type{Kind::kSigned, 4};
+  if (name == "u4")
+    return Type{Kind::kUnsigned, 4};
+  return type_named(name);
+}
+
+void add_registers(Decoder& decoder, std::size_t index, std::size_t count, bool is_result,
+                   std::size_t bytes) {
+  const auto parts = decoder.parts(decoder.argument(index));
+  if (parts.size() != count)
+    decoder.refuse("it has not as many registers as its shape");
+  for (const auto& part : parts) {
+    const Type type = bytes == 8 ? kB64 : kB32;
+    decoder.made.operands.push_back(is_result ? decoder.destination(part, type)
+                                              : decoder.source(part, type));
+  }
+}
+
+void select_product_of_matrices(Decoder& decoder) {
+  auto& made = decoder.made;
+  decoder.take("sync");
+  decoder.take("aligned");
+  Shape shape;
+  bool is_known = false;
+  for (const Named& each : kShapes) {
+    if (decoder.take(each.name)) {
+      shape.rows = each.rows;
+      shape.depth = each.depth;
+      is_known = true;
+    }
+  }
+  if (!is_known || !decoder.take("row") || !decoder.take("col"))
+    decoder.refuse("matrices of this shape are not run here");
+  if (decoder.take("satfinite"))
+    decoder.refuse("saturated sums of matrices are not run here");
+  const auto& modifiers = decoder.statement().modifiers;
+  const std::array<Type*, 4> types{&shape.d, &shape.a, &shape.b, &shape.c};
+  if (modifiers.size() < 4)
+    decoder.refuse("it names no types");
+  for (std::size_t i = 0; i < 4; ++i) {
+    const std::string_view name = modifiers[modifiers.size() - 4 + i];
+    const auto type = factor_named(name);
+    if (!type)
+      decoder.refuse("a type of its matrices is not run here");
+    *types[i] = *type;
+    decoder.take_named(name);
+  }
+  if (shape.rows == 8 && shape.depth == 4 && shape.a.bits != 64)
+    decoder.refuse("products of Volta's shape are not run here");
+  made.course = Course::kTogether;
+  const std::size_t of_sums = shape.rows / 4U / (shape.c.bits == 16 ? 2U : 1U);
+  const std::size_t of_d = shape.rows / 4U / (shape.d.bits == 16 ? 2U : 1U);
+  const std::size_t of_a = shape.a.bits == 64
+                               ? shape.rows * shape.depth / kLanes
+                               : shape.rows * shape.depth * shape.a.bits / 32U / kLanes;
+  const std::size_t of_b = shape.b.bits == 64
+                               ? kColumns * shape.depth / kLanes
+                               : kColumns * shape.depth * shape.b.bits / 32U / kLanes;
+  add_registers(decoder, 0, of_d, true, shape.d.bits == 64 ? 8 : 4);
+  add_registers(decoder, 1, of_a, false, shape.a.bits == 64 ? 8 : 4);
+  add_registers(decoder, 2, of_b, false, shape.b.bits == 64 ? 8 : 4);
+  add_registers(decoder, 3, of_sums, false, shape.c.bits == 64 ? 8 : 4);
+  made.targets = {0, static_cast<std::uint32_t>(of_d), static_cast<std::uint32_t>(of_a),
+                  static_cast<std::uint32_t>(of_b)};
+  made.shape = std::make_shared<const Shape>(shape);
+  made.run = shape.d.is_integer()                ? &multiply_matrices<std::int32_t>
+             : shape.a.bits == 64                ? &multiply_matrices<double>
+                                                 : &multiply_matrices<float>;
+}
+
+const Shape& shape_of(const Instruction& instruction) {
+  return *static_cast<const Shape*>(instruction.shape.get());
+}
+
+// Matrices of 8 rows of 16 bytes. Lane 8i + r has the address of row r of matrix i.
+// Operands: the address, then a register a matrix. mode 1: transposed.
+using Row = std::array<std::uint16_t, 8>;
+
+Lanes with_addresses(const Lanes& lanes, std::size_t matrices) {
+  Lanes some = lanes;
+  some.mask = matrices >= 4 ? kAllLanes : (1U << (8 * matrices)) - 1;
+  return some;
+}
+void load_matrices(Lanes& lanes, const Instruction& instruction) {
+  const auto& operands = instruction.operands;
+  const std::size_t matrices = operands.size() - 1;
+  const Reach reached = reach(with_addresses(lanes, matrices), instruction, operands[0],
+                              sizeof(Row), Access::kRead);
+  for (std::size_t matrix = 0; matrix < matrices; ++matrix) {
+    std::array<Row, 8> rows;
+    for (std::size_t row = 0; row < 8; ++row)
+      std::memcpy(rows[row].data(), reached.at[8 * matrix + row], sizeof(Row));
+    auto* const to = lanes.at<std::uint32_t>(operands[1 + matrix]);
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+      const unsigned pair = 2 * (lane % 4);
+      const std::uint32_t low =
+          instruction.mode == 1 ? rows[pair][lane / 4] : rows[lane / 4][pair];
+      const std::uint32_t high =
+          instruction.mode == 1 ? rows[pair + 1][lane / 4] : rows[lane / 4][pair + 1];
+      to[lane] = high << 16U | low;
+    }
+  }
+}
+/// A matrix of 8 x 8 elements from a register of each lane.
+std::array<Row, 8> rows_of(const std::uint32_t* from, bool is_transposed) {
+  std::array<Row, 8> rows;
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    for (unsigned i = 0; i < 2; ++i) {
+      const unsigned at = 2 * (lane % 4) + i;
+      const auto value = static_cast<std::uint16_t>(from[lane] >> (16 * i));
+      (is_transposed ? rows[at][lane / 4] : rows[lane / 4][at]) = value;
+    }
+  }
+  return rows;
+}
+void store_matrices(Lanes& lanes, const Instruction& instruction) {
+  const auto& operands = instruction.operands;
+  const std::size_t matrices = operands.size() - 1;
+  const Reach reached = reach(with_addresses(lanes, matrices), instruction, operands[0],
+                              sizeof(Row), Access::kWrite);
+  for (std::size_t matrix = 0; matrix < matrices; ++matrix) {
+    const auto rows =
+        rows_of(lanes.at<std::uint32_t>(operands[1 + matrix]), instruction.mode == 1);
+    for (std::size_t row = 0; row < 8; ++row)
+      std::memcpy(reached.at[8 * matrix + row], rows[row].data(), sizeof(Row));
+  }
+}
+void select_matrices(Decoder& decoder, bool stores) {
+  auto& made = decoder.made;
+  decoder.take("sync");
+  decoder.take("aligned");
+  if (!decoder.take("m8n8"))
+    decoder.refuse("matrices of this shape are not run here");
+  const auto number = decoder.take_one({"x1", "x2", "x4"});
+  made.mode = decoder.take("trans") ? 1 : 0;
+  decoder.take("shared");
+  if (decoder.take_type().bits != 16)
+    decoder.refuse("matrices of this type are not run here");
+  made.course = Course::kTogether;
+  made.space = Space::kShared;
+  decoder.address(decoder.argument(stores ? 0 : 1), Space::kShared);
+  add_registers(decoder, stores ? 1 : 0, std::size_t{1} << number.value_or(0), !stores, 4);
+  made.run = stores ? &store_matrices : &load_matrices;
+}
+void select_load(Decoder& decoder) {
+  select_matrices(decoder, false);
+}
+void select_store(Decoder& decoder) {
+  select_matrices(decoder, true);
+}
+
+void transpose(Lanes& lanes, const Instruction& instruction) {
+  const auto rows = rows_of(lanes.at<std::uint32_t>(instruction.operands[1]), true);
+  auto* const to = lanes.at<std::uint32_t>(instruction.operands[0]);
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    const Row& row = rows[lane / 4];
+    const unsigned at = 2 * (lane % 4);
+    to[lane] = std::uint32_t{row[at + 1]} << 16U | row[at];
+  }
+}
+void select_transpose(Decoder& decoder) {
+  decoder.take_all();
+  decoder.operands(kB32, {kB32});
+  decoder.made.course = Course::kTogether;
+  decoder.made.run = &transpose;
+}
+
+}  // namespace
+
+std::span<const Operation> matrix_operations() {
+  static constexpr auto kAll = std::to_array<Operation>({
+      {"mma", &select_product_of_matrices},
+      {"ldmatrix", &select_load},
+      {"stmatrix", &select_store},
+      {"movmatrix", &select_transpose},
+  });
+  return kAll;
+}
+
+}  // namespace kiln::ptx

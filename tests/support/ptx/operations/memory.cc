@@ -1,0 +1,233 @@
+// PTX ISA, "Data Movement and Conversion Instructions": ld, ldu, st, prefetch and what
+// else names memory but atomics (atomics.cc) and asynchronous copies (copies.cc). Orders
+// and caches make no difference here: a launch has one thread.
+
+#include <array>
+
+#include "tests/support/ptx/memory.h"
+#include "tests/support/ptx/operations/elementwise.h"
+
+namespace kiln::ptx {
+namespace {
+
+using Quad = std::array<std::uint64_t, 2>;
+
+// Operands: the address, then the registers, in the order of memory.
+template <typename In, typename Register>
+void load(Lanes& lanes, const Instruction& instruction) {
+  const auto& operands = instruction.operands;
+  const std::size_t bytes = sizeof(In) * (operands.size() - 1);
+  const Reach reached = reach(lanes, instruction, operands[0], bytes, Access::kRead);
+  for (std::size_t i = 1; i < operands.size(); ++i) {
+    if (operands[i].is_dropped())
+      continue;
+    Register* const to = lanes.at<Register>(operands[i]);
+    for_each_lane(lanes.mask, [&](unsigned lane) {
+      In value;
+      std::memcpy(&value, reached.at[lane] + (i - 1) * sizeof(In), sizeof value);
+      if constexpr (std::is_same_v<In, Register>)
+        to[lane] = value;
+      else
+        to[lane] = static_cast<Register>(value);
+    });
+  }
+}
+
+template <typename In, typename Register>
+void store(Lanes& lanes, const Instruction& instruction) {
+  const auto& operands = instruction.operands;
+  const std::size_t bytes = sizeof(In) * (operands.size() - 1);
+  const Reach reached = reach(lanes, instruction, operands[0], bytes, Access::kWrite);
+  for (std::size_t i = 1; i < operands.size(); ++i) {
+    const Register* const from = lanes.at<Register>(operands[i]);
+    for_each_lane(lanes.mask, [&](unsigned lane) {
+      In value;
+      if constexpr (std::is_same_v<In, Register>)
+        value = from[lane];
+      else
+        value = static_cast<In>(from[lane]);
+      std::memcpy(reached.at[lane] + (i - 1) * sizeof(In), &value, sizeof value);
+    });
+  }
+}
+
+// The same with a parameter of a function, which lies in the frame. Operands: the
+// region, then the registers.
+template <typename In, typename Register, bool kStores>
+void move_parameter(Lanes& lanes, const Instruction& instruction) {
+  const auto& operands = instruction.operands;
+  const auto stride = static_cast<std::size_t>(instruction.targets[0]);
+  for (std::size_t i = 1; i < operands.size(); ++i) {
+    if (operands[i].is_dropped())
+      continue;
+    auto* const in_register = lanes.at<Register>(operands[i]);
+    std::byte* const in_memory = lanes.at<std::byte>(operands[0]) +
+                                 instruction.offset + (i - 1) * sizeof(In);
+    for_each_lane(lanes.mask, [&](unsigned lane) {
+      In value;
+      if constexpr (kStores) {
+        if constexpr (std::is_same_v<In, Register>)
+          value = in_register[lane];
+        else
+          value = static_cast<In>(in_register[lane]);
+        std::memcpy(in_memory + lane * stride, &value, sizeof value);
+      } else {
+        std::memcpy(&value, in_memory + lane * stride, sizeof value);
+        if constexpr (std::is_same_v<In, Register>)
+          in_register[lane] = value;
+        else
+          in_register[lane] = static_cast<Register>(value);
+      }
+    });
+  }
+}
+
+template <typename In, typename Register>
+struct Load {
+  static constexpr Handler kHandler = &load<In, Register>;
+};
+template <typename In, typename Register>
+struct Store {
+  static constexpr Handler kHandler = &store<In, Register>;
+};
+template <typename In, typename Register>
+struct LoadParameter {
+  static constexpr Handler kHandler = &move_parameter<In, Register, false>;
+};
+template <typename In, typename Register>
+struct StoreParameter {
+  static constexpr Handler kHandler = &move_parameter<In, Register, true>;
+};
+
+// A register may be wider than what it holds.
+template <template <typename, typename> typename Form, typename In>
+Handler by_register(std::size_t bytes) {
+  if (bytes <= sizeof(In))
+    return Form<In, In>::kHandler;
+  using Wide = std::conditional_t<std::is_signed_v<In>, std::int64_t, std::uint64_t>;
+  using Word = std::conditional_t<std::is_signed_v<In>, std::int32_t, std::uint32_t>;
+  using Short = std::conditional_t<std::is_signed_v<In>, std::int16_t, std::uint16_t>;
+  return bytes == 8   ? Form<In, Wide>::kHandler
+         : bytes == 4 ? Form<In, Word>::kHandler
+                      : Form<In, Short>::kHandler;
+}
+template <template <typename, typename> typename Form>
+Handler by_type(Type type, std::size_t register_bytes) {
+  const bool is_signed = type.kind == Kind::kSigned;
+  switch (type.bytes()) {
+    case 1:
+      return is_signed ? by_register<Form, std::int8_t>(register_bytes)
+                       : by_register<Form, std::uint8_t>(register_bytes);
+    case 2:
+      return is_signed ? by_register<Form, std::int16_t>(register_bytes)
+                       : by_register<Form, std::uint16_t>(register_bytes);
+    case 4:
+      return is_signed ? by_register<Form, std::int32_t>(register_bytes)
+                       : by_register<Form, std::uint32_t>(register_bytes);
+    case 8:
+      return by_register<Form, std::uint64_t>(register_bytes);
+    default:
+      return Form<Quad, Quad>::kHandler;
+  }
+}
+
+Space take_space(Decoder& decoder) {
+  constexpr std::array kSpaces{Space::kGlobal, Space::kConst, Space::kShared,
+                               Space::kLocal, Space::kParam};
+  const auto space = decoder.take_one({"global", "const", "shared", "local", "param"});
+  decoder.made.is_generic = !space;
+  return space ? kSpaces[*space] : Space::kGlobal;
+}
+
+// Constants lie in the process's memory, as global variables do.
+Space memory_of(Space space) {
+  return space == Space::kConst ? Space::kGlobal : space;
+}
+
+template <template <typename, typename> typename Form,
+          template <typename, typename> typename ParameterForm>
+void select_access(Decoder& decoder, bool stores) {
+  decoder.take_hints();
+  const Space space = take_space(decoder);
+  decoder.take_hints();
+  const auto width = decoder.take_one({"v2", "v4", "v8"});
+  decoder.take_hints();
+  const Type type = decoder.take_type();
+  const auto& address = decoder.argument(stores ? 0 : 1);
+  const auto& registers = decoder.argument(stores ? 1 : 0);
+  const auto parts = decoder.parts(registers);
+  if (parts.size() != (width ? std::size_t{2} << *width : 1))
+    decoder.refuse("it has not as many registers as its vector");
+  auto& made = decoder.made;
+  const auto region = space == Space::kParam && !address.parts.empty()
+                          ? decoder.region(address.parts[0].name)
+                          : std::nullopt;
+  if (region) {
+    made.operands.push_back({.at = region->at, .bytes = 1});
+    made.offset = static_cast<std::int64_t>(address.value);
+    made.targets = {region->size};
+    if (made.offset < 0 ||
+        static_cast<std::uint64_t>(made.offset) + parts.size() * type.bytes() > region->size)
+      decoder.refuse("it reaches beyond its parameter");
+  } else {
+    decoder.address(address, space);
+    made.space = memory_of(space);
+  }
+  std::size_t bytes = type.bytes();
+  for (const auto& part : parts) {
+    made.operands.push_back(stores ? decoder.source(part, bits_of(type))
+                                   : decoder.destination(part, type));
+    if (!made.operands.back().is_dropped())
+      bytes = made.operands.back().bytes;
+  }
+  made.run = region ? by_type<ParameterForm>(type, bytes) : by_type<Form>(type, bytes);
+}
+
+void select_load(Decoder& decoder) {
+  select_access<Load, LoadParameter>(decoder, false);
+}
+void select_store(Decoder& decoder) {
+  select_access<Store, StoreParameter>(decoder, true);
+}
+
+// Hints alone: what they name is not looked at.
+void do_nothing(Lanes&, const Instruction&) {}
+void select_hint(Decoder& decoder) {
+  decoder.take_all();
+  decoder.made.run = &do_nothing;
+}
+
+// A policy of caches: any value.
+void set_zero(Lanes& lanes, const Instruction& instruction) {
+  auto* const to = lanes.at<std::uint64_t>(instruction.operands[0]);
+  for_each_lane(lanes.mask, [&](unsigned lane) { to[lane] = 0; });
+}
+void select_policy(Decoder& decoder) {
+  decoder.take_all();
+  decoder.made.operands = {decoder.destination(decoder.argument(0), kB64)};
+  decoder.made.run = &set_zero;
+}
+
+}  // namespace
+
+std::span<const Operation> memory_operations() {
+  static constexpr auto kAll = std::to_array<Operation>({
+      {"ld", &select_load},
+      {"ldu", &select_load},
+      {"st", &select_store},
+      {"prefetch", &select_hint},
+      {"prefetchu", &select_hint},
+      {"applypriority", &select_hint},
+      {"discard", &select_hint},
+      {"createpolicy", &select_policy},
+      {"membar", &select_hint},
+      {"fence", &select_hint},
+      {"nanosleep", &select_hint},
+      {"pmevent", &select_hint},
+      {"griddepcontrol", &select_hint},
+      {"setmaxnreg", &select_hint},
+  });
+  return kAll;
+}
+
+}  // namespace kiln::ptx

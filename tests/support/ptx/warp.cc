@@ -1,0 +1,539 @@
+// A warp's course: fragments of lanes that part at branches and join again where they
+// meet. Source: PTX ISA, "Control Flow Instructions" and "Independent Thread
+// Scheduling".
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "tests/support/ptx/machine.h"
+
+namespace kiln::ptx {
+namespace {
+
+constexpr std::size_t kNone = SIZE_MAX;
+constexpr unsigned kDeepestCall = 512;
+constexpr unsigned kPoison = 0xa5;
+
+unsigned count(std::uint32_t lanes) {
+  return static_cast<unsigned>(std::popcount(lanes));
+}
+unsigned first(std::uint32_t lanes) {
+  return static_cast<unsigned>(std::countr_zero(lanes));
+}
+
+}  // namespace
+
+Warp::Warp(Block& block, unsigned index, unsigned threads)
+    : block_(block),
+      index_(index),
+      alive_(threads >= kLanes ? kAllLanes : (1U << threads) - 1),
+      local_(kLanes) {
+  fragments_.push_back({.lanes = alive_, .frame = make_frame(*block.grid.entry, {})});
+}
+
+std::uint64_t Warp::special(Special special, unsigned lane, const Frame& frame) const {
+  const Launch& launch = block_.grid.launch;
+  const Extent thread = block_.thread(first_thread() + lane);
+  const Extent block = block_.index();
+  switch (special) {
+    case Special::kTidX:
+      return thread[0];
+    case Special::kTidY:
+      return thread[1];
+    case Special::kTidZ:
+      return thread[2];
+    case Special::kNtidX:
+      return launch.block[0];
+    case Special::kNtidY:
+      return launch.block[1];
+    case Special::kNtidZ:
+      return launch.block[2];
+    case Special::kCtaidX:
+      return block[0];
+    case Special::kCtaidY:
+      return block[1];
+    case Special::kCtaidZ:
+      return block[2];
+    case Special::kNctaidX:
+      return launch.grid[0];
+    case Special::kNctaidY:
+      return launch.grid[1];
+    case Special::kNctaidZ:
+      return launch.grid[2];
+    case Special::kLaneid:
+      return lane;
+    case Special::kWarpid:
+      return index_;
+    case Special::kNwarpid:
+      return (block_.threads() + kLanes - 1) / kLanes;
+    case Special::kSmid:
+      return (block[0] + std::uint64_t{launch.grid[0]} * block[1]) %
+             std::max(launch.multiprocessors, 1U);
+    case Special::kNsmid:
+      return launch.multiprocessors;
+    case Special::kGridid:
+      return 0;
+    case Special::kLanemaskEq:
+      return 1U << lane;
+    case Special::kLanemaskLe:
+      return (2U << lane) - 1;
+    case Special::kLanemaskLt:
+      return (1U << lane) - 1;
+    case Special::kLanemaskGe:
+      return ~((1U << lane) - 1);
+    case Special::kLanemaskGt:
+      return lane == kLanes - 1 ? 0 : ~((2U << lane) - 1);
+    case Special::kDynamicSharedSize:
+      return launch.dynamic_shared_bytes;
+    case Special::kTotalSharedSize:
+      return block_.grid.shared_bytes;
+    case Special::kLocal:
+      return frame.local_begin;
+  }
+  return 0;
+}
+
+std::shared_ptr<Frame> Warp::make_frame(const Function& function,
+                                        std::shared_ptr<Frame> caller) {
+  auto frame = std::make_shared<Frame>();
+  frame->function = &function;
+  frame->bytes = std::make_unique_for_overwrite<std::byte[]>(function.frame_bytes());
+  std::memset(frame->bytes.get(), block_.grid.checks.unset ? kPoison : 0,
+              function.register_bytes);
+  const auto& constants = block_.grid.constants.at(&function);
+  std::memcpy(frame->bytes.get() + function.register_bytes, constants.data(),
+              constants.size());
+  if (caller) {
+    frame->depth = caller->depth + 1;
+    if (frame->depth > kDeepestCall)
+      throw Fault{kLaunchFailed,
+                  fmt::format("{} calls itself too deeply", function.name)};
+    frame->local_begin = caller->local_begin + caller->function->local_bytes;
+    frame->local_begin = (frame->local_begin + 15) / 16 * 16;
+    frame->caller = std::move(caller);
+  }
+  for (auto& local : local_) {
+    if (local.size() < frame->local_begin + function.local_bytes)
+      local.resize(frame->local_begin + function.local_bytes, std::byte{kPoison});
+  }
+  for (const Fill& fill : function.fills) {
+    for (unsigned lane = 0; lane < kLanes; ++lane) {
+      const std::uint64_t value = special(fill.special, lane, *frame) + fill.addend;
+      std::memcpy(frame->bytes.get() + fill.at + std::size_t{lane} * fill.bytes, &value,
+                  fill.bytes);
+    }
+  }
+  return frame;
+}
+
+std::byte* Warp::local(unsigned lane, std::uint64_t at, std::size_t size) {
+  auto& bytes = local_[lane];
+  return at <= bytes.size() && size <= bytes.size() - at ? bytes.data() + at : nullptr;
+}
+
+Lanes Warp::lanes(const Fragment& fragment, std::uint32_t mask) {
+  return {.frame = fragment.frame->bytes.get(),
+          .mask = mask,
+          .warp = this,
+          .block = &block_,
+          .noise = block_.grid.schedule.is_noisy ? &block_.random : nullptr};
+}
+
+// In order: the deepest call, and there the lanes that are furthest behind, so that
+// lanes join again as soon as they can. By seed: any.
+std::size_t Warp::choose() {
+  std::size_t best = kNone;
+  unsigned seen = 0;
+  const auto is_ahead = [&](const Fragment& a, const Fragment& b) {
+    return a.frame->depth != b.frame->depth ? a.frame->depth > b.frame->depth
+                                            : a.at < b.at;
+  };
+  for (std::size_t i = 0; i < fragments_.size(); ++i) {
+    if (fragments_[i].state != Fragment::State::kReady)
+      continue;
+    ++seen;
+    if (block_.grid.schedule.seed != 0) {
+      if (block_.random.below(seen) == 0)
+        best = i;
+    } else if (best == kNone || best == tired_ ||
+               (i != tired_ && is_ahead(fragments_[i], fragments_[best]))) {
+      best = i;
+    }
+  }
+  tired_ = kNone;
+  return best;
+}
+
+// All that stand where the chosen one stands, in one fragment: its index.
+std::size_t Warp::merge(std::size_t chosen) {
+  for (std::size_t i = fragments_.size(); i-- > 0;) {
+    Fragment& into = fragments_[chosen];
+    const Fragment& other = fragments_[i];
+    const bool can_join = other.state == Fragment::State::kReady ||
+                          other.state == Fragment::State::kTogether;
+    if (i == chosen || !can_join || other.at != into.at || other.frame != into.frame)
+      continue;
+    into.lanes |= other.lanes;
+    fragments_.erase(fragments_.begin() + static_cast<std::ptrdiff_t>(i));
+    chosen -= i < chosen ? 1 : 0;
+  }
+  return chosen;
+}
+
+// Where the chosen lanes would meet others of their frame.
+std::size_t Warp::next_join(std::size_t chosen) const {
+  std::size_t next = kNone;
+  for (const Fragment& other : fragments_) {
+    if (other.frame == fragments_[chosen].frame && other.at > fragments_[chosen].at)
+      next = std::min(next, other.at);
+  }
+  return next;
+}
+
+void Warp::split(std::size_t index, std::uint32_t lanes, std::size_t at) {
+  Fragment other = fragments_[index];
+  other.lanes = lanes;
+  other.at = at;
+  other.state = Fragment::State::kReady;
+  fragments_[index].lanes &= ~lanes;
+  fragments_.push_back(std::move(other));
+}
+
+void Warp::wake() {
+  for (Fragment& each : fragments_) {
+    if (each.state == Fragment::State::kTogether ||
+        each.state == Fragment::State::kExchange)
+      each.state = Fragment::State::kReady;
+  }
+}
+
+bool Warp::run(std::uint64_t quantum) {
+  Noise& random = block_.random;
+  const Schedule& schedule = block_.grid.schedule;
+  bool has_run = false;
+  std::uint64_t left = quantum;
+  while (left > 0) {
+    std::size_t chosen = choose();
+    if (chosen == kNone)
+      return has_run;
+    chosen = merge(chosen);
+    std::uint64_t turn = left;
+    if (schedule.seed != 0 && (fragments_.size() > 1 || schedule.splits_warps)) {
+      turn = std::min<std::uint64_t>(left, 1 + random.below(64));
+      const auto some =
+          static_cast<std::uint32_t>(random.draw() >> 32U) & fragments_[chosen].lanes;
+      if (schedule.splits_warps && random.below(8) == 0 && some != 0 &&
+          some != fragments_[chosen].lanes)
+        split(chosen, some, fragments_[chosen].at);
+    }
+    const std::uint64_t before = turn;
+    step(chosen, turn);
+    left -= before - turn;
+    has_run = has_run || before != turn;
+    if (turn == 0)
+      tired_ = chosen;
+  }
+  return has_run;
+}
+
+// Runs the fragment until its turn is over, it meets others, parts, waits or ends.
+void Warp::step(std::size_t index, std::uint64_t& left) {
+  Fragment& fragment = fragments_[index];
+  const std::vector<Instruction>& code = fragment.frame->function->code;
+  Lanes lanes = this->lanes(fragment, 0);
+  const std::size_t join = next_join(index);
+  std::uint64_t& instructions = block_.grid.report.instructions;
+  while (left > 0) {
+    const Instruction& instruction = code[fragment.at];
+    std::uint32_t active = fragment.lanes;
+    if (!instruction.guard.is_dropped())
+      active &= lanes.predicate(instruction.guard);
+    --left;
+    ++instructions;
+    if (active == 0) {
+      ++fragment.at;
+    } else if (instruction.course == Course::kPlain) {
+      lanes.mask = active;
+      instruction.run(lanes, instruction);
+      ++fragment.at;
+    } else if (instruction.course == Course::kBranch) {
+      if (active != fragment.lanes) {
+        split(index, active, instruction.targets[0]);
+        ++fragments_[index].at;
+        return;
+      }
+      fragment.at = instruction.targets[0];
+    } else {
+      if (active != fragment.lanes) {
+        // The others go on behind the instruction.
+        split(index, fragment.lanes & ~active, fragment.at + 1);
+        part_ways(index, instruction);
+        return;
+      }
+      const bool is_simple =
+          (instruction.course == Course::kTogether && active == alive_) ||
+          (instruction.course == Course::kExchange && active == alive_ &&
+           lanes.at<std::uint32_t>(instruction.members)[first(active)] == kAllLanes);
+      if (!is_simple) {
+        part_ways(index, instruction);
+        return;
+      }
+      lanes.mask = active;
+      participants = active;
+      if (instruction.gather != nullptr)
+        instruction.gather(lanes, instruction);
+      instruction.run(lanes, instruction);
+      ++fragment.at;
+    }
+    if (fragment.at >= join)
+      return;
+  }
+}
+
+// What is more than a computation, for all lanes of the fragment.
+void Warp::part_ways(std::size_t index, const Instruction& instruction) {
+  switch (instruction.course) {
+    case Course::kTogether:
+    case Course::kExchange:
+      meet(index, instruction);
+      return;
+    case Course::kBarrier:
+      wait_at_barrier(index, instruction);
+      return;
+    case Course::kTable:
+      branch_by_table(index, instruction);
+      return;
+    case Course::kCall:
+      call(index, instruction);
+      return;
+    case Course::kReturn:
+      leave(index);
+      return;
+    case Course::kExit:
+      exit(index);
+      return;
+    default:
+      return;
+  }
+}
+
+void Warp::meet(std::size_t index, const Instruction& instruction) {
+  Fragment& fragment = fragments_[index];
+  if (instruction.course == Course::kTogether) {
+    if (fragment.lanes != alive_) {
+      fragment.state = Fragment::State::kTogether;
+      return;
+    }
+    Lanes lanes = this->lanes(fragment, fragment.lanes);
+    instruction.run(lanes, instruction);
+    ++fragment.at;
+    return;
+  }
+  fragment.state = Fragment::State::kExchange;
+  const Lanes lanes = this->lanes(fragment, fragment.lanes);
+  const auto* const masks = lanes.at<std::uint32_t>(instruction.members);
+  for_each_lane(fragment.lanes, [&](unsigned lane) {
+    if ((masks[lane] >> lane & 1U) == 0)
+      throw Fault{kIllegalInstruction,
+                  fmt::format("{} is not in the mask {:#010x} that it gives: {}",
+                              block_.describe_thread(*this, lane), masks[lane],
+                              describe(block_.grid.program, *instruction.statement))};
+  });
+  const std::uint32_t members = masks[first(fragment.lanes)];
+  std::uint32_t others = 0;
+  for_each_lane(fragment.lanes, [&](unsigned lane) {
+    others |= std::uint32_t{masks[lane] != members} << lane;
+  });
+  if (others != 0) {
+    fragment.state = Fragment::State::kReady;
+    split(index, others, fragment.at);
+    return;
+  }
+  exchange_with(index, instruction, members);
+}
+
+// Every lane of the mask that has not left has to be at such an instruction with the
+// same mask, be it elsewhere in the code.
+bool Warp::exchange_with(std::size_t index, const Instruction& instruction,
+                         std::uint32_t members) {
+  struct Party {
+    std::size_t index;
+    const Instruction* instruction;
+  };
+  std::vector<Party> parties;
+  std::uint32_t present = 0;
+  for (std::size_t i = 0; i < fragments_.size(); ++i) {
+    const Fragment& each = fragments_[i];
+    if (each.state != Fragment::State::kExchange)
+      continue;
+    const Instruction& at = each.frame->function->code[each.at];
+    const auto* const masks =
+        reinterpret_cast<const std::uint32_t*>(each.frame->bytes.get() + at.members.at);
+    if (masks[first(each.lanes)] != members ||
+        at.statement->opcode != instruction.statement->opcode ||
+        at.statement->modifiers != instruction.statement->modifiers)
+      continue;
+    parties.push_back({i, &at});
+    present |= each.lanes;
+  }
+  if ((members & alive_ & ~present) != 0)
+    return false;
+  participants = present;
+  for (const Party& party : parties) {
+    Lanes lanes = this->lanes(fragments_[party.index], fragments_[party.index].lanes);
+    if (party.instruction->gather != nullptr)
+      party.instruction->gather(lanes, *party.instruction);
+  }
+  for (const Party& party : parties) {
+    Fragment& each = fragments_[party.index];
+    Lanes lanes = this->lanes(each, each.lanes);
+    party.instruction->run(lanes, *party.instruction);
+    ++each.at;
+    each.state = Fragment::State::kReady;
+  }
+  std::ignore = index;
+  return true;
+}
+
+// Operands: the barrier, the number of threads; mode: see control.cc.
+void Warp::wait_at_barrier(std::size_t index, const Instruction& instruction) {
+  Fragment& fragment = fragments_[index];
+  if (instruction.is_other && fragment.lanes != alive_) {  // .aligned
+    fragment.state = Fragment::State::kTogether;
+    return;
+  }
+  Lanes lanes = this->lanes(fragment, fragment.lanes);
+  const unsigned lane = first(fragment.lanes);
+  const unsigned barrier = lanes.at<std::uint32_t>(instruction.operands[0])[lane];
+  const Operand& threads = instruction.operands[1];
+  const unsigned expected =
+      threads.is_dropped() ? 0 : lanes.at<std::uint32_t>(threads)[lane];
+  if (barrier >= block_.barriers.size())
+    throw Fault{kIllegalInstruction, fmt::format("there is no barrier {}", barrier)};
+  // Of an aligned barrier with a count the warp counts whole.
+  const unsigned arrives =
+      instruction.is_other && expected != 0 ? kLanes : count(fragment.lanes);
+  const bool waits = instruction.saturates;
+  if (waits) {
+    fragment.state = Fragment::State::kBarrier;
+    fragment.barrier = barrier;
+  } else {
+    ++fragment.at;
+  }
+  if (instruction.gather != nullptr)
+    instruction.gather(lanes, instruction);
+  block_.arrive(*this, barrier, arrives, expected);
+}
+
+void Warp::release(unsigned barrier) {
+  for (Fragment& each : fragments_) {
+    if (each.state != Fragment::State::kBarrier || each.barrier != barrier)
+      continue;
+    const Instruction& instruction = each.frame->function->code[each.at];
+    if (instruction.run != nullptr) {
+      Lanes lanes = this->lanes(each, each.lanes);
+      instruction.run(lanes, instruction);
+    }
+    each.state = Fragment::State::kReady;
+    ++each.at;
+  }
+}
+
+void Warp::branch_by_table(std::size_t index, const Instruction& instruction) {
+  Fragment& fragment = fragments_[index];
+  const Lanes lanes = this->lanes(fragment, fragment.lanes);
+  const auto* const which = lanes.at<std::uint32_t>(instruction.operands[0]);
+  const std::uint32_t target = which[first(fragment.lanes)];
+  if (target >= instruction.targets.size())
+    throw Fault{kIllegalInstruction, "a branch beyond the end of its table"};
+  std::uint32_t others = 0;
+  for_each_lane(fragment.lanes, [&](unsigned lane) {
+    others |= std::uint32_t{which[lane] != target} << lane;
+  });
+  if (others != 0)
+    split(index, others, fragment.at);
+  fragments_[index].at = instruction.targets[target];
+}
+
+void Warp::call(std::size_t index, const Instruction& instruction) {
+  const Call& call = *instruction.call;
+  const Function* callee = call.callee;
+  if (callee == nullptr) {
+    Fragment& fragment = fragments_[index];
+    const Lanes lanes = this->lanes(fragment, fragment.lanes);
+    const auto* const addresses = lanes.at<std::uint64_t>(instruction.operands[0]);
+    const std::uint64_t address = addresses[first(fragment.lanes)];
+    const auto& functions = block_.grid.program.functions;
+    const std::uint64_t number = address - kCodeWindow;
+    if (number >= functions.size() || functions[number]->is_entry)
+      throw Fault{kInvalidPc, fmt::format("a call of what is no function: {:#x}", address)};
+    std::uint32_t others = 0;
+    for_each_lane(fragment.lanes, [&](unsigned lane) {
+      others |= std::uint32_t{addresses[lane] != address} << lane;
+    });
+    if (others != 0)
+      split(index, others, fragment.at);
+    callee = functions[number].get();
+    if (callee->parameters.size() != call.arguments.size())
+      throw Fault{kInvalidPc, "a call by pointer with other parameters"};
+  }
+  Fragment& fragment = fragments_[index];
+  auto frame = make_frame(*callee, fragment.frame);
+  frame->call = &call;
+  frame->return_to = fragment.at + 1;
+  for (std::size_t i = 0; i < call.arguments.size(); ++i) {
+    const Region& to = callee->parameters[i];
+    std::memcpy(frame->bytes.get() + to.at,
+                fragment.frame->bytes.get() + call.arguments[i].at,
+                std::size_t{to.size} * kLanes);
+  }
+  fragment.frame = std::move(frame);
+  fragment.at = 0;
+}
+
+void Warp::leave(std::size_t index) {
+  Fragment& fragment = fragments_[index];
+  const Frame& frame = *fragment.frame;
+  if (!frame.caller) {
+    exit(index);
+    return;
+  }
+  if (!frame.call->result.is_dropped() && !frame.function->results.empty()) {
+    const Region& from = frame.function->results[0];
+    for_each_lane(fragment.lanes, [&](unsigned lane) {
+      std::memcpy(
+          frame.caller->bytes.get() + frame.call->result.at + std::size_t{lane} * from.size,
+          frame.bytes.get() + from.at + std::size_t{lane} * from.size, from.size);
+    });
+  }
+  fragment.at = frame.return_to;
+  fragment.frame = std::shared_ptr<Frame>(frame.caller);
+}
+
+void Warp::exit(std::size_t index) {
+  const std::uint32_t leaving = fragments_[index].lanes;
+  for (const PendingCopy& copy : copies) {
+    if ((leaving >> copy.lane & 1U) != 0) {
+      block_.note("a thread leaves while its asynchronous copies are under way");
+      break;
+    }
+  }
+  alive_ &= ~leaving;
+  fragments_.erase(fragments_.begin() + static_cast<std::ptrdiff_t>(index));
+  wake();
+  block_.thread_left();
+}
+
+std::string Warp::describe_waits() const {
+  std::string text;
+  for (const Fragment& each : fragments_) {
+    const Instruction& at = each.frame->function->code[each.at];
+    text += fmt::format("{}warp {}, lanes {:#010x}: {}", text.empty() ? "" : "; ", index_,
+                        each.lanes, describe(block_.grid.program, *at.statement));
+  }
+  return text;
+}
+
+}  // namespace kiln::ptx
