@@ -102,6 +102,7 @@ CUgraph clone_graph(Simulator& simulator, CUgraph graph) {
       simulator.graphs.find(child->graph)->is_child = true;
     }
     copies[handle] = add_node(simulator, made, std::move(work), {});
+    simulator.graph_nodes.find(copies[handle])->original = handle;
   }
   for (const auto& [from, to] : copies) {
     for (const CUgraphNode each : simulator.graph_nodes.find(from)->after)
@@ -319,6 +320,20 @@ CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode* from, CUgraphNode* to,
     std::size_t room = *count;
     const CUresult result = list(sources, from, &room);
     return result == CUDA_SUCCESS ? list(targets, to, count) : result;
+  });
+}
+
+CUresult cuGraphNodeFindInClone(CUgraphNode* node, CUgraphNode original,
+                                CUgraph clone) {
+  return with_graph(__func__, clone, [&](Simulator& simulator, const Graph& found) {
+    const auto copy =
+        std::find_if(found.nodes.begin(), found.nodes.end(), [&](CUgraphNode each) {
+          return simulator.graph_nodes.find(each)->original == original;
+        });
+    if (node == nullptr || original == nullptr || copy == found.nodes.end())
+      return CUDA_ERROR_INVALID_VALUE;
+    *node = *copy;
+    return CUDA_SUCCESS;
   });
 }
 

@@ -36,6 +36,7 @@ struct GraphNode {
   CUgraph graph = nullptr;
   Work work;
   std::vector<CUgraphNode> after{};
+  CUgraphNode original = nullptr;  // of a copy
 };
 
 using UserObjects = std::map<CUuserObject, unsigned>;  // and how often each is held

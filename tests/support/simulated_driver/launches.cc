@@ -1,5 +1,5 @@
 // Launches: checked as the driver checks them, recorded, and run where a test has said
-// how. Occupancy.
+// how.
 
 #include <algorithm>
 #include <array>
@@ -273,22 +273,6 @@ bool read_attributes(const CUlaunchConfig& config, Request& request) {
   return true;
 }
 
-CUresult occupancy(const char* symbol, int* blocks, CUfunction function, int threads,
-                   std::size_t dynamic_shared_bytes) {
-  return enter(symbol, Needs::kContext, [&](Simulator& simulator) {
-    if (blocks == nullptr || threads < 1 ||
-        threads > kiln::simulated::kMaxThreadsPerBlock)
-      return CUDA_ERROR_INVALID_VALUE;
-    const auto handle = simulator.function_of(function, simulator.current_handle());
-    if (!handle)
-      return handle.error();
-    const Function& found = *simulator.functions.find(*handle);
-    *blocks = kiln::simulated::occupancy(simulator.device_of(found.context).model,
-                                         *found.entry, threads, dynamic_shared_bytes);
-    return CUDA_SUCCESS;
-  });
-}
-
 }  // namespace
 
 // The driver has its parameters. NOLINTBEGIN(readability-function-size)
@@ -331,16 +315,4 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function,
   request.dynamic_shared_bytes = config->sharedMemBytes;
   request.stream = config->hStream;
   return launch(__func__, request);
-}
-
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction function,
-                                                     int threads,
-                                                     std::size_t dynamic_shared_bytes) {
-  return occupancy(__func__, blocks, function, threads, dynamic_shared_bytes);
-}
-
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-    int* blocks, CUfunction function, int threads, std::size_t dynamic_shared_bytes,
-    unsigned /*flags*/) {
-  return occupancy(__func__, blocks, function, threads, dynamic_shared_bytes);
 }

@@ -21,15 +21,11 @@
   X(cuCoredumpDeregisterStartCallback, 13020) X(cuCoredumpGetAttribute, 12010) \
   X(cuCoredumpGetAttributeGlobal, 12010) X(cuCoredumpRegisterCompleteCallback, 13020) \
   X(cuCoredumpRegisterStartCallback, 13020) X(cuCoredumpSetAttribute, 12010) \
-  X(cuCoredumpSetAttributeGlobal, 12010) X(cuCtxAttach, 2000) X(cuCtxCreate_v3, 11040) \
-  X(cuCtxDetach, 2000) X(cuCtxDisablePeerAccess, 4000) X(cuCtxEnablePeerAccess, 4000) \
-  X(cuCtxFromGreenCtx, 12040) X(cuCtxGetCacheConfig, 3020) \
-  X(cuCtxGetDevResource, 12040) X(cuCtxGetDevice_v2, 13000) \
-  X(cuCtxGetExecAffinity, 11040) X(cuCtxGetLimit, 3010) \
-  X(cuCtxGetSharedMemConfig, 4020) X(cuCtxRecordEvent, 12050) \
-  X(cuCtxResetPersistingL2Cache, 11000) X(cuCtxSetCacheConfig, 3020) \
-  X(cuCtxSetFlags, 12010) X(cuCtxSetLimit, 3010) X(cuCtxSetSharedMemConfig, 4020) \
-  X(cuCtxSynchronize_v2, 13000) X(cuCtxWaitEvent, 12050) \
+  X(cuCoredumpSetAttributeGlobal, 12010) X(cuCtxAttach, 2000) X(cuCtxDetach, 2000) \
+  X(cuCtxFromGreenCtx, 12040) X(cuCtxGetDevResource, 12040) \
+  X(cuCtxGetExecAffinity, 11040) X(cuCtxGetSharedMemConfig, 4020) \
+  X(cuCtxRecordEvent, 12050) X(cuCtxResetPersistingL2Cache, 11000) \
+  X(cuCtxSetSharedMemConfig, 4020) X(cuCtxWaitEvent, 12050) \
   X(cuDestroyExternalMemory, 10000) X(cuDestroyExternalSemaphore, 10000) \
   X(cuDevResourceGenerateDesc, 12040) X(cuDevSmResourceSplit, 13010) \
   X(cuDevSmResourceSplitByCount, 12040) X(cuDeviceComputeCapability, 2000) \
@@ -38,10 +34,9 @@
   X(cuDeviceGetFabricClusterUuid, 13041) X(cuDeviceGetGraphMemAttribute, 11040) \
   X(cuDeviceGetHostAtomicCapabilities, 13000) X(cuDeviceGetLuid, 10000) \
   X(cuDeviceGetNvSciSyncAttributes, 10020) X(cuDeviceGetP2PAtomicCapabilities, 13000) \
-  X(cuDeviceGetP2PAttribute, 8000) X(cuDeviceGetProperties, 2000) \
-  X(cuDeviceGetTexture1DLinearMaxWidth, 11010) X(cuDeviceGraphMemTrim, 11040) \
-  X(cuDeviceRegisterAsyncNotification, 12040) X(cuDeviceSetGraphMemAttribute, 11040) \
-  X(cuDeviceUnregisterAsyncNotification, 12040) \
+  X(cuDeviceGetProperties, 2000) X(cuDeviceGetTexture1DLinearMaxWidth, 11010) \
+  X(cuDeviceGraphMemTrim, 11040) X(cuDeviceRegisterAsyncNotification, 12040) \
+  X(cuDeviceSetGraphMemAttribute, 11040) X(cuDeviceUnregisterAsyncNotification, 12040) \
   X(cuEGLStreamConsumerAcquireFrame, 7000) X(cuEGLStreamConsumerConnect, 7000) \
   X(cuEGLStreamConsumerConnectWithFlags, 8000) X(cuEGLStreamConsumerDisconnect, 7000) \
   X(cuEGLStreamConsumerReleaseFrame, 7000) X(cuEGLStreamProducerConnect, 7000) \
@@ -79,13 +74,13 @@
   X(cuGraphKernelNodeGetAttribute, 11000) X(cuGraphKernelNodeSetAttribute, 11000) \
   X(cuGraphMemAllocNodeGetParams, 11040) X(cuGraphMemFreeNodeGetParams, 11040) \
   X(cuGraphMemcpyNodeSetParams, 10000) X(cuGraphMemsetNodeSetParams, 10000) \
-  X(cuGraphNodeFindInClone, 10000) X(cuGraphNodeGetContainingGraph, 13010) \
-  X(cuGraphNodeGetEnabled, 11060) X(cuGraphNodeGetLocalId, 13010) \
-  X(cuGraphNodeGetParams, 13020) X(cuGraphNodeGetToolsId, 13010) \
-  X(cuGraphNodeSetEnabled, 11060) X(cuGraphNodeSetParams, 12020) \
-  X(cuGraphNodeSetParams_v2, 13041) X(cuGraphicsEGLRegisterImage, 7000) \
-  X(cuGraphicsGLRegisterBuffer, 3000) X(cuGraphicsGLRegisterImage, 3000) \
-  X(cuGraphicsMapResources, 3000) X(cuGraphicsResourceGetMappedEglFrame, 7000) \
+  X(cuGraphNodeGetContainingGraph, 13010) X(cuGraphNodeGetEnabled, 11060) \
+  X(cuGraphNodeGetLocalId, 13010) X(cuGraphNodeGetParams, 13020) \
+  X(cuGraphNodeGetToolsId, 13010) X(cuGraphNodeSetEnabled, 11060) \
+  X(cuGraphNodeSetParams, 12020) X(cuGraphNodeSetParams_v2, 13041) \
+  X(cuGraphicsEGLRegisterImage, 7000) X(cuGraphicsGLRegisterBuffer, 3000) \
+  X(cuGraphicsGLRegisterImage, 3000) X(cuGraphicsMapResources, 3000) \
+  X(cuGraphicsResourceGetMappedEglFrame, 7000) \
   X(cuGraphicsResourceGetMappedMipmappedArray, 5000) \
   X(cuGraphicsResourceGetMappedPointer_v2, 3020) \
   X(cuGraphicsResourceSetMapFlags_v2, 6050) \
@@ -98,22 +93,21 @@
   X(cuImportExternalMemory, 10000) X(cuImportExternalSemaphore, 10000) \
   X(cuIpcCloseMemHandle, 4010) X(cuIpcGetEventHandle, 4010) X(cuIpcGetMemHandle, 4010) \
   X(cuIpcOpenEventHandle, 4010) X(cuIpcOpenMemHandle_v2, 11000) \
-  X(cuKernelGetParamCount, 13020) X(cuKernelGetParamInfo, 12040) \
-  X(cuKernelSetCacheConfig, 12000) X(cuLaunch, 2000) \
+  X(cuKernelGetParamCount, 13020) X(cuLaunch, 2000) \
   X(cuLaunchCooperativeKernelMultiDevice, 9000) X(cuLaunchGrid, 2000) \
-  X(cuLaunchGridAsync, 2000) X(cuLibraryGetGlobal, 12000) \
-  X(cuLibraryGetManaged, 12000) X(cuLibraryGetUnifiedFunction, 12000) \
-  X(cuLibraryLoadFromFile, 12000) X(cuLinkAddData_v2, 6050) X(cuLinkAddFile_v2, 6050) \
-  X(cuLinkComplete, 5050) X(cuLinkCreate_v2, 6050) X(cuLinkDestroy, 5050) \
-  X(cuLogicalEndpointAddDevice, 13030) X(cuLogicalEndpointBindAddr, 13030) \
-  X(cuLogicalEndpointBindMem, 13030) X(cuLogicalEndpointCreate, 13030) \
-  X(cuLogicalEndpointDestroy, 13030) X(cuLogicalEndpointExport, 13030) \
-  X(cuLogicalEndpointGetLimits, 13030) X(cuLogicalEndpointIdRelease, 13030) \
-  X(cuLogicalEndpointIdReserve, 13030) X(cuLogicalEndpointImport, 13030) \
-  X(cuLogicalEndpointQuery, 13030) X(cuLogicalEndpointUnbind, 13030) \
-  X(cuLogsCurrent, 12090) X(cuLogsDumpToFile, 12090) X(cuLogsDumpToMemory, 12090) \
-  X(cuLogsRegisterCallback, 12090) X(cuLogsUnregisterCallback, 12090) \
-  X(cuMemAddressFree, 10020) X(cuMemAddressReserve, 10020) X(cuMemAdvise_v2, 12020) \
+  X(cuLaunchGridAsync, 2000) X(cuLibraryGetManaged, 12000) \
+  X(cuLibraryGetUnifiedFunction, 12000) X(cuLinkAddData_v2, 6050) \
+  X(cuLinkAddFile_v2, 6050) X(cuLinkComplete, 5050) X(cuLinkCreate_v2, 6050) \
+  X(cuLinkDestroy, 5050) X(cuLogicalEndpointAddDevice, 13030) \
+  X(cuLogicalEndpointBindAddr, 13030) X(cuLogicalEndpointBindMem, 13030) \
+  X(cuLogicalEndpointCreate, 13030) X(cuLogicalEndpointDestroy, 13030) \
+  X(cuLogicalEndpointExport, 13030) X(cuLogicalEndpointGetLimits, 13030) \
+  X(cuLogicalEndpointIdRelease, 13030) X(cuLogicalEndpointIdReserve, 13030) \
+  X(cuLogicalEndpointImport, 13030) X(cuLogicalEndpointQuery, 13030) \
+  X(cuLogicalEndpointUnbind, 13030) X(cuLogsCurrent, 12090) X(cuLogsDumpToFile, 12090) \
+  X(cuLogsDumpToMemory, 12090) X(cuLogsRegisterCallback, 12090) \
+  X(cuLogsUnregisterCallback, 12090) X(cuMemAddressFree, 10020) \
+  X(cuMemAddressReserve, 10020) X(cuMemAdvise_v2, 12020) \
   X(cuMemBatchDecompressAsync, 12060) X(cuMemCreate, 10020) \
   X(cuMemDiscardAndPrefetchBatchAsync, 13000) X(cuMemDiscardBatchAsync, 13000) \
   X(cuMemExportToShareableHandle, 10020) X(cuMemGetAccess, 10020) \
@@ -137,18 +131,14 @@
   X(cuMipmappedArrayDestroy, 5000) X(cuMipmappedArrayGetLevel, 5000) \
   X(cuMipmappedArrayGetMemoryRequirements, 11060) \
   X(cuMipmappedArrayGetSparseProperties, 11010) X(cuModuleGetSurfRef, 3000) \
-  X(cuModuleGetTexRef, 2000) X(cuModuleLoad, 2000) X(cuModuleLoadFatBinary, 2000) \
+  X(cuModuleGetTexRef, 2000) X(cuModuleLoadFatBinary, 2000) \
   X(cuMulticastAddDevice, 12010) X(cuMulticastBindAddr, 12010) \
   X(cuMulticastBindAddr_v2, 13010) X(cuMulticastBindMem, 12010) \
   X(cuMulticastBindMem_v2, 13010) X(cuMulticastCreate, 12010) \
   X(cuMulticastGetGranularity, 12010) X(cuMulticastUnbind, 12010) \
-  X(cuOccupancyAvailableDynamicSMemPerBlock, 10020) \
-  X(cuOccupancyMaxActiveClusters, 11070) X(cuOccupancyMaxPotentialBlockSize, 6050) \
-  X(cuOccupancyMaxPotentialBlockSizeWithFlags, 7000) \
-  X(cuOccupancyMaxPotentialClusterSize, 11070) X(cuParamSetSize, 2000) \
-  X(cuParamSetTexRef, 2000) X(cuParamSetf, 2000) X(cuParamSeti, 2000) \
-  X(cuParamSetv, 2000) X(cuPointerSetAttribute, 6000) X(cuProfilerInitialize, 4000) \
-  X(cuProfilerStart, 4000) X(cuProfilerStop, 4000) \
+  X(cuParamSetSize, 2000) X(cuParamSetTexRef, 2000) X(cuParamSetf, 2000) \
+  X(cuParamSeti, 2000) X(cuParamSetv, 2000) X(cuPointerSetAttribute, 6000) \
+  X(cuProfilerInitialize, 4000) X(cuProfilerStart, 4000) X(cuProfilerStop, 4000) \
   X(cuSignalExternalSemaphoresAsync, 10000) X(cuStreamAttachMemAsync, 6000) \
   X(cuStreamBatchMemOp_v2, 11070) X(cuStreamBeginCaptureToCig, 13020) \
   X(cuStreamBeginRecaptureToGraph, 13030) X(cuStreamCopyAttributes, 11000) \
