@@ -31,5 +31,12 @@ CUresult cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus*, cuuint64_t*
 CUresult cuStreamGetCaptureInfo_v3(CUstream, CUstreamCaptureStatus*, cuuint64_t*,
                                    CUgraph*, const CUgraphNode**,
                                    const CUgraphEdgeData**, std::size_t*);
+CUresult cuCtxCreate_v3(CUcontext*, CUexecAffinityParam*, int, unsigned, CUdevice);
+CUresult cuCtxGetDevice_v2(CUdevice*, CUcontext);
+CUresult cuCtxSynchronize_v2(CUcontext);
+CUresult cuLaunchHostFunc_v2(CUstream, CUhostFn, void*, unsigned);
+CUresult cuMemGetDefaultMemPool(CUmemoryPool*, CUmemLocation*, CUmemAllocationType);
+CUresult cuMemGetMemPool(CUmemoryPool*, CUmemLocation*, CUmemAllocationType);
+CUresult cuMemSetMemPool(CUmemLocation*, CUmemAllocationType, CUmemoryPool);
 }
 #pragma GCC visibility pop

@@ -1,15 +1,16 @@
-// Stream capture and the graphs that come of it. A graph here is a list of launches,
-// copies and fills.
+// Stream capture. Several streams can take part in one, by way of events.
 
 #include "tests/support/simulated_driver/capture.h"
 
+#include <algorithm>
+#include <set>
 #include <utility>
 
+using kiln::simulated::are_nodes_of;
 using kiln::simulated::Capture;
+using kiln::simulated::destroy_graph;
 using kiln::simulated::enter;
-using kiln::simulated::Graph;
-using kiln::simulated::GraphNode;
-using kiln::simulated::MemoryWork;
+using kiln::simulated::for_each_stream;
 using kiln::simulated::Needs;
 using kiln::simulated::Simulator;
 using kiln::simulated::Stream;
@@ -44,6 +45,35 @@ CUresult admit_work(Simulator& simulator, const Stream& stream) {
   return result;
 }
 
+void add_captured(Simulator& simulator, Stream& stream, Work work) {
+  stream.front = {
+      add_node(simulator, stream.capture->graph, std::move(work), stream.front)};
+}
+
+void follow(Stream& stream, const Front& before) {
+  stream.capture = before.capture;
+  for (const CUgraphNode node : before.nodes) {
+    if (std::find(stream.front.begin(), stream.front.end(), node) == stream.front.end())
+      stream.front.push_back(node);
+  }
+}
+
+CUgraph end_capture(Simulator& simulator, std::shared_ptr<Capture> capture) {
+  capture->has_ended = true;
+  for_each_stream(simulator, [&](Stream& each) {
+    if (each.capture != capture)
+      return;
+    each.capture = nullptr;
+    each.front.clear();
+    each.is_origin = false;
+  });
+  if (!capture->is_invalid)
+    return capture->graph;
+  if (capture->is_graph_new)
+    destroy_graph(simulator, capture->graph);
+  return nullptr;
+}
+
 CUresult Simulator::check_not_capturing() {
   const CUstreamCaptureMode mode = thread().capture_mode;
   if (mode == CU_STREAM_CAPTURE_MODE_RELAXED)
@@ -74,18 +104,40 @@ CUstreamCaptureStatus status_of(const Stream& stream) {
                                     : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
-// Graph and dependencies of a capture are not told; who asks for them gets none.
-CUresult get_info(const char* symbol, CUstream stream, CUstreamCaptureStatus* status,
-                  cuuint64_t* id) {
+/// What a stream tells of its capture. Null for what nobody asks.
+struct Info {
+  CUstreamCaptureStatus* status = nullptr;
+  cuuint64_t* id = nullptr;
+  CUgraph* graph = nullptr;
+  const CUgraphNode** nodes = nullptr;
+  const CUgraphEdgeData** edges = nullptr;
+  std::size_t* count = nullptr;
+};
+
+void tell(Stream& stream, const Info& out) {
+  if (out.id != nullptr)
+    *out.id = stream.capture->id;
+  if (out.graph != nullptr)
+    *out.graph = stream.capture->graph;
+  if (out.nodes != nullptr)
+    *out.nodes = stream.front.data();
+  stream.edges.assign(stream.front.size(), {});
+  if (out.edges != nullptr)
+    *out.edges = stream.edges.data();
+  if (out.count != nullptr)
+    *out.count = stream.front.size();
+}
+
+CUresult get_info(const char* symbol, CUstream stream, const Info& out) {
   return enter(symbol, Needs::kContext, [&](Simulator& simulator) {
-    if (status == nullptr)
+    if (out.status == nullptr)
       return CUDA_ERROR_INVALID_VALUE;
-    const Stream* const found = simulator.stream(stream);
+    Stream* const found = simulator.stream(stream);
     if (found == nullptr)
       return CUDA_ERROR_INVALID_HANDLE;
-    *status = status_of(*found);
-    if (id != nullptr && found->capture)
-      *id = found->capture->id;
+    *out.status = status_of(*found);
+    if (found->capture)
+      tell(*found, out);
     CUresult result =
         CUDA_SUCCESS;  // of the legacy stream the question disturbs nobody
     kiln::simulated::for_each_waited_for(simulator, *found, [&](Stream&) {
@@ -95,10 +147,10 @@ CUresult get_info(const char* symbol, CUstream stream, CUstreamCaptureStatus* st
   });
 }
 
-}  // namespace
-
-CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
-  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
+/// The graph is an existing one, or null for a new one.
+CUresult begin(const char* symbol, CUstream stream, CUstreamCaptureMode mode,
+               const CUgraph* graph, const CUgraphNode* after, std::size_t count) {
+  return enter(symbol, Needs::kContext, [&](Simulator& simulator) {
     Stream* const found = simulator.stream(stream);
     if (found == nullptr)
       return CUDA_ERROR_INVALID_HANDLE;
@@ -106,51 +158,121 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
       return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (found->capture)
       return CUDA_ERROR_ILLEGAL_STATE;
-    found->capture = Capture{.mode = mode,
-                             .origin = std::this_thread::get_id(),
-                             .id = simulator.next_id(),
-                             .is_invalid = false,
-                             .nodes = {}};
+    if (graph != nullptr && (simulator.graphs.find(*graph) == nullptr ||
+                             !are_nodes_of(simulator, *graph, after, count)))
+      return CUDA_ERROR_INVALID_VALUE;
+    found->capture = std::make_shared<Capture>(
+        Capture{.mode = mode,
+                .origin = std::this_thread::get_id(),
+                .id = simulator.next_id(),
+                .graph = graph == nullptr ? simulator.graphs.add({}) : *graph,
+                .is_graph_new = graph == nullptr});
+    found->front.assign(after, after + count);
+    found->is_origin = true;
     return CUDA_SUCCESS;
   });
 }
 
+/// True if the stream that ends the capture waits for all that others did in it.
+bool is_joined(Simulator& simulator, const Stream& origin) {
+  std::set<CUgraphNode> waited_for(origin.front.begin(), origin.front.end());
+  std::vector<CUgraphNode> rest = origin.front;
+  while (!rest.empty()) {
+    const CUgraphNode node = rest.back();
+    rest.pop_back();
+    const auto* const found = simulator.graph_nodes.find(node);
+    for (const CUgraphNode before :
+         found == nullptr ? std::vector<CUgraphNode>{} : found->after) {
+      if (waited_for.insert(before).second)
+        rest.push_back(before);
+    }
+  }
+  bool is_all = true;
+  for_each_stream(simulator, [&](const Stream& other) {
+    for (const CUgraphNode node : other.front)
+      is_all = is_all && (other.capture != origin.capture || waited_for.contains(node));
+  });
+  return is_all;
+}
+
+}  // namespace
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
+  return begin(__func__, stream, mode, nullptr, nullptr, 0);
+}
+
+// The driver has its parameters. NOLINTBEGIN(readability-function-size)
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
+                                     const CUgraphNode* after,
+                                     const CUgraphEdgeData* /*edges*/,
+                                     std::size_t count, CUstreamCaptureMode mode) {
+  return begin(__func__, stream, mode, &graph, after, count);
+}
+
+// `graph` may be null: who asked for the capture's graph has it.
 CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
     Stream* const found = simulator.stream(stream);
-    if (graph == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
     if (found == nullptr)
       return CUDA_ERROR_INVALID_HANDLE;
-    *graph = nullptr;
+    if (graph != nullptr)
+      *graph = nullptr;
     if (!found->capture)
       return CUDA_ERROR_ILLEGAL_STATE;
-    if (found->capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
-        found->capture->origin != std::this_thread::get_id())
+    const std::shared_ptr<Capture> capture = found->capture;
+    if (!found->is_origin)
+      return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+        capture->origin != std::this_thread::get_id())
       return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-    const Capture ended = *std::exchange(found->capture, std::nullopt);
-    if (ended.is_invalid)
-      return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    *graph = simulator.graphs.add({.nodes = ended.nodes});
+    const bool was_invalid = capture->is_invalid;
+    capture->is_invalid = was_invalid || !is_joined(simulator, *found);
+    const CUgraph ended = end_capture(simulator, capture);
+    if (ended == nullptr)
+      return was_invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+                         : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+    if (graph != nullptr)
+      *graph = ended;
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
-  return get_info(__func__, stream, status, nullptr);
+  return get_info(__func__, stream, {.status = status});
 }
 
-// The driver has its parameters. NOLINTBEGIN(readability-function-size)
 CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status,
-                                   cuuint64_t* id, CUgraph*, const CUgraphNode**,
-                                   std::size_t*) {
-  return get_info(__func__, stream, status, id);
+                                   cuuint64_t* id, CUgraph* graph,
+                                   const CUgraphNode** nodes, std::size_t* count) {
+  return get_info(
+      __func__, stream,
+      {.status = status, .id = id, .graph = graph, .nodes = nodes, .count = count});
 }
 
 CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status,
-                                   cuuint64_t* id, CUgraph*, const CUgraphNode**,
-                                   const CUgraphEdgeData**, std::size_t*) {
-  return get_info(__func__, stream, status, id);
+                                   cuuint64_t* id, CUgraph* graph,
+                                   const CUgraphNode** nodes,
+                                   const CUgraphEdgeData** edges, std::size_t* count) {
+  return get_info(__func__, stream, {status, id, graph, nodes, edges, count});
+}
+
+CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode* nodes,
+                                              const CUgraphEdgeData* /*edges*/,
+                                              std::size_t count, unsigned flags) {
+  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
+    Stream* const found = simulator.stream(stream);
+    if (found == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    if (!found->capture)
+      return CUDA_ERROR_ILLEGAL_STATE;
+    if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES ||
+        !are_nodes_of(simulator, found->capture->graph, nodes, count))
+      return CUDA_ERROR_INVALID_VALUE;
+    if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+      found->front.clear();
+    follow(*found, {found->capture, {nodes, nodes + count}});
+    return CUDA_SUCCESS;
+  });
 }
 // NOLINTEND(readability-function-size)
 
@@ -159,71 +281,6 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
     if (mode == nullptr)
       return CUDA_ERROR_INVALID_VALUE;
     std::swap(*mode, simulator.thread().capture_mode);
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuGraphDestroy(CUgraph graph) {
-  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    return simulator.graphs.erase(graph) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  });
-}
-
-// Only the number: nodes have no handles here.
-CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, std::size_t* count) {
-  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    const Graph* const found = simulator.graphs.find(graph);
-    if (found == nullptr || count == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    if (nodes != nullptr)
-      return CUDA_ERROR_NOT_SUPPORTED;
-    *count = found->nodes.size();
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph,
-                                     unsigned long long /*flags*/) {
-  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    const Graph* const found = simulator.graphs.find(graph);
-    if (found == nullptr || executable == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    *executable = simulator.graph_execs.add(*found);
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuGraphExecDestroy(CUgraphExec executable) {
-  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    return simulator.graph_execs.erase(executable) ? CUDA_SUCCESS
-                                                   : CUDA_ERROR_INVALID_VALUE;
-  });
-}
-
-// Records its launches once more, on the stream that it goes to, and does its copies
-// and fills again.
-CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
-  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    const Graph* const found = simulator.graph_execs.find(executable);
-    const Stream* const on = simulator.stream(stream);
-    if (found == nullptr || on == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    if (on->capture)
-      return CUDA_ERROR_NOT_SUPPORTED;
-    if (const CUresult refused = kiln::simulated::admit_work(simulator, *on);
-        refused != CUDA_SUCCESS)
-      return refused;
-    for (const GraphNode& node : found->nodes) {
-      if (const auto* const work = std::get_if<MemoryWork>(&node)) {
-        kiln::simulated::perform(*work);
-        continue;
-      }
-      auto each = std::get<kiln_simulated_launch>(node);
-      each.stream = stream;
-      each.is_captured = 0;
-      each.is_repeated = 1;
-      simulator.launches.push_back(each);
-    }
     return CUDA_SUCCESS;
   });
 }

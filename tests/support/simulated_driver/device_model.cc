@@ -60,6 +60,11 @@ std::string pci_bus_id(int ordinal) {
 std::optional<int> attribute(const DeviceModel& model, int ordinal,
                              CUdevice_attribute which) {
   constexpr int kLastKnown = 160;  // of a newer cuda.h than this was written with
+  // Not every cuda.h has these.
+  constexpr int kHostNumaMemoryPoolsSupported = 142;
+  constexpr int kHostMemoryPoolsSupported = 144;
+  if (which == kHostNumaMemoryPoolsSupported || which == kHostMemoryPoolsSupported)
+    return 1;
   const bool is_hopper_or_later = model.capability.major >= 9;
   switch (which) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
@@ -132,6 +137,7 @@ std::optional<int> attribute(const DeviceModel& model, int ordinal,
     case CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
     case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP:
       return 1;

@@ -1,9 +1,12 @@
-// The three questions that a library answers about its kernels and a module about its
-// functions, in the same words. `owner` is null where the program's handle was stale.
+// What a library answers about its kernels and a module about its functions, in the
+// same words; and what both share besides. `owner` is null where the program's handle
+// was stale.
 
 #pragma once
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <vector>
 
 #include "tests/support/simulated_driver/simulator.h"
@@ -53,6 +56,44 @@ CUresult list_entries(const Owner* owner, EntryHandles<Owner, Handle> handles,
   const auto& all = owner->*handles;
   std::copy_n(all.begin(), std::min<std::size_t>(room, all.size()), list);
   return CUDA_SUCCESS;
+}
+
+inline CUresult get_global(const Module* module, CUdeviceptr* pointer,
+                           std::size_t* bytes, const char* name) {
+  if (name == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (module == nullptr)
+    return CUDA_ERROR_INVALID_HANDLE;
+  for (const Global& global : module->image->globals) {
+    if (global.name != name)
+      continue;
+    if (pointer != nullptr)
+      *pointer = module->globals.find(global.name)->second;
+    if (bytes != nullptr)
+      *bytes = global.size;
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+inline CUresult get_parameter(const EntryPoint& entry, std::size_t index,
+                              std::size_t* offset, std::size_t* size) {
+  if (offset == nullptr || index >= entry.parameters.size())
+    return CUDA_ERROR_INVALID_VALUE;
+  *offset = entry.parameters[index].offset;
+  if (size != nullptr)
+    *size = entry.parameters[index].size;
+  return CUDA_SUCCESS;
+}
+
+/// An image in a file, ended by a NUL as PTX has to be.
+inline tl::expected<std::string, CUresult> read_file(const char* path) {
+  if (path == nullptr)
+    return tl::unexpected(CUDA_ERROR_INVALID_VALUE);
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    return tl::unexpected(CUDA_ERROR_FILE_NOT_FOUND);
+  return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
 }  // namespace kiln::simulated

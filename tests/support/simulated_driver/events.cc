@@ -2,10 +2,12 @@
 
 #include <chrono>
 
+#include "tests/support/simulated_driver/capture.h"
 #include "tests/support/simulated_driver/simulator.h"
 
 using kiln::simulated::enter;
 using kiln::simulated::Event;
+using kiln::simulated::EventWork;
 using kiln::simulated::Needs;
 using kiln::simulated::Simulator;
 using kiln::simulated::Stream;
@@ -30,12 +32,39 @@ CUresult elapsed(const char* symbol, float* milliseconds, CUevent start, CUevent
 
 CUresult check(const char* symbol, CUevent event) {
   return enter(symbol, Needs::kContext, [&](Simulator& simulator) {
-    return simulator.events.find(event) == nullptr ? CUDA_ERROR_INVALID_HANDLE
-                                                   : CUDA_SUCCESS;
+    const Event* const found = simulator.events.find(event);
+    if (found == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    return found->captured.capture ? CUDA_ERROR_CAPTURED_EVENT : CUDA_SUCCESS;
+  });
+}
+
+CUresult record(const char* symbol, CUevent event, CUstream stream, unsigned flags) {
+  return enter(symbol, Needs::kContext, [&](Simulator& simulator) {
+    Event* const found = simulator.events.find(event);
+    Stream* const on = simulator.stream(stream);
+    if (flags > CU_EVENT_RECORD_EXTERNAL)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (found == nullptr || on == nullptr || on->context != found->context)
+      return CUDA_ERROR_INVALID_HANDLE;
+    if (on->capture && on->capture->is_invalid)
+      return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (on->capture && flags == CU_EVENT_RECORD_EXTERNAL)
+      add_captured(simulator, *on, EventWork{.event = event, .is_record = true});
+    else if (on->capture)
+      found->captured = {on->capture, on->front};
+    else
+      kiln::simulated::record_now(*found);
+    return CUDA_SUCCESS;
   });
 }
 
 }  // namespace
+
+void kiln::simulated::record_now(Event& event) {
+  event.captured = {};
+  event.recorded_ns = std::chrono::steady_clock::now().time_since_epoch().count();
+}
 
 CUresult cuEventCreate(CUevent* event, unsigned flags) {
   return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
@@ -54,16 +83,11 @@ CUresult cuEventDestroy_v2(CUevent event) {
 }
 
 CUresult cuEventRecord(CUevent event, CUstream stream) {
-  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    Event* const found = simulator.events.find(event);
-    const Stream* const on = simulator.stream(stream);
-    if (found == nullptr || on == nullptr || on->context != found->context)
-      return CUDA_ERROR_INVALID_HANDLE;
-    if (on->capture)
-      return CUDA_ERROR_NOT_SUPPORTED;
-    found->recorded_ns = std::chrono::steady_clock::now().time_since_epoch().count();
-    return CUDA_SUCCESS;
-  });
+  return record(__func__, event, stream, CU_EVENT_RECORD_DEFAULT);
+}
+
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
+  return record(__func__, event, stream, flags);
 }
 
 CUresult cuEventSynchronize(CUevent event) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "tests/support/simulated_driver/entry_points.h"
+
 using kiln::simulated::enter;
 using kiln::simulated::Function;
 using kiln::simulated::Needs;
@@ -156,13 +158,7 @@ CUresult cuFuncGetParamInfo(CUfunction function, std::size_t index, std::size_t*
     const Function* const found = simulator.functions.find(function);
     if (found == nullptr)
       return CUDA_ERROR_INVALID_HANDLE;
-    const auto& parameters = found->entry->parameters;
-    if (offset == nullptr || index >= parameters.size())
-      return CUDA_ERROR_INVALID_VALUE;
-    *offset = parameters[index].offset;
-    if (size != nullptr)
-      *size = parameters[index].size;
-    return CUDA_SUCCESS;
+    return kiln::simulated::get_parameter(*found->entry, index, offset, size);
   });
 }
 

@@ -4,136 +4,119 @@
 #include <vector>
 
 #include "tests/support/simulated_driver/abi.h"
+#include "tests/support/simulated_driver/not_simulated.h"
 
-#define KILN_SIMULATED_FUNCTIONS(X)                                                \
-  X("cuInit", cuInit, 2000)                                                        \
-  X("cuDriverGetVersion", cuDriverGetVersion, 2020)                                \
-  X("cuGetErrorName", cuGetErrorName, 6000)                                        \
-  X("cuGetErrorString", cuGetErrorString, 6000)                                    \
-  X("cuGetProcAddress", cuGetProcAddress, 11030)                                   \
-  X("cuGetProcAddress", cuGetProcAddress_v2, 12000)                                \
-  X("cuDeviceGetCount", cuDeviceGetCount, 2000)                                    \
-  X("cuDeviceGet", cuDeviceGet, 2000)                                              \
-  X("cuDeviceGetName", cuDeviceGetName, 2000)                                      \
-  X("cuDeviceGetUuid", cuDeviceGetUuid, 9020)                                      \
-  X("cuDeviceGetUuid", cuDeviceGetUuid_v2, 11040)                                  \
-  X("cuDeviceTotalMem", cuDeviceTotalMem_v2, 3020)                                 \
-  X("cuDeviceGetAttribute", cuDeviceGetAttribute, 2000)                            \
-  X("cuDeviceCanAccessPeer", cuDeviceCanAccessPeer, 4000)                          \
-  X("cuDeviceGetPCIBusId", cuDeviceGetPCIBusId, 4010)                              \
-  X("cuDeviceGetByPCIBusId", cuDeviceGetByPCIBusId, 4010)                          \
-  X("cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain, 7000)                    \
-  X("cuDevicePrimaryCtxRelease", cuDevicePrimaryCtxRelease_v2, 11000)              \
-  X("cuDevicePrimaryCtxSetFlags", cuDevicePrimaryCtxSetFlags_v2, 11000)            \
-  X("cuDevicePrimaryCtxGetState", cuDevicePrimaryCtxGetState, 7000)                \
-  X("cuDevicePrimaryCtxReset", cuDevicePrimaryCtxReset_v2, 11000)                  \
-  X("cuCtxCreate", cuCtxCreate_v2, 3020)                                           \
-  X("cuCtxCreate", cuCtxCreate_v4, 12050)                                          \
-  X("cuCtxDestroy", cuCtxDestroy_v2, 4000)                                         \
-  X("cuCtxPushCurrent", cuCtxPushCurrent_v2, 4000)                                 \
-  X("cuCtxPopCurrent", cuCtxPopCurrent_v2, 4000)                                   \
-  X("cuCtxSetCurrent", cuCtxSetCurrent, 4000)                                      \
-  X("cuCtxGetCurrent", cuCtxGetCurrent, 4000)                                      \
-  X("cuCtxGetDevice", cuCtxGetDevice, 2000)                                        \
-  X("cuCtxGetFlags", cuCtxGetFlags, 7000)                                          \
-  X("cuCtxGetId", cuCtxGetId, 12000)                                               \
-  X("cuCtxGetApiVersion", cuCtxGetApiVersion, 3020)                                \
-  X("cuCtxSynchronize", cuCtxSynchronize, 2000)                                    \
-  X("cuCtxGetStreamPriorityRange", cuCtxGetStreamPriorityRange, 5050)              \
-  X("cuModuleGetLoadingMode", cuModuleGetLoadingMode, 11070)                       \
-  X("cuModuleLoadData", cuModuleLoadData, 2000)                                    \
-  X("cuModuleLoadDataEx", cuModuleLoadDataEx, 2010)                                \
-  X("cuModuleUnload", cuModuleUnload, 2000)                                        \
-  X("cuModuleGetFunction", cuModuleGetFunction, 2000)                              \
-  X("cuModuleGetFunctionCount", cuModuleGetFunctionCount, 12040)                   \
-  X("cuModuleEnumerateFunctions", cuModuleEnumerateFunctions, 12040)               \
-  X("cuModuleGetGlobal", cuModuleGetGlobal_v2, 3020)                               \
-  X("cuLibraryLoadData", cuLibraryLoadData, 12000)                                 \
-  X("cuLibraryUnload", cuLibraryUnload, 12000)                                     \
-  X("cuLibraryGetKernel", cuLibraryGetKernel, 12000)                               \
-  X("cuLibraryGetKernelCount", cuLibraryGetKernelCount, 12040)                     \
-  X("cuLibraryEnumerateKernels", cuLibraryEnumerateKernels, 12040)                 \
-  X("cuLibraryGetModule", cuLibraryGetModule, 12000)                               \
-  X("cuKernelGetFunction", cuKernelGetFunction, 12000)                             \
-  X("cuKernelGetLibrary", cuKernelGetLibrary, 12050)                               \
-  X("cuKernelGetName", cuKernelGetName, 12030)                                     \
-  X("cuKernelGetAttribute", cuKernelGetAttribute, 12000)                           \
-  X("cuKernelSetAttribute", cuKernelSetAttribute, 12000)                           \
-  X("cuFuncGetAttribute", cuFuncGetAttribute, 2020)                                \
-  X("cuFuncSetAttribute", cuFuncSetAttribute, 9000)                                \
-  X("cuFuncSetCacheConfig", cuFuncSetCacheConfig, 3000)                            \
-  X("cuFuncGetModule", cuFuncGetModule, 11000)                                     \
-  X("cuFuncGetName", cuFuncGetName, 12030)                                         \
-  X("cuFuncGetParamInfo", cuFuncGetParamInfo, 12040)                               \
-  X("cuFuncIsLoaded", cuFuncIsLoaded, 12040)                                       \
-  X("cuFuncLoad", cuFuncLoad, 12040)                                               \
-  X("cuOccupancyMaxActiveBlocksPerMultiprocessor",                                 \
-    cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050)                             \
-  X("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",                        \
-    cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 7000)                    \
-  X("cuLaunchKernel", cuLaunchKernel, 4000)                                        \
-  X("cuLaunchKernelEx", cuLaunchKernelEx, 11060)                                   \
-  X("cuLaunchCooperativeKernel", cuLaunchCooperativeKernel, 9000)                  \
-  X("cuLaunchHostFunc", cuLaunchHostFunc, 10000)                                   \
-  X("cuStreamCreate", cuStreamCreate, 2000)                                        \
-  X("cuStreamCreateWithPriority", cuStreamCreateWithPriority, 5050)                \
-  X("cuStreamDestroy", cuStreamDestroy_v2, 4000)                                   \
-  X("cuStreamGetCtx", cuStreamGetCtx, 9020)                                        \
-  X("cuStreamGetFlags", cuStreamGetFlags, 5050)                                    \
-  X("cuStreamGetPriority", cuStreamGetPriority, 5050)                              \
-  X("cuStreamGetId", cuStreamGetId, 12000)                                         \
-  X("cuStreamSynchronize", cuStreamSynchronize, 2000)                              \
-  X("cuStreamQuery", cuStreamQuery, 2000)                                          \
-  X("cuStreamWaitEvent", cuStreamWaitEvent, 3020)                                  \
-  X("cuStreamIsCapturing", cuStreamIsCapturing, 10000)                             \
-  X("cuStreamGetCaptureInfo", cuStreamGetCaptureInfo_v2, 11030)                    \
-  X("cuStreamGetCaptureInfo", cuStreamGetCaptureInfo_v3, 12030)                    \
-  X("cuStreamBeginCapture", cuStreamBeginCapture_v2, 10010)                        \
-  X("cuStreamEndCapture", cuStreamEndCapture, 10000)                               \
-  X("cuThreadExchangeStreamCaptureMode", cuThreadExchangeStreamCaptureMode, 10010) \
-  X("cuGraphDestroy", cuGraphDestroy, 10000)                                       \
-  X("cuGraphGetNodes", cuGraphGetNodes, 10000)                                     \
-  X("cuGraphInstantiateWithFlags", cuGraphInstantiateWithFlags, 11040)             \
-  X("cuGraphLaunch", cuGraphLaunch, 10000)                                         \
-  X("cuGraphExecDestroy", cuGraphExecDestroy, 10000)                               \
-  X("cuEventCreate", cuEventCreate, 2000)                                          \
-  X("cuEventDestroy", cuEventDestroy_v2, 4000)                                     \
-  X("cuEventRecord", cuEventRecord, 2000)                                          \
-  X("cuEventSynchronize", cuEventSynchronize, 2000)                                \
-  X("cuEventQuery", cuEventQuery, 2000)                                            \
-  X("cuEventElapsedTime", cuEventElapsedTime, 2000)                                \
-  X("cuEventElapsedTime", cuEventElapsedTime_v2, 12080)                            \
-  X("cuMemAlloc", cuMemAlloc_v2, 3020)                                             \
-  X("cuMemFree", cuMemFree_v2, 3020)                                               \
-  X("cuMemGetInfo", cuMemGetInfo_v2, 3020)                                         \
-  X("cuMemAllocHost", cuMemAllocHost_v2, 3020)                                     \
-  X("cuMemFreeHost", cuMemFreeHost, 2000)                                          \
-  X("cuMemAllocAsync", cuMemAllocAsync, 11020)                                     \
-  X("cuMemFreeAsync", cuMemFreeAsync, 11020)                                       \
-  X("cuPointerGetAttributes", cuPointerGetAttributes, 7000)                        \
-  X("cuMemcpy", cuMemcpy, 4000)                                                    \
-  X("cuMemcpyAsync", cuMemcpyAsync, 4000)                                          \
-  X("cuMemcpyHtoD", cuMemcpyHtoD_v2, 3020)                                         \
-  X("cuMemcpyDtoH", cuMemcpyDtoH_v2, 3020)                                         \
-  X("cuMemcpyDtoD", cuMemcpyDtoD_v2, 3020)                                         \
-  X("cuMemcpyHtoDAsync", cuMemcpyHtoDAsync_v2, 3020)                               \
-  X("cuMemcpyDtoHAsync", cuMemcpyDtoHAsync_v2, 3020)                               \
-  X("cuMemcpyDtoDAsync", cuMemcpyDtoDAsync_v2, 3020)                               \
-  X("cuMemsetD8", cuMemsetD8_v2, 3020)                                             \
-  X("cuMemsetD16", cuMemsetD16_v2, 3020)                                           \
-  X("cuMemsetD32", cuMemsetD32_v2, 3020)                                           \
-  X("cuMemsetD8Async", cuMemsetD8Async, 3020)                                      \
-  X("cuMemsetD16Async", cuMemsetD16Async, 3020)                                    \
-  X("cuMemsetD32Async", cuMemsetD32Async, 3020)
+// clang-format off
+#define KILN_SIMULATED_FUNCTIONS(X) \
+  X(cuCtxCreate_v2, 3020) X(cuCtxCreate_v3, 11040) X(cuCtxCreate_v4, 12050) \
+  X(cuCtxDestroy_v2, 4000) X(cuCtxDisablePeerAccess, 4000) \
+  X(cuCtxEnablePeerAccess, 4000) X(cuCtxGetApiVersion, 3020) \
+  X(cuCtxGetCacheConfig, 3020) X(cuCtxGetCurrent, 4000) X(cuCtxGetDevice, 2000) \
+  X(cuCtxGetDevice_v2, 13000) X(cuCtxGetFlags, 7000) X(cuCtxGetId, 12000) \
+  X(cuCtxGetLimit, 3010) X(cuCtxGetStreamPriorityRange, 5050) \
+  X(cuCtxPopCurrent_v2, 4000) X(cuCtxPushCurrent_v2, 4000) \
+  X(cuCtxSetCacheConfig, 3020) X(cuCtxSetCurrent, 4000) X(cuCtxSetFlags, 12010) \
+  X(cuCtxSetLimit, 3010) X(cuCtxSynchronize, 2000) X(cuCtxSynchronize_v2, 13000) \
+  X(cuDeviceCanAccessPeer, 4000) X(cuDeviceGet, 2000) X(cuDeviceGetAttribute, 2000) \
+  X(cuDeviceGetByPCIBusId, 4010) X(cuDeviceGetCount, 2000) \
+  X(cuDeviceGetDefaultMemPool, 11020) X(cuDeviceGetMemPool, 11020) \
+  X(cuDeviceGetName, 2000) X(cuDeviceGetP2PAttribute, 8000) \
+  X(cuDeviceGetPCIBusId, 4010) X(cuDeviceGetUuid, 9020) X(cuDeviceGetUuid_v2, 11040) \
+  X(cuDevicePrimaryCtxGetState, 7000) X(cuDevicePrimaryCtxRelease_v2, 11000) \
+  X(cuDevicePrimaryCtxReset_v2, 11000) X(cuDevicePrimaryCtxRetain, 7000) \
+  X(cuDevicePrimaryCtxSetFlags_v2, 11000) X(cuDeviceSetMemPool, 11020) \
+  X(cuDeviceTotalMem_v2, 3020) X(cuDriverGetVersion, 2020) X(cuEventCreate, 2000) \
+  X(cuEventDestroy_v2, 4000) X(cuEventElapsedTime, 2000) \
+  X(cuEventElapsedTime_v2, 12080) X(cuEventQuery, 2000) X(cuEventRecord, 2000) \
+  X(cuEventRecordWithFlags, 11010) X(cuEventSynchronize, 2000) \
+  X(cuFuncGetAttribute, 2020) X(cuFuncGetModule, 11000) X(cuFuncGetName, 12030) \
+  X(cuFuncGetParamInfo, 12040) X(cuFuncIsLoaded, 12040) X(cuFuncLoad, 12040) \
+  X(cuFuncSetAttribute, 9000) X(cuFuncSetCacheConfig, 3000) X(cuGetErrorName, 6000) \
+  X(cuGetErrorString, 6000) X(cuGetProcAddress, 11030) X(cuGetProcAddress_v2, 12000) \
+  X(cuGraphAddChildGraphNode, 10000) X(cuGraphAddDependencies_v2, 12030) \
+  X(cuGraphAddEmptyNode, 10000) X(cuGraphAddEventRecordNode, 11010) \
+  X(cuGraphAddEventWaitNode, 11010) X(cuGraphAddHostNode, 10000) \
+  X(cuGraphAddKernelNode_v2, 12000) X(cuGraphAddMemcpyNode, 10000) \
+  X(cuGraphAddMemsetNode, 10000) X(cuGraphChildGraphNodeGetGraph, 10000) \
+  X(cuGraphClone, 10000) X(cuGraphCreate, 10000) X(cuGraphDebugDotPrint, 11030) \
+  X(cuGraphDestroy, 10000) X(cuGraphDestroyNode, 10000) \
+  X(cuGraphEventRecordNodeGetEvent, 11010) X(cuGraphEventWaitNodeGetEvent, 11010) \
+  X(cuGraphExecDestroy, 10000) X(cuGraphExecGetFlags, 12000) \
+  X(cuGraphExecKernelNodeSetParams_v2, 12000) X(cuGraphExecUpdate_v2, 12000) \
+  X(cuGraphGetEdges_v2, 12030) X(cuGraphGetNodes, 10000) X(cuGraphGetRootNodes, 10000) \
+  X(cuGraphHostNodeGetParams, 10000) X(cuGraphInstantiateWithFlags, 11040) \
+  X(cuGraphInstantiateWithParams, 12000) X(cuGraphKernelNodeGetParams_v2, 12000) \
+  X(cuGraphKernelNodeSetParams_v2, 12000) X(cuGraphLaunch, 10000) \
+  X(cuGraphMemcpyNodeGetParams, 10000) X(cuGraphMemsetNodeGetParams, 10000) \
+  X(cuGraphNodeFindInClone, 10000) X(cuGraphNodeGetDependencies_v2, 12030) \
+  X(cuGraphNodeGetDependentNodes_v2, 12030) X(cuGraphNodeGetType, 10000) \
+  X(cuGraphReleaseUserObject, 11030) X(cuGraphRemoveDependencies_v2, 12030) \
+  X(cuGraphRetainUserObject, 11030) X(cuGraphUpload, 11010) X(cuInit, 2000) \
+  X(cuKernelGetAttribute, 12000) X(cuKernelGetFunction, 12000) \
+  X(cuKernelGetLibrary, 12050) X(cuKernelGetName, 12030) \
+  X(cuKernelGetParamInfo, 12040) X(cuKernelSetAttribute, 12000) \
+  X(cuKernelSetCacheConfig, 12000) X(cuLaunchCooperativeKernel, 9000) \
+  X(cuLaunchHostFunc, 10000) X(cuLaunchHostFunc_v2, 13020) X(cuLaunchKernel, 4000) \
+  X(cuLaunchKernelEx, 11060) X(cuLibraryEnumerateKernels, 12040) \
+  X(cuLibraryGetGlobal, 12000) X(cuLibraryGetKernel, 12000) \
+  X(cuLibraryGetKernelCount, 12040) X(cuLibraryGetModule, 12000) \
+  X(cuLibraryLoadData, 12000) X(cuLibraryLoadFromFile, 12000) \
+  X(cuLibraryUnload, 12000) X(cuMemAllocAsync, 11020) \
+  X(cuMemAllocFromPoolAsync, 11020) X(cuMemAllocHost_v2, 3020) \
+  X(cuMemAllocManaged, 6000) X(cuMemAllocPitch_v2, 3020) X(cuMemAlloc_v2, 3020) \
+  X(cuMemFreeAsync, 11020) X(cuMemFreeHost, 2000) X(cuMemFree_v2, 3020) \
+  X(cuMemGetAddressRange_v2, 3020) X(cuMemGetDefaultMemPool, 13000) \
+  X(cuMemGetInfo_v2, 3020) X(cuMemGetMemPool, 13000) X(cuMemHostAlloc, 2020) \
+  X(cuMemHostGetDevicePointer_v2, 3020) X(cuMemHostGetFlags, 2030) \
+  X(cuMemHostRegister_v2, 6050) X(cuMemHostUnregister, 4000) X(cuMemPoolCreate, 11020) \
+  X(cuMemPoolDestroy, 11020) X(cuMemPoolGetAccess, 11020) \
+  X(cuMemPoolGetAttribute, 11020) X(cuMemPoolSetAccess, 11020) \
+  X(cuMemPoolSetAttribute, 11020) X(cuMemPoolTrimTo, 11020) X(cuMemSetMemPool, 13000) \
+  X(cuMemcpy, 4000) X(cuMemcpy2DAsync_v2, 3020) X(cuMemcpy2DUnaligned_v2, 3020) \
+  X(cuMemcpy2D_v2, 3020) X(cuMemcpy3DAsync_v2, 3020) X(cuMemcpy3D_v2, 3020) \
+  X(cuMemcpyAsync, 4000) X(cuMemcpyDtoDAsync_v2, 3020) X(cuMemcpyDtoD_v2, 3020) \
+  X(cuMemcpyDtoHAsync_v2, 3020) X(cuMemcpyDtoH_v2, 3020) X(cuMemcpyHtoDAsync_v2, 3020) \
+  X(cuMemcpyHtoD_v2, 3020) X(cuMemcpyPeer, 4000) X(cuMemcpyPeerAsync, 4000) \
+  X(cuMemsetD16Async, 3020) X(cuMemsetD16_v2, 3020) X(cuMemsetD2D16Async, 3020) \
+  X(cuMemsetD2D16_v2, 3020) X(cuMemsetD2D32Async, 3020) X(cuMemsetD2D32_v2, 3020) \
+  X(cuMemsetD2D8Async, 3020) X(cuMemsetD2D8_v2, 3020) X(cuMemsetD32Async, 3020) \
+  X(cuMemsetD32_v2, 3020) X(cuMemsetD8Async, 3020) X(cuMemsetD8_v2, 3020) \
+  X(cuModuleEnumerateFunctions, 12040) X(cuModuleGetFunction, 2000) \
+  X(cuModuleGetFunctionCount, 12040) X(cuModuleGetGlobal_v2, 3020) \
+  X(cuModuleGetLoadingMode, 11070) X(cuModuleLoad, 2000) X(cuModuleLoadData, 2000) \
+  X(cuModuleLoadDataEx, 2010) X(cuModuleUnload, 2000) \
+  X(cuOccupancyAvailableDynamicSMemPerBlock, 10020) \
+  X(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050) \
+  X(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 7000) \
+  X(cuOccupancyMaxActiveClusters, 11070) X(cuOccupancyMaxPotentialBlockSize, 6050) \
+  X(cuOccupancyMaxPotentialBlockSizeWithFlags, 7000) \
+  X(cuOccupancyMaxPotentialClusterSize, 11070) X(cuPointerGetAttribute, 4000) \
+  X(cuPointerGetAttributes, 7000) X(cuStreamAddCallback, 5000) \
+  X(cuStreamBeginCaptureToGraph, 12030) X(cuStreamBeginCapture_v2, 10010) \
+  X(cuStreamCreate, 2000) X(cuStreamCreateWithPriority, 5050) \
+  X(cuStreamDestroy_v2, 4000) X(cuStreamEndCapture, 10000) \
+  X(cuStreamGetCaptureInfo_v2, 11030) X(cuStreamGetCaptureInfo_v3, 12030) \
+  X(cuStreamGetCtx, 9020) X(cuStreamGetCtx_v2, 12050) X(cuStreamGetDevice, 12080) \
+  X(cuStreamGetFlags, 5050) X(cuStreamGetId, 12000) X(cuStreamGetPriority, 5050) \
+  X(cuStreamIsCapturing, 10000) X(cuStreamQuery, 2000) X(cuStreamSynchronize, 2000) \
+  X(cuStreamUpdateCaptureDependencies_v2, 12030) X(cuStreamWaitEvent, 3020) \
+  X(cuThreadExchangeStreamCaptureMode, 10010) X(cuUserObjectCreate, 11030) \
+  X(cuUserObjectRelease, 11030) X(cuUserObjectRetain, 11030)
+// clang-format on
 
 namespace kiln::simulated {
 
 std::span<const DriverFunction> driver_functions() {
-#define KILN_ROW(name, symbol, since) \
-  {name, #symbol, since, reinterpret_cast<void*>(&::symbol)},
+#define KILN_ROW(symbol, since) \
+  {name_of_symbol(#symbol), #symbol, since, reinterpret_cast<void*>(&::symbol)},
   // Never destroyed: the driver is there until the process ends.
-  static const auto& table =
-      *new std::vector<DriverFunction>{KILN_SIMULATED_FUNCTIONS(KILN_ROW)};
+  static const auto& table = *[] {
+    auto* const all =
+        new std::vector<DriverFunction>{KILN_SIMULATED_FUNCTIONS(KILN_ROW)};
+    const auto refused = refused_functions();
+    all->insert(all->end(), refused.begin(), refused.end());
+    return all;
+  }();
 #undef KILN_ROW
   return table;
 }

@@ -1,5 +1,6 @@
-// Every function of the simulated driver: its name in programs, its symbol, and the
-// CUDA version that brought it (cudaTypedefs.h). A name may have several symbols.
+// Every function of the simulated driver, those that only return an error included: its
+// name in programs, its symbol, and the CUDA version that brought it (cudaTypedefs.h).
+// A name may have several symbols.
 
 #pragma once
 

@@ -20,7 +20,10 @@ enum class HandleKind : std::uint8_t {
   kStream,
   kEvent,
   kGraph,
+  kGraphNode,
   kGraphExec,
+  kUserObject,
+  kPool,
 };
 
 /// A new token of that kind; one thread at a time.

@@ -1,5 +1,5 @@
 // Launches: checked as the driver checks them, recorded, and run where a test has said
-// how. Occupancy.
+// how.
 
 #include <algorithm>
 #include <array>
@@ -14,27 +14,16 @@ using kiln::simulated::Device;
 using kiln::simulated::DeviceModel;
 using kiln::simulated::enter;
 using kiln::simulated::EntryPoint;
+using kiln::simulated::Extent;
 using kiln::simulated::Function;
 using kiln::simulated::HostKernel;
+using kiln::simulated::KernelWork;
 using kiln::simulated::Needs;
+using kiln::simulated::Request;
 using kiln::simulated::Simulator;
 using kiln::simulated::Stream;
 
 namespace {
-
-using Extent = std::array<unsigned, 3>;
-
-struct Request {
-  CUfunction function = nullptr;
-  Extent grid{};
-  Extent block{};
-  unsigned dynamic_shared_bytes = 0;
-  CUstream stream = nullptr;
-  Extent cluster{};  // zeros for none
-  bool is_cooperative = false;
-  void** parameters = nullptr;
-  void** extra = nullptr;
-};
 
 std::uint64_t volume(const Extent& extent) {
   return std::uint64_t{extent[0]} * extent[1] * extent[2];
@@ -184,8 +173,9 @@ CUresult accept(Simulator& simulator, const Request& request, Accepted& accepted
   record.stream = request.stream;
   record.is_cooperative = request.is_cooperative ? 1 : 0;
   record.is_captured = stream->capture ? 1 : 0;
+  record.is_repeated = request.is_repeated ? 1 : 0;
   if (stream->capture)
-    stream->capture->nodes.push_back(record);
+    add_captured(simulator, *stream, keep(request, *(*function)->entry));
   simulator.launches.push_back(record);
   if (!stream->capture)
     find_host_kernel(simulator, *(*function)->entry, accepted);
@@ -200,6 +190,71 @@ CUresult launch(const char* symbol, const Request& request) {
   // Outside the lock: it may take long, and may call the driver.
   return result == CUDA_SUCCESS ? run_on_host(accepted, request.parameters) : result;
 }
+
+}  // namespace
+
+namespace kiln::simulated {
+
+void** KernelWork::parameters() {
+  pointers.clear();
+  for (auto& value : values) pointers.push_back(value.data());
+  return pointers.empty() ? nullptr : pointers.data();
+}
+
+KernelWork keep(const Request& request, const EntryPoint& entry) {
+  KernelWork kept{.request = request};
+  const std::byte* buffer = nullptr;  // of all parameters, in request.extra
+  for (void** each = request.extra; each != nullptr && *each != CU_LAUNCH_PARAM_END;
+       each += 2) {
+    if (*each == CU_LAUNCH_PARAM_BUFFER_POINTER)
+      buffer = static_cast<const std::byte*>(each[1]);
+  }
+  for (std::size_t i = 0; i < entry.parameters.size(); ++i) {
+    const Parameter& parameter = entry.parameters[i];
+    const std::byte* value = nullptr;
+    if (buffer != nullptr)
+      value = buffer + parameter.offset;
+    else if (request.parameters != nullptr)
+      value = static_cast<const std::byte*>(request.parameters[i]);
+    if (value != nullptr)
+      kept.values.emplace_back(value, value + parameter.size);
+  }
+  kept.request.stream = nullptr;
+  kept.request.parameters = nullptr;
+  kept.request.extra = nullptr;
+  return kept;
+}
+
+tl::expected<KernelWork, CUresult> check_and_keep(Simulator& simulator,
+                                                  const Request& request) {
+  const auto handle =
+      simulator.function_of(request.function, simulator.current_handle());
+  if (!handle)
+    return tl::unexpected(handle.error());
+  const Function& function = *simulator.functions.find(*handle);
+  if (const CUresult refused =
+          check(request, function, simulator.device_of(function.context).model);
+      refused != CUDA_SUCCESS)
+    return tl::unexpected(refused);
+  return keep(request, *function.entry);
+}
+
+tl::expected<std::function<CUresult()>, CUresult> prepare(Simulator& simulator,
+                                                          const KernelWork& work,
+                                                          CUstream stream) {
+  const auto kept = std::make_shared<KernelWork>(work);
+  kept->request.stream = stream;
+  kept->request.is_repeated = true;
+  Accepted accepted;
+  const CUresult result = accept(simulator, kept->request, accepted);
+  if (result != CUDA_SUCCESS)
+    return tl::unexpected(result);
+  return [kept, accepted] { return run_on_host(accepted, kept->parameters()); };
+}
+
+}  // namespace kiln::simulated
+
+namespace {
 
 // False where an attribute is none that a launch may have.
 bool read_attributes(const CUlaunchConfig& config, Request& request) {
@@ -216,22 +271,6 @@ bool read_attributes(const CUlaunchConfig& config, Request& request) {
                          each.value.clusterDim.z};
   }
   return true;
-}
-
-CUresult occupancy(const char* symbol, int* blocks, CUfunction function, int threads,
-                   std::size_t dynamic_shared_bytes) {
-  return enter(symbol, Needs::kContext, [&](Simulator& simulator) {
-    if (blocks == nullptr || threads < 1 ||
-        threads > kiln::simulated::kMaxThreadsPerBlock)
-      return CUDA_ERROR_INVALID_VALUE;
-    const auto handle = simulator.function_of(function, simulator.current_handle());
-    if (!handle)
-      return handle.error();
-    const Function& found = *simulator.functions.find(*handle);
-    *blocks = kiln::simulated::occupancy(simulator.device_of(found.context).model,
-                                         *found.entry, threads, dynamic_shared_bytes);
-    return CUDA_SUCCESS;
-  });
 }
 
 }  // namespace
@@ -276,33 +315,4 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function,
   request.dynamic_shared_bytes = config->sharedMemBytes;
   request.stream = config->hStream;
   return launch(__func__, request);
-}
-
-// Like a kernel's stand-in it runs before the call returns.
-CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* user) {
-  const CUresult result = enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    Stream* const found = simulator.stream(stream);
-    if (function == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
-    if (found->capture)
-      return CUDA_ERROR_NOT_SUPPORTED;
-    return kiln::simulated::admit_work(simulator, *found);
-  });
-  if (result == CUDA_SUCCESS)
-    function(user);
-  return result;
-}
-
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction function,
-                                                     int threads,
-                                                     std::size_t dynamic_shared_bytes) {
-  return occupancy(__func__, blocks, function, threads, dynamic_shared_bytes);
-}
-
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-    int* blocks, CUfunction function, int threads, std::size_t dynamic_shared_bytes,
-    unsigned /*flags*/) {
-  return occupancy(__func__, blocks, function, threads, dynamic_shared_bytes);
 }

@@ -11,6 +11,8 @@ using kiln::simulated::Device;
 using kiln::simulated::enter;
 using kiln::simulated::FunctionSettings;
 using kiln::simulated::get_entry;
+using kiln::simulated::get_global;
+using kiln::simulated::get_parameter;
 using kiln::simulated::Image;
 using kiln::simulated::JitOptions;
 using kiln::simulated::Kernel;
@@ -94,6 +96,18 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* o
   });
 }
 
+// NOLINTNEXTLINE(readability-function-size): the driver has eight parameters here
+CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* path,
+                               CUjit_option* options, void** values, unsigned count,
+                               CUlibraryOption*, void**, unsigned) {
+  const auto image = kiln::simulated::read_file(path);
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    return image ? load(simulator, library, image->c_str(),
+                        {.names = options, .values = values, .count = count})
+                 : image.error();
+  });
+}
+
 CUresult cuLibraryUnload(CUlibrary library) {
   return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
     if (simulator.libraries.find(library) == nullptr)
@@ -138,6 +152,17 @@ CUresult cuLibraryGetModule(CUmodule* module, CUlibrary library) {
   });
 }
 
+CUresult cuLibraryGetGlobal(CUdeviceptr* pointer, std::size_t* bytes, CUlibrary library,
+                            const char* name) {
+  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
+    if (simulator.libraries.find(library) == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    const auto module = module_here(simulator, library);
+    return module ? get_global(simulator.modules.find(*module), pointer, bytes, name)
+                  : module.error();
+  });
+}
+
 CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
   return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
     if (function == nullptr)
@@ -175,6 +200,26 @@ CUresult cuKernelGetName(const char** name, CUkernel kernel) {
     const Image& image = *simulator.libraries.find(found->library)->image;
     *name = simulator.intern(image.entry_points[found->index].name);
     return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuKernelGetParamInfo(CUkernel kernel, std::size_t index, std::size_t* offset,
+                              std::size_t* size) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    const Kernel* const found = simulator.kernels.find(kernel);
+    if (found == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    const Image& image = *simulator.libraries.find(found->library)->image;
+    return get_parameter(image.entry_points[found->index], index, offset, size);
+  });
+}
+
+CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache, CUdevice ordinal) {
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    if (simulator.kernels.find(kernel) == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    return simulator.device(ordinal) == nullptr ? CUDA_ERROR_INVALID_DEVICE
+                                                : CUDA_SUCCESS;
   });
 }
 

@@ -20,7 +20,7 @@ tl::expected<CUmodule, Refusal> Simulator::load(
               .globals = {}};
   for (const Global& global : image->globals) {
     const CUdeviceptr memory =
-        allocate(context, std::max<std::size_t>(global.size, 1), false);
+        allocate(context, std::max<std::size_t>(global.size, 1), MemoryKind::kDevice);
     if (memory == 0) {
       for (const auto& [name, pointer] : made.globals) free(pointer);
       return tl::unexpected(Refusal{CUDA_ERROR_OUT_OF_MEMORY, "no room for variables"});

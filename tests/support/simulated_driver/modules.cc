@@ -7,6 +7,7 @@
 using kiln::simulated::count_entries;
 using kiln::simulated::enter;
 using kiln::simulated::get_entry;
+using kiln::simulated::get_global;
 using kiln::simulated::JitOptions;
 using kiln::simulated::list_entries;
 using kiln::simulated::Module;
@@ -99,20 +100,13 @@ CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned room,
 CUresult cuModuleGetGlobal_v2(CUdeviceptr* pointer, std::size_t* bytes, CUmodule module,
                               const char* name) {
   return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    if (name == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    const Module* const found = simulator.modules.find(module);
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
-    for (const auto& global : found->image->globals) {
-      if (global.name != name)
-        continue;
-      if (pointer != nullptr)
-        *pointer = found->globals.find(global.name)->second;
-      if (bytes != nullptr)
-        *bytes = global.size;
-      return CUDA_SUCCESS;
-    }
-    return CUDA_ERROR_NOT_FOUND;
+    return get_global(simulator.modules.find(module), pointer, bytes, name);
+  });
+}
+
+CUresult cuModuleLoad(CUmodule* module, const char* path) {
+  const auto image = kiln::simulated::read_file(path);
+  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
+    return image ? load(simulator, module, image->c_str(), {}) : image.error();
   });
 }

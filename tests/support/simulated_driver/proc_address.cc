@@ -5,6 +5,7 @@
 
 #include "tests/support/simulated_driver/absent.h"
 #include "tests/support/simulated_driver/functions.h"
+#include "tests/support/simulated_driver/not_simulated.h"
 #include "tests/support/simulated_driver/simulator.h"
 
 using kiln::simulated::DriverFunction;
@@ -37,6 +38,11 @@ CUresult find(const Simulator& simulator, std::string_view name, int version,
 }
 
 }  // namespace
+
+int kiln::simulated::refuse(const char* symbol) {
+  return enter(symbol, Needs::kDriver,
+               [](Simulator&) { return CUDA_ERROR_NOT_SUPPORTED; });
+}
 
 CUresult cuGetProcAddress(const char* name, void** address, int version,
                           cuuint64_t /*flags*/) {

@@ -124,6 +124,9 @@ CUresult Simulator::start() {
 
 void Simulator::reset() {
   while (!allocations.empty()) free(allocations.begin()->first);
+  pools.clear();
+  default_pools.clear();
+  current_pools.clear();
   devices.clear();
   contexts.clear();
   modules.clear();
@@ -133,7 +136,9 @@ void Simulator::reset() {
   streams.clear();
   events.clear();
   graphs.clear();
+  graph_nodes.clear();
   graph_execs.clear();
+  user_objects.clear();
   legacy_streams.clear();
   thread_streams.clear();
   host_kernels.clear();

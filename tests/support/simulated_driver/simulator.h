@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -13,12 +14,12 @@
 #include <thread>
 #include <tl/expected.hpp>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "tests/support/simulated_driver/abi.h"
 #include "tests/support/simulated_driver/device_model.h"
 #include "tests/support/simulated_driver/faults.h"
+#include "tests/support/simulated_driver/graphs.h"
 #include "tests/support/simulated_driver/handles.h"
 #include "tests/support/simulated_driver/image.h"
 #include "tests/support/simulated_driver/settings.h"
@@ -44,6 +45,10 @@ struct Context {
   bool is_active = true;  // false for a primary context that nobody retains
   CUresult lost = CUDA_SUCCESS;
   unsigned long long id = 0;
+  CUfunc_cache cache = CU_FUNC_CACHE_PREFER_NONE;
+  std::set<CUcontext> peers{};
+  // By CUlimit: the stack, printf's buffer, the heap, launches by kernels, L2.
+  std::array<std::size_t, 7> limits{1024, 7U << 20U, 8U << 20U, 2, 2048, 64, 0};
 };
 
 struct FunctionSettings {
@@ -81,23 +86,21 @@ struct Kernel {
   std::map<int, FunctionSettings> settings;  // by device
 };
 
-/// A copy, or a fill.
-struct MemoryWork {
-  CUdeviceptr to = 0;
-  CUdeviceptr from = 0;  // 0: a fill
-  std::size_t size = 0;  // in bytes
-  unsigned value = 0;    // of a fill, repeated
-  unsigned value_bytes = 1;
-};
-
-using GraphNode = std::variant<kiln_simulated_launch, MemoryWork>;
-
+/// What the streams that take part in one capture have in common.
 struct Capture {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   std::thread::id origin;
   std::uint64_t id = 0;
   bool is_invalid = false;
-  std::vector<GraphNode> nodes;
+  bool has_ended = false;
+  CUgraph graph = nullptr;
+  bool is_graph_new = true;  // and goes with a capture that fails
+};
+
+/// Where a stream is in a capture: what its next node has to wait for.
+struct Front {
+  std::shared_ptr<Capture> capture{};
+  std::vector<CUgraphNode> nodes{};
 };
 
 struct Stream {
@@ -106,24 +109,58 @@ struct Stream {
   int priority = 0;
   unsigned long long id = 0;
   bool is_legacy = false;
-  std::optional<Capture> capture;
+  std::shared_ptr<Capture> capture{};    // null where it is not captured
+  std::vector<CUgraphNode> front{};      // as Front::nodes
+  bool is_origin = false;                // of the capture: ends it
+  std::vector<CUgraphEdgeData> edges{};  // told with `front`, zeros
 };
 
 struct Event {
   CUcontext context = nullptr;
   unsigned flags = 0;
   std::int64_t recorded_ns = -1;
+  Front captured{};  // where it was recorded last in a captured stream
 };
 
-struct Graph {
-  std::vector<GraphNode> nodes;
+enum class MemoryKind {
+  kUnknown,  // not CUDA's
+  kDevice,
+  kHost,
+  kRegistered,  // the program's own
+  kManaged,
 };
 
 struct Allocation {
   std::size_t size = 0;
   CUcontext context = nullptr;
   int device = 0;
-  bool is_host = false;
+  MemoryKind kind = MemoryKind::kUnknown;
+  unsigned host_flags = 0;  // that pinned memory was asked for with
+  CUmemoryPool pool = nullptr;
+  std::uint64_t id = 0;
+};
+
+/// Nothing is kept for later here, but the figures say what a driver would keep.
+struct Pool {
+  CUmemLocation location{};
+  MemoryKind kind = MemoryKind::kDevice;
+  std::size_t most_bytes = 0;  // 0: no limit
+  bool is_default = false;
+  std::array<int, 3> reuse{1, 1, 1};  // in the order of the attributes
+  std::uint64_t release_threshold = 0;
+  std::uint64_t used = 0;
+  std::uint64_t most_used = 0;
+  std::uint64_t reserved = 0;
+  std::uint64_t most_reserved = 0;
+  std::map<int, CUmemAccess_flags> access{};  // of devices, as it was set
+};
+
+/// Of memory in a place one pool is the default one, and one the current one.
+struct PoolPlace {
+  int location_type = 0;
+  int location = 0;
+  MemoryKind kind = MemoryKind::kDevice;
+  friend auto operator<=>(const PoolPlace&, const PoolPlace&) = default;
 };
 
 /// What runs in the place of a kernel: one of the two functions, or neither.
@@ -198,11 +235,13 @@ class Simulator {
 
   // memory.cc
   /// 0 where the device or the machine has no more.
-  CUdeviceptr allocate(CUcontext context, std::size_t size, bool is_host);
+  CUdeviceptr allocate(CUcontext context, std::size_t size, MemoryKind kind);
   bool free(CUdeviceptr pointer);
   [[nodiscard]] bool is_allocated(CUdeviceptr pointer, std::size_t size) const;
-  /// Null for memory that was not allocated here.
-  [[nodiscard]] const Allocation* allocation_at(CUdeviceptr pointer) const;
+  /// Where the block begins that `pointer` is in, and the block; the end of
+  /// `allocations` for memory that was not allocated here.
+  [[nodiscard]] std::map<CUdeviceptr, Allocation>::const_iterator allocation_at(
+      CUdeviceptr pointer) const;
 
   /// Kept until the process ends.
   [[nodiscard]] const char* intern(std::string_view text);
@@ -219,10 +258,16 @@ class Simulator {
   HandleTable<CUstream, Stream, HandleKind::kStream> streams;
   HandleTable<CUevent, Event, HandleKind::kEvent> events;
   HandleTable<CUgraph, Graph, HandleKind::kGraph> graphs;
-  HandleTable<CUgraphExec, Graph, HandleKind::kGraphExec> graph_execs;
+  HandleTable<CUgraphNode, GraphNode, HandleKind::kGraphNode> graph_nodes;
+  HandleTable<CUgraphExec, GraphExec, HandleKind::kGraphExec> graph_execs;
+  HandleTable<CUuserObject, UserObject, HandleKind::kUserObject> user_objects;
+  std::vector<HostWork> farewells;  // the program's, to be called without the lock
   std::map<CUcontext, Stream> legacy_streams;
   std::map<std::pair<CUcontext, std::thread::id>, Stream> thread_streams;
   std::map<CUdeviceptr, Allocation> allocations;
+  HandleTable<CUmemoryPool, Pool, HandleKind::kPool> pools;
+  std::map<PoolPlace, CUmemoryPool> default_pools;
+  std::map<PoolPlace, CUmemoryPool> current_pools;  // where it is not the default one
   std::map<std::string, HostKernel, std::less<>> host_kernels;
   HostKernel any_kernel;  // of the entry points without one of their own
   std::vector<kiln_simulated_launch> launches;
@@ -248,11 +293,18 @@ struct Process {
 template <typename Body>
 CUresult enter(const char* symbol, Needs needs, const Body& body) {
   Process& all = process();
-  const MutexLock lock(all.mutex);
-  if (const CUresult refused = all.simulator.admit(symbol, needs);
-      refused != CUDA_SUCCESS)
-    return refused;
-  return body(all.simulator);
+  std::vector<HostWork> farewells;
+  const CUresult result = [&]() -> CUresult {
+    const MutexLock lock(all.mutex);
+    if (const CUresult refused = all.simulator.admit(symbol, needs);
+        refused != CUDA_SUCCESS)
+      return refused;
+    const CUresult done = body(all.simulator);
+    farewells.swap(all.simulator.farewells);
+    return done;
+  }();
+  for (const HostWork& each : farewells) each.function(each.user);
+  return result;
 }
 
 }  // namespace kiln::simulated

@@ -1,9 +1,15 @@
 // Streams. Work is done when it is asked for, so none has ever anything to wait for.
 
+#include <algorithm>
+
 #include "tests/support/simulated_driver/capture.h"
 #include "tests/support/simulated_driver/simulator.h"
 
 using kiln::simulated::enter;
+using kiln::simulated::Event;
+using kiln::simulated::EventWork;
+using kiln::simulated::Front;
+using kiln::simulated::HostWork;
 using kiln::simulated::Needs;
 using kiln::simulated::Simulator;
 using kiln::simulated::Stream;
@@ -30,15 +36,15 @@ Stream* Simulator::stream(CUstream handle) {
 
 namespace {
 
+// A priority that no stream has becomes the nearest one.
 CUresult create(const char* symbol, CUstream* stream, unsigned flags, int priority) {
   return enter(symbol, Needs::kContext, [&](Simulator& simulator) {
     if (stream == nullptr || flags > CU_STREAM_NON_BLOCKING)
       return CUDA_ERROR_INVALID_VALUE;
     *stream = simulator.streams.add({.context = simulator.current_handle(),
                                      .flags = flags,
-                                     .priority = priority,
-                                     .id = simulator.next_id(),
-                                     .capture = {}});
+                                     .priority = std::clamp(priority, -5, 0),
+                                     .id = simulator.next_id()});
     return CUDA_SUCCESS;
   });
 }
@@ -74,6 +80,40 @@ CUresult wait(const char* symbol, CUstream stream) {
   });
 }
 
+CUresult join(Stream& stream, const Front& before) {
+  if (stream.is_legacy)
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  if (stream.capture && stream.capture != before.capture) {
+    stream.capture->is_invalid = true;
+    before.capture->is_invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+  }
+  if (before.capture->is_invalid)
+    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  kiln::simulated::follow(stream, before);
+  return CUDA_SUCCESS;
+}
+
+// Like a kernel's stand-in it runs before the call returns.
+CUresult call(const char* symbol, CUstream stream, CUhostFn function, void* user) {
+  bool is_captured = false;
+  const CUresult result = enter(symbol, Needs::kContext, [&](Simulator& simulator) {
+    Stream* const found = simulator.stream(stream);
+    if (function == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (found == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    const CUresult refused = kiln::simulated::admit_work(simulator, *found);
+    is_captured = found->capture != nullptr;
+    if (refused == CUDA_SUCCESS && is_captured)
+      add_captured(simulator, *found, HostWork{.function = function, .user = user});
+    return refused;
+  });
+  if (result == CUDA_SUCCESS && !is_captured)
+    function(user);
+  return result;
+}
+
 }  // namespace
 
 CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
@@ -86,13 +126,40 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priori
 
 CUresult cuStreamDestroy_v2(CUstream stream) {
   return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    return simulator.streams.erase(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    Stream* const found = simulator.streams.find(stream);
+    if (found == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    if (found->is_origin) {
+      found->capture->is_invalid = true;
+      end_capture(simulator, found->capture);
+    }
+    simulator.streams.erase(stream);
+    return CUDA_SUCCESS;
   });
 }
 
 CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
   return ask(__func__, stream, context,
              [](const Stream& each) { return each.context; });
+}
+
+CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext* context, CUgreenCtx* green) {
+  if (green != nullptr)
+    *green = nullptr;
+  return ask(__func__, stream, context,
+             [](const Stream& each) { return each.context; });
+}
+
+CUresult cuStreamGetDevice(CUstream stream, CUdevice* device) {
+  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
+    const Stream* const found = simulator.stream(stream);
+    if (device == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (found == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    *device = simulator.device_of(found->context).ordinal;
+    return CUDA_SUCCESS;
+  });
 }
 
 CUresult cuStreamGetFlags(CUstream stream, unsigned* flags) {
@@ -116,10 +183,52 @@ CUresult cuStreamQuery(CUstream stream) {
   return wait(__func__, stream);
 }
 
-CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned /*flags*/) {
+// In a capture an event is a place in it: who waits for it takes part.
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    const bool is_known =
-        simulator.stream(stream) != nullptr && simulator.events.find(event) != nullptr;
-    return is_known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    Stream* const found = simulator.stream(stream);
+    const Event* const waited_for = simulator.events.find(event);
+    if (found == nullptr || waited_for == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    const Front& before = waited_for->captured;
+    if (before.capture && !before.capture->has_ended)
+      return join(*found, before);
+    if (!found->capture || waited_for->recorded_ns < 0)
+      return CUDA_SUCCESS;
+    if (flags == CU_EVENT_WAIT_EXTERNAL) {
+      add_captured(simulator, *found, EventWork{.event = event, .is_record = false});
+      return CUDA_SUCCESS;
+    }
+    found->capture->is_invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
   });
+}
+
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* user) {
+  return call(__func__, stream, function, user);
+}
+
+CUresult cuLaunchHostFunc_v2(CUstream stream, CUhostFn function, void* user,
+                             unsigned /*mode*/) {
+  return call(__func__, stream, function, user);
+}
+
+// A graph does not have such a call.
+CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback function, void* user,
+                             unsigned flags) {
+  const CUresult result = enter(__func__, Needs::kContext, [&](Simulator& simulator) {
+    Stream* const found = simulator.stream(stream);
+    if (function == nullptr || flags != 0)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (found == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;
+    if (found->capture) {
+      found->capture->is_invalid = true;
+      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    return kiln::simulated::admit_work(simulator, *found);
+  });
+  if (result == CUDA_SUCCESS)
+    function(stream, CUDA_SUCCESS, user);
+  return result;
 }
