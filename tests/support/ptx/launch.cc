@@ -154,6 +154,14 @@ const Function* Program::find(std::string_view name) const {
   return nullptr;
 }
 
+std::uint64_t Program::address_of(std::string_view name) const {
+  for (std::size_t i = 0; i < functions.size(); ++i) {
+    if (functions[i]->name == name)
+      return kCodeWindow + i;
+  }
+  return 0;
+}
+
 std::string GlobalMemory::describe(std::uint64_t address) const {
   return fmt::format("{:#x} is no memory of the device", address);
 }

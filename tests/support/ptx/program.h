@@ -140,6 +140,8 @@ struct Program {
   std::vector<std::unique_ptr<Function>> functions{};
 
   [[nodiscard]] const Function* find(std::string_view name) const;
+  /// A function's, as kernels see it; 0 for an unknown name.
+  [[nodiscard]] std::uint64_t address_of(std::string_view name) const;
 };
 
 /// Errors: what is not run here, or is no PTX, with the statement and its line.

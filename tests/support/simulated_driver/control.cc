@@ -187,3 +187,22 @@ void kiln_simulated_register_any_kernel(kiln_simulated_any_kernel run, void* use
     return 0;
   });
 }
+
+int kiln_simulated_set_computing(const char* name, const char* value) {
+  return under_lock([&](Simulator& simulator) {
+    return done(kiln::simulated::set_computing(simulator.settings.computing, name, value));
+  });
+}
+
+void kiln_simulated_read_ptx_from(const char* cache_root) {
+  under_lock([&](Simulator& simulator) {
+    simulator.kernel_ptx.add_root(cache_root);
+    return 0;
+  });
+}
+
+const char* kiln_simulated_take_report() {
+  thread_local std::string taken;
+  taken = kiln::simulated::take_report();
+  return taken.c_str();
+}

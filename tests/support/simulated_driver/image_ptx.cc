@@ -120,6 +120,7 @@ tl::expected<Image, Refusal> read_ptx(std::string_view text) {
   const std::string code = without_comments(text);
   Image image;
   image.is_ptx = true;
+  image.ptx = text;
   std::size_t at = 0;
   if (next_word(code, at) != ".version")
     return bad("it does not begin with .version");

@@ -10,6 +10,8 @@
 #include "tests/support/simulated_driver/function_attributes.h"
 #include "tests/support/simulated_driver/simulator.h"
 
+using kiln::simulated::Computation;
+using kiln::simulated::prepare_computation;
 using kiln::simulated::Device;
 using kiln::simulated::DeviceModel;
 using kiln::simulated::enter;
@@ -122,6 +124,7 @@ struct Accepted {
   kiln_simulated_launch record{};
   HostKernel host;
   std::vector<std::size_t> sizes{};  // of the parameters, for host.run_any
+  std::optional<Computation> computation{};  // where no host kernel stands in
 };
 
 /// What runs in the place of a kernel that is launched and not captured.
@@ -137,6 +140,10 @@ void find_host_kernel(const Simulator& simulator, const EntryPoint& entry,
 }
 
 CUresult run_on_host(const Accepted& accepted, void** parameters) {
+  if (accepted.computation) {
+    kiln::simulated::compute(*accepted.computation);
+    return CUDA_SUCCESS;
+  }
   const HostKernel& host = accepted.host;
   if (host.run != nullptr)
     host.run(&accepted.record, parameters, host.user);
@@ -177,8 +184,16 @@ CUresult accept(Simulator& simulator, const Request& request, Accepted& accepted
   if (stream->capture)
     add_captured(simulator, *stream, keep(request, *(*function)->entry));
   simulator.launches.push_back(record);
-  if (!stream->capture)
-    find_host_kernel(simulator, *(*function)->entry, accepted);
+  if (stream->capture)
+    return CUDA_SUCCESS;
+  find_host_kernel(simulator, *(*function)->entry, accepted);
+  const bool stands_in = accepted.host.run != nullptr || accepted.host.run_any != nullptr;
+  if (stands_in || !simulator.settings.computing.is_on)
+    return CUDA_SUCCESS;
+  auto computation = prepare_computation(simulator, **function, request, record);
+  if (!computation)
+    return computation.error();
+  accepted.computation = *std::move(computation);
   return CUDA_SUCCESS;
 }
 

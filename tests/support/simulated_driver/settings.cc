@@ -89,6 +89,14 @@ Settings read_settings(Faults& faults) {
     complain("KILN_SIMULATED_FAULTS", list);
     settings.is_broken = true;
   }
+  for (const std::string_view name : {"KERNELS", "CHECKS", "MEMORY", "SEED"}) {
+    const std::string whole = "KILN_SIMULATED_" + std::string(name);
+    const auto value = variable(whole.c_str());
+    if (!value || set_computing(settings.computing, name, *value))
+      continue;
+    complain(whole, *value);
+    settings.is_broken = true;
+  }
   return settings;
 }
 

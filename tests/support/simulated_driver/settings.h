@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/support/simulated_driver/computing.h"
 #include "tests/support/simulated_driver/image.h"
 
 namespace kiln::simulated {
@@ -17,6 +18,7 @@ struct Settings {
   int driver_version = 13000;
   int toolkit_version = 0;  // 0: the driver's
   bool is_eager = false;
+  Computing computing{};
   bool is_broken = false;  // something in the environment could not be read
 
   [[nodiscard]] int default_toolkit() const {

@@ -119,6 +119,17 @@ void kiln_simulated_register_kernel(const char* entry_point, kiln_simulated_kern
 /// null for none.
 void kiln_simulated_register_any_kernel(kiln_simulated_any_kernel run, void* user);
 
+/// KILN_SIMULATED_KERNELS, _CHECKS, _MEMORY and _SEED by the names behind the prefix,
+/// for later launches. 0, or -1 for what cannot be read.
+int kiln_simulated_set_computing(const char* name, const char* value);
+
+/// The PTX of cubins is looked for in this cache, too.
+void kiln_simulated_read_ptx_from(const char* cache_root);
+
+/// What kernels did wrong and what was noticed, a line each, since the last call.
+/// Valid until the thread's next one.
+const char* kiln_simulated_take_report(void);
+
 #ifdef __cplusplus
 }
 #endif

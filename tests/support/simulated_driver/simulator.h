@@ -17,11 +17,13 @@
 #include <vector>
 
 #include "tests/support/simulated_driver/abi.h"
+#include "tests/support/simulated_driver/computing.h"
 #include "tests/support/simulated_driver/device_model.h"
 #include "tests/support/simulated_driver/faults.h"
 #include "tests/support/simulated_driver/graphs.h"
 #include "tests/support/simulated_driver/handles.h"
 #include "tests/support/simulated_driver/image.h"
+#include "tests/support/simulated_driver/kernel_ptx.h"
 #include "tests/support/simulated_driver/settings.h"
 #include "tests/support/simulated_driver/simulated_driver.h"
 #include "util/mutex.h"
@@ -63,6 +65,7 @@ struct Module {
   std::shared_ptr<const Image> image;
   std::vector<CUfunction> functions;  // as image->entry_points
   std::map<std::string, CUdeviceptr, std::less<>> globals;
+  std::shared_ptr<const ModuleCode> code{};  // from its first launch on
 };
 
 struct Function {
@@ -248,6 +251,7 @@ class Simulator {
   [[nodiscard]] std::uint64_t next_id() { return ++last_id_; }
 
   Faults faults;
+  KernelPtx kernel_ptx;
   Settings settings;  // read after faults was made: its own go there
   std::vector<Device> devices;
   HandleTable<CUcontext, Context, HandleKind::kContext> contexts;

@@ -125,7 +125,9 @@ void set_value(Lanes& lanes, const Instruction& instruction) {
         instruction, answers<kComparison, T, kWidth>(lanes, instruction, part), with);
     for_each_lane(lanes.mask, [&](unsigned lane) {
       const bool is_true = (answer >> lane & 1U) != 0;
-      const std::uint32_t of_float = to.bytes == 2 * kWidth ? instruction.offset : 0x3f800000U;
+      const std::uint32_t of_float = to.bytes == 2 * kWidth
+                                         ? static_cast<std::uint32_t>(instruction.offset)
+                                         : 0x3f800000U;
       const std::uint32_t value = !is_true ? 0 : is_float ? of_float : ~0U;
       if (to.bytes == 2 * kWidth)
         lanes.at<std::uint16_t>(to)[kWidth * lane + part] = static_cast<std::uint16_t>(value);

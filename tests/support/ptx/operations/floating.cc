@@ -160,8 +160,11 @@ struct AtLeastZero {
   template <typename T, typename... More>
   T operator()(T a, More... more) const {
     const T result = F{}(a, more...);
-    const float value = to_float(result);
-    return value != value || value > 0 ? result : from_float<T>(0);
+    if constexpr (std::is_same_v<T, double>)
+      return result != result || result > 0 ? result : 0;
+    else
+      return to_float(result) != to_float(result) || to_float(result) > 0 ? result
+                                                                          : from_float<T>(0);
   }
 };
 
