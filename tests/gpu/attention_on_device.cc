@@ -37,16 +37,8 @@ Result<void> start(const OperationsOnDevice& on, const Run& run) {
   return done;
 }
 
-Result<ops::Launches> kilns_plan(const OperationsOnDevice& on,
-                                 const ops::AttentionCall& call) {
-  ops::Launches plan = KILN_TRY(ops::plan(call, on.device()));
-  if (driver().is_simulated && !stands_in_for(plan))
-    return fail(ErrorCode::kNotFound, "nothing stands in for a kernel of the call");
-  return plan;
-}
-
 Result<void> run_plan(const OperationsOnDevice& on, const ops::AttentionCall& call) {
-  const ops::Launches plan = KILN_TRY(kilns_plan(on, call));
+  const ops::Launches plan = KILN_TRY(ops::plan(call, on.device()));
   if (in_graphs)
     KILN_TRY(ops::fetch(on.service(), on.device(), plan));
   return start(on, [&] {
@@ -54,11 +46,8 @@ Result<void> run_plan(const OperationsOnDevice& on, const ops::AttentionCall& ca
   });
 }
 
-/// Of a simulated device only Kiln's kernels are computed.
 Result<void> run_public(const OperationsOnDevice& on, Service& service,
                         const ops::AttentionCall& call) {
-  if (driver().is_simulated)
-    KILN_TRY(kilns_plan(on, call));
   return start(on, [&] {
     return test::call(service, on.device(), on.stream().handle(), call.problem,
                       call.tensors);

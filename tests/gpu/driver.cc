@@ -23,7 +23,9 @@ void* symbol(void* library, const char* name) {
 
 Driver table_of(void* library) {
   Driver driver;
-  driver.is_simulated = ::dlsym(library, "kiln_simulated_calls") != nullptr;
+  driver.read_ptx_from = reinterpret_cast<decltype(driver.read_ptx_from)>(
+      ::dlsym(library, "kiln_simulated_read_ptx_from"));
+  driver.is_simulated = driver.read_ptx_from != nullptr;
 #define KILN_GPU_TEST_QUOTED(name) #name
 #define KILN_GPU_TEST_TEXT(name) KILN_GPU_TEST_QUOTED(name)  // as cuda.h maps it
 #define KILN_GPU_TEST_LOOK_UP(function)                      \

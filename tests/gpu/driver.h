@@ -49,8 +49,10 @@ namespace kiln::gpu_test {
 
 /// Thread safety: immutable.
 struct Driver {
-  /// libkiln-simulated-driver.so: it checks every call, and computes nothing.
+  /// libkiln-simulated-driver.so: it checks every call, and runs the kernels' PTX.
   bool is_simulated = false;
+  /// Of a simulated one: which cache has the PTX of the kernels.
+  void (*read_ptx_from)(const char*) = nullptr;
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a member's name
 #define KILN_GPU_TEST_MEMBER(function) decltype(&::function) function = nullptr;
   KILN_GPU_TEST_FUNCTIONS(KILN_GPU_TEST_MEMBER)

@@ -3,7 +3,6 @@
 #include <stdexcept>
 
 #include "tests/gpu/device_copies.h"
-#include "tests/gpu/stand_in.h"
 #include "tests/support/operations/run_operation.h"
 
 namespace kiln::gpu_test {
@@ -88,9 +87,6 @@ Device operations_device(const Schedule& /*schedule*/) {
 
 Result<void> run_operation(const Operation& operation, const Schedule& /*schedule*/) {
   const gpu_test::OperationsOnDevice& on = gpu_test::OperationsOnDevice::of_test();
-  if (gpu_test::driver().is_simulated &&
-      !gpu_test::stands_in_for(operation, on.device()))
-    return fail(ErrorCode::kNotFound, "nothing stands in for the operation");
   return std::visit(
       [&](const auto& args) -> Result<void> {
         const gpu_test::DeviceCopies copies;

@@ -7,7 +7,6 @@
 #include "kiln/service.h"
 #include "tests/gpu/gpu_test.h"
 #include "tests/gpu/on_device.h"
-#include "tests/gpu/stand_in.h"
 
 namespace kiln::gpu_test {
 
@@ -38,12 +37,6 @@ class OperationsOnDevice {
 /// A test of results, skipped where nothing computes any.
 class GpuResultsTest : public GpuTest {
  protected:
-  void SetUp() override {
-    GpuTest::SetUp();
-    if (!IsSkipped() && driver().is_simulated && !stands_in_for_operations())
-      GTEST_SKIP() << "the simulated driver computes nothing";
-  }
-
   template <typename Check>
   static void on_each_kind_of_device(const Check& check) {
     for (const Device& device : device_of_each_kind()) {

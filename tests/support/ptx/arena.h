@@ -20,7 +20,8 @@ class Arena final : public GlobalMemory {
     Piece& piece = pieces_.emplace_back();
     // Whole vectors of the machine, as cudaMalloc() aligns.
     piece.bytes.resize(values.size_bytes() + 256);
-    piece.begin = (reinterpret_cast<std::uint64_t>(piece.bytes.data()) + 255) / 256 * 256;
+    piece.begin =
+        (reinterpret_cast<std::uint64_t>(piece.bytes.data()) + 255) / 256 * 256;
     piece.size = values.size_bytes();
     piece.set.assign(piece.size, 1);
     piece.is_read_only = is_read_only;
@@ -30,14 +31,16 @@ class Arena final : public GlobalMemory {
   }
   /// Room that nothing was written to yet.
   std::uint64_t reserve(std::size_t bytes) {
-    const std::uint64_t begin = add(std::span<const std::byte>(std::vector<std::byte>(bytes)));
+    const std::uint64_t begin =
+        add(std::span<const std::byte>(std::vector<std::byte>(bytes)));
     pieces_.back().set.assign(bytes, 0);
     return begin;
   }
   template <typename T>
   [[nodiscard]] std::vector<T> read(std::uint64_t address, std::size_t count) const {
     std::vector<T> values(count);
-    std::copy_n(reinterpret_cast<const std::byte*>(address), count * sizeof(T),  // NOLINT
+    std::copy_n(reinterpret_cast<const std::byte*>(address),
+                count * sizeof(T),  // NOLINT
                 reinterpret_cast<std::byte*>(values.data()));
     return values;
   }

@@ -51,12 +51,13 @@ void Block::note(const std::string& what) {
 
 bool Block::run(std::uint64_t quantum) {
   bool has_run = false;
-  const std::size_t first =
-      grid.schedule.seed == 0 ? 0 : random.below(warps.size());
+  const std::size_t first = grid.schedule.seed == 0 ? 0 : random.below(warps.size());
   for (std::size_t i = 0; i < warps.size(); ++i) {
     Warp& warp = *warps[(first + i) % warps.size()];
     const std::uint64_t turn =
-        grid.schedule.seed == 0 ? quantum : std::min<std::uint64_t>(quantum, 1 + random.below(600));
+        grid.schedule.seed == 0
+            ? quantum
+            : std::min<std::uint64_t>(quantum, 1 + random.below(600));
     has_run = warp.run(turn) || has_run;
   }
   return has_run;
@@ -144,8 +145,8 @@ std::string describe(const Program& program, const syntax::Statement& statement)
     is_blank = is_space;
   }
   if (statement.line != 0 && statement.file < program.module.files.size())
-    text += fmt::format(" ({}:{})", program.module.files[statement.file],
-                        statement.line);
+    text +=
+        fmt::format(" ({}:{})", program.module.files[statement.file], statement.line);
   return text;
 }
 

@@ -41,10 +41,12 @@ void Decoder::operands(Type first, std::initializer_list<Type> others) {
     refuse(fmt::format("it has {} operands, not {}", count(), others.size() + 1));
   made.operands.push_back(destination(argument(0), first));
   std::size_t index = 1;
-  for (const Type type : others) made.operands.push_back(source(argument(index++), type));
+  for (const Type type : others)
+    made.operands.push_back(source(argument(index++), type));
 }
 
-std::span<const syntax::Argument> Decoder::parts(const syntax::Argument& argument) const {
+std::span<const syntax::Argument> Decoder::parts(
+    const syntax::Argument& argument) const {
   if (argument.kind == syntax::Argument::Kind::kVector)
     return argument.parts;
   return {&argument, 1};
@@ -68,18 +70,37 @@ void read_short_clock(Lanes& lanes, const Instruction& instruction) {
 }
 
 constexpr auto kSpecials = std::to_array<std::pair<std::string_view, Special>>({
-    {"%tid.x", Special::kTidX},           {"%tid.y", Special::kTidY},
-    {"%tid.z", Special::kTidZ},           {"%ntid.x", Special::kNtidX},
-    {"%ntid.y", Special::kNtidY},         {"%ntid.z", Special::kNtidZ},
-    {"%ctaid.x", Special::kCtaidX},       {"%ctaid.y", Special::kCtaidY},
-    {"%ctaid.z", Special::kCtaidZ},       {"%nctaid.x", Special::kNctaidX},
-    {"%nctaid.y", Special::kNctaidY},     {"%nctaid.z", Special::kNctaidZ},
-    {"%laneid", Special::kLaneid},        {"%warpid", Special::kWarpid},
-    {"%nwarpid", Special::kNwarpid},      {"%smid", Special::kSmid},
-    {"%nsmid", Special::kNsmid},          {"%gridid", Special::kGridid},
-    {"%lanemask_eq", Special::kLanemaskEq}, {"%lanemask_le", Special::kLanemaskLe},
-    {"%lanemask_lt", Special::kLanemaskLt}, {"%lanemask_ge", Special::kLanemaskGe},
+    {"%tid.x", Special::kTidX},
+    {"%tid.y", Special::kTidY},
+    {"%tid.z", Special::kTidZ},
+    {"%ntid.x", Special::kNtidX},
+    {"%ntid.y", Special::kNtidY},
+    {"%ntid.z", Special::kNtidZ},
+    {"%ctaid.x", Special::kCtaidX},
+    {"%ctaid.y", Special::kCtaidY},
+    {"%ctaid.z", Special::kCtaidZ},
+    {"%nctaid.x", Special::kNctaidX},
+    {"%nctaid.y", Special::kNctaidY},
+    {"%nctaid.z", Special::kNctaidZ},
+    {"%laneid", Special::kLaneid},
+    {"%warpid", Special::kWarpid},
+    {"%nwarpid", Special::kNwarpid},
+    {"%smid", Special::kSmid},
+    {"%nsmid", Special::kNsmid},
+    {"%gridid", Special::kGridid},
+    {"%lanemask_eq", Special::kLanemaskEq},
+    {"%lanemask_le", Special::kLanemaskLe},
+    {"%lanemask_lt", Special::kLanemaskLt},
+    {"%lanemask_ge", Special::kLanemaskGe},
     {"%lanemask_gt", Special::kLanemaskGt},
+    {"%cluster_ctaid.x", Special::kClusterCtaidX},
+    {"%cluster_ctaid.y", Special::kClusterCtaidY},
+    {"%cluster_ctaid.z", Special::kClusterCtaidZ},
+    {"%cluster_nctaid.x", Special::kClusterNctaidX},
+    {"%cluster_nctaid.y", Special::kClusterNctaidY},
+    {"%cluster_nctaid.z", Special::kClusterNctaidZ},
+    {"%cluster_ctarank", Special::kClusterRank},
+    {"%cluster_nctarank", Special::kClusterBlocks},
     {"%dynamic_smem_size", Special::kDynamicSharedSize},
     {"%total_smem_size", Special::kTotalSharedSize},
 });
@@ -101,8 +122,8 @@ Select select_of(std::string_view opcode) {
     for (const auto& family :
          {integer_operations(), logic_operations(), float_operations(),
           comparison_operations(), conversion_operations(), movement_operations(),
-          memory_operations(), atomic_operations(), copy_operations(), warp_operations(),
-          matrix_operations(), control_operations()}) {
+          memory_operations(), atomic_operations(), copy_operations(),
+          warp_operations(), matrix_operations(), control_operations()}) {
       for (const Operation& each : family) found.emplace(each.opcode, each.select);
     }
     return found;
@@ -123,7 +144,9 @@ class FunctionDecoder final : public Decoder {
   [[nodiscard]] bool has_type() const override;
   void take_hints() override;
   void take_all() override { left_.clear(); }
-  [[nodiscard]] std::size_t count() const override { return statement().arguments.size(); }
+  [[nodiscard]] std::size_t count() const override {
+    return statement().arguments.size();
+  }
   [[nodiscard]] const Argument& argument(std::size_t index) const override {
     if (index >= count())
       refuse(fmt::format("it has {} operands only", count()));
@@ -142,7 +165,8 @@ class FunctionDecoder final : public Decoder {
   [[nodiscard]] std::span<const std::string_view> table(
       std::string_view name) const override;
   void jump_to(std::string_view label) override {
-    jumps_.push_back({function_.code.size(), made.targets.size(), label, statement().scope});
+    jumps_.push_back(
+        {function_.code.size(), made.targets.size(), label, statement().scope});
     made.targets.push_back(0);
   }
   void calls(const Function* callee) override {
@@ -180,7 +204,7 @@ class FunctionDecoder final : public Decoder {
   const Program& program_;
   Function& function_;
   const syntax::Function& syntax_;
-  std::vector<Names> names_;  // by scope
+  std::vector<Names> names_;            // by scope
   std::vector<std::string_view> left_;  // modifiers
   std::map<std::tuple<std::uint64_t, std::size_t>, Operand> constants_;
   std::map<std::string, Operand, std::less<>> fills_;
@@ -198,7 +222,8 @@ constexpr std::size_t kSlotAlignment = 32;
 
 std::uint32_t FunctionDecoder::reserve(std::size_t bytes) {
   const std::uint32_t at = function_.register_bytes;
-  function_.register_bytes += static_cast<std::uint32_t>(rounded_up(bytes, kSlotAlignment));
+  function_.register_bytes +=
+      static_cast<std::uint32_t>(rounded_up(bytes, kSlotAlignment));
   return at;
 }
 
@@ -216,7 +241,8 @@ void FunctionDecoder::declare(const syntax::Variable& variable, Names& names) {
   Symbol symbol{.type = variable.type, .repeats = variable.repeats};
   switch (variable.space) {
     case Space::kRegister: {
-      const std::size_t each = rounded_up(register_bytes(variable.type), kSlotAlignment);
+      const std::size_t each =
+          rounded_up(register_bytes(variable.type), kSlotAlignment);
       symbol.size = static_cast<std::uint32_t>(each);
       symbol.at = reserve(each * std::max(variable.repeats, 1U));
       break;
@@ -273,7 +299,8 @@ void FunctionDecoder::declare() {
 }
 
 // "%r12" of ".reg .b32 %r<20>", or a name by itself.
-std::optional<Symbol> FunctionDecoder::find(std::string_view name, unsigned scope) const {
+std::optional<Symbol> FunctionDecoder::find(std::string_view name,
+                                            unsigned scope) const {
   const std::size_t digits = name.find_last_not_of("0123456789") + 1;
   unsigned number = 0;
   const bool is_numbered = digits < name.size() && digits > 0;
@@ -284,7 +311,8 @@ std::optional<Symbol> FunctionDecoder::find(std::string_view name, unsigned scop
     if (const auto found = names.find(name);
         found != names.end() && found->second.repeats == 0)
       return found->second;
-    if (const auto found = is_numbered ? names.find(name.substr(0, digits)) : names.end();
+    if (const auto found =
+            is_numbered ? names.find(name.substr(0, digits)) : names.end();
         found != names.end() && number < found->second.repeats) {
       Symbol symbol = found->second;
       symbol.at += number * symbol.size;
@@ -302,7 +330,8 @@ Operand FunctionDecoder::constant(std::uint64_t bits, Type type) {
     bits &= (std::uint64_t{1} << (8 * bytes)) - 1;
   if (type == kPred)
     bits = bits != 0 ? kAllLanes : 0;
-  const auto [known, is_new] = constants_.try_emplace({bits, type == kPred ? 0 : bytes});
+  const auto [known, is_new] =
+      constants_.try_emplace({bits, type == kPred ? 0 : bytes});
   if (is_new) {
     const std::uint32_t at = add_constant(register_bytes(type));
     std::byte* const to = function_.constants.data() + at - function_.register_bytes;
@@ -386,7 +415,8 @@ Operand FunctionDecoder::address_of(std::string_view name, Type type) {
     refuse("addresses of parameters of functions are not run here");
   if (const Function* const callee = program_.find(name); callee != nullptr)
     function_.calls_by_pointer = true;
-  function_.relocations.push_back({.at = fill->second.at, .bytes = bytes, .symbol = name});
+  function_.relocations.push_back(
+      {.at = fill->second.at, .bytes = bytes, .symbol = name});
   return fill->second;
 }
 
@@ -409,15 +439,16 @@ Operand FunctionDecoder::source(const Argument& argument, Type type) {
     }
     case Argument::Kind::kInteger:
       if (type.kind == Kind::kFloat && type.bits >= 32 && type.count == 1) {
-        const auto value = static_cast<double>(static_cast<std::int64_t>(argument.value));
+        const auto value =
+            static_cast<double>(static_cast<std::int64_t>(argument.value));
         return constant(type.bits == 64
                             ? std::bit_cast<std::uint64_t>(value)
                             : std::bit_cast<std::uint32_t>(static_cast<float>(value)),
                         type);
       }
-      return constant(argument.is_negated ? std::uint64_t{argument.value == 0}
-                                          : argument.value,
-                      type);
+      return constant(
+          argument.is_negated ? std::uint64_t{argument.value == 0} : argument.value,
+          type);
     case Argument::Kind::kFloat:
     case Argument::Kind::kFloat64: {
       const double value = std::bit_cast<double>(argument.value);
@@ -426,7 +457,8 @@ Operand FunctionDecoder::source(const Argument& argument, Type type) {
       return constant(argument.value, type);
     }
     case Argument::Kind::kFloat32: {
-      const float value = std::bit_cast<float>(static_cast<std::uint32_t>(argument.value));
+      const float value =
+          std::bit_cast<float>(static_cast<std::uint32_t>(argument.value));
       if (type.bits == 64 && type.kind == Kind::kFloat)
         return constant(std::bit_cast<std::uint64_t>(static_cast<double>(value)), type);
       return constant(argument.value, type);
@@ -443,8 +475,7 @@ Operand FunctionDecoder::destination(const Argument& argument, Type type) {
       argument.kind == Argument::Kind::kName ? find(argument.name) : std::nullopt;
   if (!symbol || symbol->kind != Symbol::Kind::kRegister)
     refuse(fmt::format("'{}' is no register", argument.name));
-  if ((symbol->type == kPred) != (type == kPred) ||
-      symbol->type.bytes() < type.bytes())
+  if ((symbol->type == kPred) != (type == kPred) || symbol->type.bytes() < type.bytes())
     refuse(fmt::format("{} is of another type", argument.name));
   return {.at = symbol->at,
           .bytes = static_cast<std::uint8_t>(symbol->type.bytes()),
@@ -465,9 +496,9 @@ void FunctionDecoder::address(const Argument& argument, Space space) {
   const bool is_register = symbol && symbol->kind == Symbol::Kind::kRegister;
   if (is_register && symbol->type.bytes() < 4)
     refuse(fmt::format("{} is too narrow for an address", base.name));
-  made.operands.push_back(
-      is_register ? source(base, symbol->type.bytes() == 8 ? kB64 : kB32)
-                  : address_of(base.name, kB64));
+  made.operands.push_back(is_register
+                              ? source(base, symbol->type.bytes() == 8 ? kB64 : kB32)
+                              : address_of(base.name, kB64));
 }
 
 std::optional<Region> FunctionDecoder::region(std::string_view name) {
@@ -478,8 +509,8 @@ std::optional<Region> FunctionDecoder::region(std::string_view name) {
 }
 
 bool FunctionDecoder::is_predicate(const Argument& argument) const {
-  const auto symbol = argument.kind == Argument::Kind::kName ? find(argument.name)
-                                                             : std::nullopt;
+  const auto symbol =
+      argument.kind == Argument::Kind::kName ? find(argument.name) : std::nullopt;
   return symbol && symbol->type == kPred;
 }
 
@@ -515,8 +546,9 @@ bool FunctionDecoder::take(std::string_view modifier) {
 }
 
 bool FunctionDecoder::has_type() const {
-  return std::any_of(left_.begin(), left_.end(),
-                     [](std::string_view each) { return type_named(each).has_value(); });
+  return std::any_of(left_.begin(), left_.end(), [](std::string_view each) {
+    return type_named(each).has_value();
+  });
 }
 
 Type FunctionDecoder::take_type() {
@@ -531,8 +563,9 @@ Type FunctionDecoder::take_type() {
 
 void FunctionDecoder::take_hints() {
   static constexpr auto kHints = std::to_array<std::string_view>(
-      {"weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio", "cta",
-       "cluster", "gpu", "sys", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc"});
+      {"weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "sc",
+       "mmio", "cta",      "cluster", "gpu",     "sys",     "ca",      "cg",
+       "cs",   "lu",       "cv",      "wb",      "wt",      "nc"});
   std::erase_if(left_, [](std::string_view each) {
     return std::find(kHints.begin(), kHints.end(), each) != kHints.end() ||
            each.starts_with("L1::") || each.starts_with("L2::");
@@ -545,7 +578,7 @@ void FunctionDecoder::decode(const syntax::Statement& statement) {
   left_.clear();
   for (const std::string_view modifier : statement.modifiers) {
     // The space of one's own block.
-    left_.push_back(modifier == "shared::cta" ? "shared"
+    left_.push_back(modifier == "shared::cta"         ? "shared"
                     : modifier.starts_with("param::") ? "param"
                                                       : modifier);
   }
@@ -583,7 +616,8 @@ void FunctionDecoder::finish_jumps() {
 
 // Behind the last statement lanes leave.
 void FunctionDecoder::add_end() {
-  static const syntax::Statement kEnd{.opcode = "ret", .text = "the end of the function"};
+  static const syntax::Statement kEnd{.opcode = "ret",
+                                      .text = "the end of the function"};
   Instruction end{.course = Course::kReturn, .statement = &kEnd};
   starts_.push_back(function_.code.size());
   function_.code.push_back(std::move(end));

@@ -63,7 +63,8 @@ class Decoder {
   /// A function of the module; null for others.
   [[nodiscard]] virtual const Function* function(std::string_view name) const = 0;
   /// The names of .branchtargets.
-  [[nodiscard]] virtual std::span<const std::string_view> table(std::string_view name) const = 0;
+  [[nodiscard]] virtual std::span<const std::string_view> table(
+      std::string_view name) const = 0;
   /// Sets the target once all labels are known.
   virtual void jump_to(std::string_view label) = 0;
   virtual void calls(const Function* callee) = 0;

@@ -29,7 +29,8 @@ using Extent = std::array<unsigned, 3>;
 struct Stretch {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
-  std::uint8_t* set = nullptr;  // a byte a byte: not 0 where it was written; null: all was
+  std::uint8_t* set =
+      nullptr;  // a byte a byte: not 0 where it was written; null: all was
   bool is_read_only = false;
 };
 
@@ -69,16 +70,17 @@ struct Traffic {
 };
 
 struct Report {
-  std::uint64_t instructions = 0;             // of warps
+  std::uint64_t instructions = 0;                // of warps
   std::map<std::string, std::uint64_t> notes{};  // and how often
-  std::map<std::string, Traffic> traffic{};   // by the statement's text
-  std::string printed{};                      // by printf
+  std::map<std::string, Traffic> traffic{};      // by the statement's text
+  std::string printed{};                         // by printf
 };
 
 struct Launch {
   std::string_view entry{};
   Extent grid{1, 1, 1};
   Extent block{1, 1, 1};
+  Extent cluster{1, 1, 1};
   std::size_t dynamic_shared_bytes = 0;
   std::span<const std::byte> parameters{};  // packed as the entry has them
   int device = 0;
@@ -97,12 +99,9 @@ using Symbols = std::map<std::string, std::uint64_t, std::less<>>;
 [[nodiscard]] const Function* find_entry(const Program& program, std::string_view name);
 
 /// Errors: as a device's. The report holds what was found until then.
-[[nodiscard]] tl::expected<void, LaunchError> launch(const Program& program,
-                                                     const Launch& launch,
-                                                     const Symbols& symbols,
-                                                     GlobalMemory& memory,
-                                                     const Schedule& schedule,
-                                                     const Checks& checks,
-                                                     Report& report);
+[[nodiscard]] tl::expected<void, LaunchError> launch(
+    const Program& program, const Launch& launch, const Symbols& symbols,
+    GlobalMemory& memory, const Schedule& schedule, const Checks& checks,
+    Report& report);
 
 }  // namespace kiln::ptx

@@ -79,7 +79,8 @@ void lay_out(Grid& grid) {
     constants = function->constants;
     for (const Relocation& relocation : function->relocations) {
       std::uint64_t value = relocation.addend;
-      if (const auto here = addresses.find(relocation.symbol); here != addresses.end()) {
+      if (const auto here = addresses.find(relocation.symbol);
+          here != addresses.end()) {
         value += here->second;
       } else if (const auto global = grid.symbols.find(relocation.symbol);
                  global != grid.symbols.end()) {
@@ -188,9 +189,9 @@ tl::expected<void, LaunchError> launch(const Program& program, const Launch& lau
     if (grid.entry == nullptr)
       throw Fault{kNotSupported, fmt::format("there is no entry {}", launch.entry)};
     if (launch.parameters.size() < grid.entry->parameter_bytes)
-      throw Fault{kLaunchFailed, fmt::format("{} has {} bytes of parameters, not {}",
-                                             launch.entry, grid.entry->parameter_bytes,
-                                             launch.parameters.size())};
+      throw Fault{kLaunchFailed,
+                  fmt::format("{} has {} bytes of parameters, not {}", launch.entry,
+                              grid.entry->parameter_bytes, launch.parameters.size())};
     lay_out(grid);
     run_blocks(grid);
   } catch (const Fault& fault) {

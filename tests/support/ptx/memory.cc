@@ -24,23 +24,23 @@ std::string_view name_of(Space space) {
 }
 
 std::string_view name_of(Access access) {
-  return access == Access::kRead ? "read" : access == Access::kWrite ? "write" : "atomic";
+  return access == Access::kRead    ? "read"
+         : access == Access::kWrite ? "write"
+                                    : "atomic";
 }
 
-[[noreturn]] void fail(const Lanes& lanes, const Instruction& instruction, unsigned lane,
-                       Space space, std::uint64_t address, std::size_t bytes,
-                       Access access, int result) {
+[[noreturn]] void fail(const Lanes& lanes, const Instruction& instruction,
+                       unsigned lane, Space space, std::uint64_t address,
+                       std::size_t bytes, Access access, int result) {
   const bool is_aligned = result != kMisalignedAddress;
-  std::string why =
-      fmt::format("invalid {} {} of {} bytes at {:#x} by {}: {}; {}", name_of(space),
-                  name_of(access), bytes, address,
-                  lanes.block->describe_thread(*lanes.warp, lane),
-                  !is_aligned ? "the address is misaligned"
-                  : space == Space::kShared
-                      ? fmt::format("the block has {} bytes",
-                                    lanes.block->shared.size())
-                      : "out of bounds",
-                  describe(lanes.block->grid.program, *instruction.statement));
+  std::string why = fmt::format(
+      "invalid {} {} of {} bytes at {:#x} by {}: {}; {}", name_of(space),
+      name_of(access), bytes, address, lanes.block->describe_thread(*lanes.warp, lane),
+      !is_aligned ? "the address is misaligned"
+      : space == Space::kShared
+          ? fmt::format("the block has {} bytes", lanes.block->shared.size())
+          : "out of bounds",
+      describe(lanes.block->grid.program, *instruction.statement));
   if (is_aligned && space == Space::kGlobal)
     why += "; " + lanes.block->grid.memory.describe(address);
   throw Fault{result, std::move(why)};
@@ -79,12 +79,11 @@ void check_race(const Lanes& lanes, const Instruction& instruction, unsigned lan
   const auto conflict = block.races.note(lanes.warp->first_thread() + lane, at, bytes,
                                          access, instruction.statement);
   if (conflict)
-    block.note(fmt::format("race in shared memory, no barrier between the {} of \"{}\" "
-                           "and the {} of \"{}\"",
-                           name_of(conflict->before),
-                           describe(block.grid.program, *conflict->statement),
-                           name_of(access),
-                           describe(block.grid.program, *instruction.statement)));
+    block.note(fmt::format(
+        "race in shared memory, no barrier between the {} of \"{}\" "
+        "and the {} of \"{}\"",
+        name_of(conflict->before), describe(block.grid.program, *conflict->statement),
+        name_of(access), describe(block.grid.program, *instruction.statement)));
 }
 
 }  // namespace
@@ -107,7 +106,8 @@ std::byte* reach_one(const Lanes& lanes, const Instruction& instruction, unsigne
       if (at > block.shared.size() || bytes > block.shared.size() - at)
         refuse(kIllegalAddress);
       if (!block.shared_set.empty())
-        check_set(lanes, instruction, block.shared_set.data() + at, bytes, access, space);
+        check_set(lanes, instruction, block.shared_set.data() + at, bytes, access,
+                  space);
       if (block.races.is_watching())
         check_race(lanes, instruction, lane, at, bytes, access);
       return block.shared.data() + at;
@@ -131,8 +131,8 @@ std::byte* reach_one(const Lanes& lanes, const Instruction& instruction, unsigne
           (stretch->is_read_only && access != Access::kRead))
         refuse(kIllegalAddress);
       if (stretch->set != nullptr && block.grid.checks.unset)
-        check_set(lanes, instruction, stretch->set + (at - stretch->begin), bytes, access,
-                  space);
+        check_set(lanes, instruction, stretch->set + (at - stretch->begin), bytes,
+                  access, space);
       // An address of this process. NOLINTNEXTLINE(performance-no-int-to-ptr)
       return reinterpret_cast<std::byte*>(at);
     }
@@ -143,7 +143,8 @@ namespace {
 
 // Shared memory has 32 banks of 4 bytes. 8 bytes a lane go by half-warps, 16 by
 // quarters; lanes of one word share it.
-void count_wavefronts(Traffic& traffic, const std::array<std::uint64_t, kLanes>& address,
+void count_wavefronts(Traffic& traffic,
+                      const std::array<std::uint64_t, kLanes>& address,
                       std::uint32_t mask, std::size_t bytes) {
   const unsigned group = bytes >= 16 ? 8 : bytes == 8 ? 16 : kLanes;
   for (unsigned start = 0; start < kLanes; start += group) {
@@ -152,8 +153,8 @@ void count_wavefronts(Traffic& traffic, const std::array<std::uint64_t, kLanes>&
     for (unsigned lane = start; lane < start + group; ++lane) {
       if ((mask >> lane & 1U) == 0)
         continue;
-      for (std::uint64_t word = address[lane] / 4; word <= (address[lane] + bytes - 1) / 4;
-           ++word) {
+      for (std::uint64_t word = address[lane] / 4;
+           word <= (address[lane] + bytes - 1) / 4; ++word) {
         words[word % 32].insert(word);
         all.insert(word);
       }
@@ -179,9 +180,11 @@ void count_sectors(Traffic& traffic, const std::array<std::uint64_t, kLanes>& ad
 }
 
 void count_traffic(const Lanes& lanes, const Instruction& instruction, Space space,
-                   const std::array<std::uint64_t, kLanes>& address, std::size_t bytes) {
+                   const std::array<std::uint64_t, kLanes>& address,
+                   std::size_t bytes) {
   Grid& grid = lanes.block->grid;
-  Traffic& traffic = grid.report.traffic[describe(grid.program, *instruction.statement)];
+  Traffic& traffic =
+      grid.report.traffic[describe(grid.program, *instruction.statement)];
   ++traffic.accesses;
   if (space == Space::kShared)
     count_wavefronts(traffic, address, lanes.mask, bytes);
@@ -248,7 +251,8 @@ Reach reach(const Lanes& lanes, const Instruction& instruction, const Operand& b
   }
   for (std::uint32_t left = lanes.mask; left != 0; left &= left - 1) {
     const auto lane = static_cast<unsigned>(std::countr_zero(left));
-    reached.at[lane] = reach_one(lanes, instruction, lane, space, address[lane], bytes, access);
+    reached.at[lane] =
+        reach_one(lanes, instruction, lane, space, address[lane], bytes, access);
   }
   return reached;
 }

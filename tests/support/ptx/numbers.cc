@@ -33,8 +33,8 @@ double rounded_to(Format format, double value, Rounding rounding) {
   const bool stays = rounding == Rounding::kZero ||
                      (rounding == Rounding::kDown && value > 0) ||
                      (rounding == Rounding::kUp && value < 0);
-  return std::copysign(
-      stays ? format.largest : std::numeric_limits<double>::infinity(), value);
+  return std::copysign(stays ? format.largest : std::numeric_limits<double>::infinity(),
+                       value);
 }
 
 std::uint16_t half_bits(double value) {
@@ -53,8 +53,8 @@ std::uint8_t small_bits(double value, Format format, int exponent_bits, int larg
   if (magnitude == 0)
     return static_cast<std::uint8_t>(sign);
   const int exponent = std::max(std::ilogb(magnitude), format.least_exponent);
-  const auto mantissa = static_cast<unsigned>(
-      std::ldexp(magnitude, format.mantissa_bits - exponent));
+  const auto mantissa =
+      static_cast<unsigned>(std::ldexp(magnitude, format.mantissa_bits - exponent));
   const int bias = (1 << (exponent_bits - 1)) - 1;
   // The leading one, if there is one, adds 1 to the exponent's field.
   const auto field = static_cast<unsigned>(exponent + bias - 1);
@@ -68,11 +68,10 @@ double small_value(std::uint8_t bits, Format format, int exponent_bits) {
   const auto field = static_cast<int>(magnitude >> width);
   const double mantissa = magnitude & ((1U << width) - 1U);
   const int bias = (1 << (exponent_bits - 1)) - 1;
-  const double value =
-      field == 0
-          ? std::ldexp(mantissa, 1 - bias - format.mantissa_bits)
-          : std::ldexp(mantissa + std::ldexp(1, format.mantissa_bits),
-                       field - bias - format.mantissa_bits);
+  const double value = field == 0
+                           ? std::ldexp(mantissa, 1 - bias - format.mantissa_bits)
+                           : std::ldexp(mantissa + std::ldexp(1, format.mantissa_bits),
+                                        field - bias - format.mantissa_bits);
   return (bits & 0x80U) != 0 ? -value : value;
 }
 

@@ -46,11 +46,11 @@ inline Half to_half(float value) {
   const std::uint32_t sign = (bits >> 16U) & 0x8000U;
   const float magnitude = std::fabs(value);
   // At least 2^-14: round the mantissa in place. Below: an addition rounds at 2^-24.
-  const std::uint32_t normal =
-      std::bit_cast<std::uint32_t>(magnitude) + 0xfffU +
-      ((std::bit_cast<std::uint32_t>(magnitude) >> 13U) & 1U) - (112U << 23U);
-  const std::uint32_t small =
-      std::bit_cast<std::uint32_t>(magnitude + 0.5F) - std::bit_cast<std::uint32_t>(0.5F);
+  const std::uint32_t normal = std::bit_cast<std::uint32_t>(magnitude) + 0xfffU +
+                               ((std::bit_cast<std::uint32_t>(magnitude) >> 13U) & 1U) -
+                               (112U << 23U);
+  const std::uint32_t small = std::bit_cast<std::uint32_t>(magnitude + 0.5F) -
+                              std::bit_cast<std::uint32_t>(0.5F);
   std::uint32_t result = magnitude < 0x1p-14F ? small : normal >> 13U;
   result = result > 0x7c00U || magnitude >= 65520.0F ? 0x7c00U : result;
   return {static_cast<std::uint16_t>(value != value ? kNan16 : result | sign)};

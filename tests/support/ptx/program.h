@@ -40,14 +40,14 @@ struct Operand {
 /// How an instruction takes part in its warp's course.
 enum class Course : std::uint8_t {
   kPlain,
-  kBranch,     // to targets[0]
-  kTable,      // to targets[operands[0]]
-  kCall,       // callee, or operands[0]
-  kReturn,     // of a function
+  kBranch,  // to targets[0]
+  kTable,   // to targets[operands[0]]
+  kCall,    // callee, or operands[0]
+  kReturn,  // of a function
   kExit,
-  kBarrier,    // of the block
-  kTogether,   // all lanes of the warp at this instruction (".aligned")
-  kExchange,   // the lanes of a mask, wherever they are: gather, then run
+  kBarrier,   // of the block
+  kTogether,  // all lanes of the warp at this instruction (".aligned")
+  kExchange,  // the lanes of a mask, wherever they are: gather, then run
 };
 
 enum class Rounding : std::uint8_t { kNearest, kZero, kDown, kUp, kNearestAway };
@@ -60,7 +60,8 @@ struct Call {
 
 struct Instruction {
   Handler run = nullptr;
-  Handler gather = nullptr;  // of kExchange: leaves each lane's value where others see it
+  Handler gather =
+      nullptr;  // of kExchange: leaves each lane's value where others see it
   Course course = Course::kPlain;
   Operand guard{};  // dropped: always
   std::vector<Operand> operands{};
@@ -87,11 +88,39 @@ struct Region {
 };
 
 enum class Special : std::uint8_t {
-  kTidX, kTidY, kTidZ, kNtidX, kNtidY, kNtidZ,
-  kCtaidX, kCtaidY, kCtaidZ, kNctaidX, kNctaidY, kNctaidZ,
-  kLaneid, kWarpid, kNwarpid, kSmid, kNsmid, kGridid,
-  kLanemaskEq, kLanemaskLe, kLanemaskLt, kLanemaskGe, kLanemaskGt,
-  kDynamicSharedSize, kTotalSharedSize,
+  kTidX,
+  kTidY,
+  kTidZ,
+  kNtidX,
+  kNtidY,
+  kNtidZ,
+  kCtaidX,
+  kCtaidY,
+  kCtaidZ,
+  kNctaidX,
+  kNctaidY,
+  kNctaidZ,
+  kLaneid,
+  kWarpid,
+  kNwarpid,
+  kSmid,
+  kNsmid,
+  kGridid,
+  kLanemaskEq,
+  kLanemaskLe,
+  kLanemaskLt,
+  kLanemaskGe,
+  kLanemaskGt,
+  kClusterCtaidX,
+  kClusterCtaidY,
+  kClusterCtaidZ,
+  kClusterNctaidX,
+  kClusterNctaidY,
+  kClusterNctaidZ,
+  kClusterRank,
+  kClusterBlocks,
+  kDynamicSharedSize,
+  kTotalSharedSize,
   kLocal,  // where the frame's local memory begins, and an offset
 };
 
@@ -115,7 +144,7 @@ struct Function {
   const syntax::Function* syntax = nullptr;
   std::string_view name{};
   bool is_entry = false;
-  std::vector<Instruction> code{};  // its last leaves
+  std::vector<Instruction> code{};     // its last leaves
   std::uint32_t register_bytes = 0;    // of a frame: registers and regions come first
   std::vector<std::byte> constants{};  // then these
   std::vector<Fill> fills{};

@@ -48,7 +48,8 @@ std::optional<Races::Conflict> Races::note(unsigned thread, std::uint64_t at,
     const auto conflict = [&](const Mark& before, Access kind) {
       const bool are_atomic = before.is_atomic && access == Access::kAtomic;
       if (!found && !are_atomic && !is_before(before, thread))
-        found = {.before = kind, .thread = before.thread, .statement = before.statement};
+        found = {
+            .before = kind, .thread = before.thread, .statement = before.statement};
     };
     conflict(cell.write, Access::kWrite);
     if (access == Access::kRead) {

@@ -53,7 +53,8 @@ class Races {
   [[nodiscard]] bool is_before(const Mark& mark, unsigned thread) const;
 
   std::vector<Cell> cells_;
-  std::vector<std::vector<std::uint32_t>> clocks_;  // of each warp: what it knows of each
+  std::vector<std::vector<std::uint32_t>>
+      clocks_;  // of each warp: what it knows of each
   struct Meetings {
     std::uint32_t step = 1;
     std::array<std::array<std::uint32_t, kLanes>, kLanes> last{};

@@ -109,8 +109,9 @@ class Parser {
 };
 
 constexpr std::pair<std::string_view, Space> kSpaces[]{
-    {".reg", Space::kRegister}, {".global", Space::kGlobal}, {".const", Space::kConst},
-    {".shared", Space::kShared}, {".local", Space::kLocal},  {".param", Space::kParam}};
+    {".reg", Space::kRegister}, {".global", Space::kGlobal},
+    {".const", Space::kConst},  {".shared", Space::kShared},
+    {".local", Space::kLocal},  {".param", Space::kParam}};
 
 std::optional<Space> space_named(std::string_view word) {
   for (const auto& [name, space] : kSpaces) {
@@ -439,8 +440,7 @@ Argument Parser::parse_argument() {
     const std::string_view start = token.substr(0, 2);
     if (start == "0f" || start == "0F" || start == "0d" || start == "0D") {
       const bool is_single = start[1] == 'f' || start[1] == 'F';
-      argument.kind =
-          is_single ? Argument::Kind::kFloat32 : Argument::Kind::kFloat64;
+      argument.kind = is_single ? Argument::Kind::kFloat32 : Argument::Kind::kFloat64;
       const char* const end = token.data() + token.size();
       const auto read = std::from_chars(token.data() + 2, end, argument.value, 16);
       if (read.ptr != end || token.size() != (is_single ? 10 : 18))

@@ -1,4 +1,5 @@
-// The words of PTX text (PTX ISA, "Lexical elements"); comments and blanks are left out.
+// The words of PTX text (PTX ISA, "Lexical elements"); comments and blanks are left
+// out.
 
 #pragma once
 

@@ -37,6 +37,7 @@ std::uint64_t Warp::special(Special special, unsigned lane, const Frame& frame) 
   const Launch& launch = block_.grid.launch;
   const Extent thread = block_.thread(first_thread() + lane);
   const Extent block = block_.index();
+  const Extent& cluster = launch.cluster;
   switch (special) {
     case Special::kTidX:
       return thread[0];
@@ -85,6 +86,25 @@ std::uint64_t Warp::special(Special special, unsigned lane, const Frame& frame) 
       return ~((1U << lane) - 1);
     case Special::kLanemaskGt:
       return lane == kLanes - 1 ? 0 : ~((2U << lane) - 1);
+    case Special::kClusterCtaidX:
+      return block[0] % cluster[0];
+    case Special::kClusterCtaidY:
+      return block[1] % cluster[1];
+    case Special::kClusterCtaidZ:
+      return block[2] % cluster[2];
+    case Special::kClusterNctaidX:
+      return cluster[0];
+    case Special::kClusterNctaidY:
+      return cluster[1];
+    case Special::kClusterNctaidZ:
+      return cluster[2];
+    case Special::kClusterRank:
+      return block[0] % cluster[0] +
+             std::uint64_t{cluster[0]} *
+                 (block[1] % cluster[1] +
+                  std::uint64_t{cluster[1]} * (block[2] % cluster[2]));
+    case Special::kClusterBlocks:
+      return std::uint64_t{cluster[0]} * cluster[1] * cluster[2];
     case Special::kDynamicSharedSize:
       return launch.dynamic_shared_bytes;
     case Special::kTotalSharedSize:
@@ -468,7 +488,8 @@ void Warp::call(std::size_t index, const Instruction& instruction) {
     const auto& functions = block_.grid.program.functions;
     const std::uint64_t number = address - kCodeWindow;
     if (number >= functions.size() || functions[number]->is_entry)
-      throw Fault{kInvalidPc, fmt::format("a call of what is no function: {:#x}", address)};
+      throw Fault{kInvalidPc,
+                  fmt::format("a call of what is no function: {:#x}", address)};
     std::uint32_t others = 0;
     for_each_lane(fragment.lanes, [&](unsigned lane) {
       others |= std::uint32_t{addresses[lane] != address} << lane;
@@ -503,9 +524,10 @@ void Warp::leave(std::size_t index) {
   if (!frame.call->result.is_dropped() && !frame.function->results.empty()) {
     const Region& from = frame.function->results[0];
     for_each_lane(fragment.lanes, [&](unsigned lane) {
-      std::memcpy(
-          frame.caller->bytes.get() + frame.call->result.at + std::size_t{lane} * from.size,
-          frame.bytes.get() + from.at + std::size_t{lane} * from.size, from.size);
+      std::memcpy(frame.caller->bytes.get() + frame.call->result.at +
+                      std::size_t{lane} * from.size,
+                  frame.bytes.get() + from.at + std::size_t{lane} * from.size,
+                  from.size);
     });
   }
   fragment.at = frame.return_to;
@@ -530,8 +552,9 @@ std::string Warp::describe_waits() const {
   std::string text;
   for (const Fragment& each : fragments_) {
     const Instruction& at = each.frame->function->code[each.at];
-    text += fmt::format("{}warp {}, lanes {:#010x}: {}", text.empty() ? "" : "; ", index_,
-                        each.lanes, describe(block_.grid.program, *at.statement));
+    text +=
+        fmt::format("{}warp {}, lanes {:#010x}: {}", text.empty() ? "" : "; ", index_,
+                    each.lanes, describe(block_.grid.program, *at.statement));
   }
   return text;
 }

@@ -55,9 +55,10 @@ class DeviceMemory final : public ptx::GlobalMemory {
     if (after == allocations.begin())
       return fmt::format("{:#x} is no memory of the device", address);
     const auto& [begin, allocation] = *std::prev(after);
-    return fmt::format("{:#x} lies {} bytes behind the begin of the nearest memory, {} bytes at "
-                       "{:#x}",
-                       address, address - begin, allocation.size, begin);
+    return fmt::format(
+        "{:#x} lies {} bytes behind the begin of the nearest memory, {} bytes at "
+        "{:#x}",
+        address, address - begin, allocation.size, begin);
   }
 
  private:
@@ -67,7 +68,8 @@ class DeviceMemory final : public ptx::GlobalMemory {
     const auto found = all.simulator.allocation_at(address);
     if (found == all.simulator.allocations.end())
       return std::nullopt;
-    return ptx::Stretch{.begin = found->first, .end = found->first + found->second.size};
+    return ptx::Stretch{.begin = found->first,
+                        .end = found->first + found->second.size};
   }
 
   // One stretch of /proc/self/maps.
@@ -103,7 +105,8 @@ void initialize(const ptx::syntax::Variable& variable, std::byte* to, std::size_
       const auto symbol = symbols.find(each.name);
       bits += symbol != symbols.end() ? symbol->second : program.address_of(each.name);
     } else if (each.kind == ptx::syntax::Argument::Kind::kFloat && unit == 4) {
-      bits = std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(bits)));
+      bits =
+          std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(bits)));
     }
     if (at + unit > size)
       return;
@@ -120,7 +123,8 @@ tl::expected<std::shared_ptr<const ModuleCode>, std::string> make_code(
     auto stored = simulator.kernel_ptx.find(image.sha256);
     if (!stored)
       return tl::unexpected(fmt::format(
-          "no cache here has an object of this cubin with its PTX (SHA-256 {}): what was "
+          "no cache here has an object of this cubin with its PTX (SHA-256 {}): what "
+          "was "
           "linked, made for link-time optimization, or compiled by others is not run",
           image.sha256));
     text = std::move(*stored);
@@ -133,8 +137,8 @@ tl::expected<std::shared_ptr<const ModuleCode>, std::string> make_code(
   for (const auto& [name, address] : module.globals) code->symbols[name] = address;
   std::vector<std::pair<const ptx::syntax::Variable*, std::byte*>> made;
   for (const auto& variable : code->program->module.variables) {
-    const bool is_memory = variable.space == ptx::Space::kGlobal ||
-                           variable.space == ptx::Space::kConst;
+    const bool is_memory =
+        variable.space == ptx::Space::kGlobal || variable.space == ptx::Space::kConst;
     if (!is_memory || code->symbols.contains(variable.name))
       continue;
     auto& bytes = code->variables.emplace_back(variable.size + variable.alignment);
@@ -151,7 +155,8 @@ tl::expected<std::shared_ptr<const ModuleCode>, std::string> make_code(
 
 }  // namespace
 
-bool set_computing(Computing& computing, std::string_view name, std::string_view value) {
+bool set_computing(Computing& computing, std::string_view name,
+                   std::string_view value) {
   if (name == "KERNELS") {
     computing.is_on = value == "run";
     return value == "run" || value == "record";
@@ -193,12 +198,13 @@ tl::expected<Computation, CUresult> prepare_computation(
     }
     module.code = *std::move(code);
   }
-  Computation computation{.code = module.code,
-                          .record = record,
-                          .multiprocessors = static_cast<unsigned>(
-                              simulator.device_of(function.context).model.multiprocessors),
-                          .context = function.context,
-                          .how = simulator.settings.computing};
+  Computation computation{
+      .code = module.code,
+      .record = record,
+      .multiprocessors = static_cast<unsigned>(
+          simulator.device_of(function.context).model.multiprocessors),
+      .context = function.context,
+      .how = simulator.settings.computing};
   const KernelWork kept = keep(request, *function.entry);
   for (std::size_t i = 0; i < kept.values.size(); ++i) {
     const std::size_t at = function.entry->parameters[i].offset;
@@ -220,12 +226,15 @@ void compute(const Computation& computation) {
                      .multiprocessors = computation.multiprocessors};
   std::copy_n(record.grid, 3, launch.grid.begin());
   std::copy_n(record.block, 3, launch.block.begin());
+  if (record.cluster[0] != 0)
+    std::copy_n(record.cluster, 3, launch.cluster.begin());
   ptx::Schedule schedule = computation.how.schedule;
   if (record.is_cooperative != 0)  // all of them wait for each other
     schedule.blocks_at_once = launch.grid[0] * launch.grid[1] * launch.grid[2];
   ptx::Report report;
-  const auto done = ptx::launch(*computation.code->program, launch, computation.code->symbols,
-                                memory, schedule, computation.how.checks, report);
+  const auto done =
+      ptx::launch(*computation.code->program, launch, computation.code->symbols, memory,
+                  schedule, computation.how.checks, report);
   if (!report.printed.empty()) {
     std::fputs(report.printed.c_str(), stdout);
     std::fflush(stdout);
@@ -234,7 +243,8 @@ void compute(const Computation& computation) {
     say(fmt::format("{}: {} ({} times)", record.function, note, count));
   if (done)
     return;
-  say(fmt::format("{}: error {}: {}", record.function, done.error().result, done.error().why));
+  say(fmt::format("{}: error {}: {}", record.function, done.error().result,
+                  done.error().why));
   Process& all = process();
   const MutexLock lock(all.mutex);
   if (Context* const context = all.simulator.contexts.find(computation.context))

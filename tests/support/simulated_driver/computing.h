@@ -48,8 +48,8 @@ struct Computation {
   Computing how{};
 };
 
-/// Under the lock. Errors: CUDA_ERROR_NOT_SUPPORTED, after a line on stderr: there is no
-/// PTX of the image, or PTX that is not run here.
+/// Under the lock. Errors: CUDA_ERROR_NOT_SUPPORTED, after a line on stderr: there is
+/// no PTX of the image, or PTX that is not run here.
 [[nodiscard]] tl::expected<Computation, CUresult> prepare_computation(
     Simulator& simulator, const Function& function, const Request& request,
     const kiln_simulated_launch& record);

@@ -190,7 +190,8 @@ void kiln_simulated_register_any_kernel(kiln_simulated_any_kernel run, void* use
 
 int kiln_simulated_set_computing(const char* name, const char* value) {
   return under_lock([&](Simulator& simulator) {
-    return done(kiln::simulated::set_computing(simulator.settings.computing, name, value));
+    return done(
+        kiln::simulated::set_computing(simulator.settings.computing, name, value));
   });
 }
 

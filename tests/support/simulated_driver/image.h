@@ -53,7 +53,7 @@ struct Global {
 struct Image {
   std::string sha256{};  // of its bytes, as hex; read_image() sets it
   bool is_ptx = false;
-  std::string ptx{};    // its text; of a cubin empty
+  std::string ptx{};  // its text; of a cubin empty
   Arch arch;
   int toolkit = 0;      // CUDA's encoding, 13000; 0 where a cubin does not tell
   int ptx_version = 0;  // 90 for 9.0

@@ -1,5 +1,5 @@
-// The PTX of a cubin: that of Kiln's object of it, in a cache on disk. A cubin by itself
-// has machine code alone.
+// The PTX of a cubin: that of Kiln's object of it, in a cache on disk. A cubin by
+// itself has machine code alone.
 
 #pragma once
 
@@ -16,7 +16,9 @@ namespace kiln::simulated {
 class KernelPtx {
  public:
   /// Also looks below this root, before KILN_CACHE_DIR or the default place.
-  void add_root(std::filesystem::path root) { roots_.insert(roots_.begin(), std::move(root)); }
+  void add_root(std::filesystem::path root) {
+    roots_.insert(roots_.begin(), std::move(root));
+  }
 
   /// Of the image with that SHA-256; nullopt where no object has it. Reads what was
   /// stored since the last call.

@@ -11,7 +11,6 @@
 #include "tests/support/simulated_driver/simulator.h"
 
 using kiln::simulated::Computation;
-using kiln::simulated::prepare_computation;
 using kiln::simulated::Device;
 using kiln::simulated::DeviceModel;
 using kiln::simulated::enter;
@@ -21,6 +20,7 @@ using kiln::simulated::Function;
 using kiln::simulated::HostKernel;
 using kiln::simulated::KernelWork;
 using kiln::simulated::Needs;
+using kiln::simulated::prepare_computation;
 using kiln::simulated::Request;
 using kiln::simulated::Simulator;
 using kiln::simulated::Stream;
@@ -123,7 +123,7 @@ tl::expected<Function*, CUresult> function_for(Simulator& simulator,
 struct Accepted {
   kiln_simulated_launch record{};
   HostKernel host;
-  std::vector<std::size_t> sizes{};  // of the parameters, for host.run_any
+  std::vector<std::size_t> sizes{};          // of the parameters, for host.run_any
   std::optional<Computation> computation{};  // where no host kernel stands in
 };
 
@@ -187,7 +187,8 @@ CUresult accept(Simulator& simulator, const Request& request, Accepted& accepted
   if (stream->capture)
     return CUDA_SUCCESS;
   find_host_kernel(simulator, *(*function)->entry, accepted);
-  const bool stands_in = accepted.host.run != nullptr || accepted.host.run_any != nullptr;
+  const bool stands_in =
+      accepted.host.run != nullptr || accepted.host.run_any != nullptr;
   if (stands_in || !simulator.settings.computing.is_on)
     return CUDA_SUCCESS;
   auto computation = prepare_computation(simulator, **function, request, record);
@@ -260,6 +261,7 @@ tl::expected<std::function<CUresult()>, CUresult> prepare(Simulator& simulator,
   const auto kept = std::make_shared<KernelWork>(work);
   kept->request.stream = stream;
   kept->request.is_repeated = true;
+  kept->request.parameters = kept->parameters();
   Accepted accepted;
   const CUresult result = accept(simulator, kept->request, accepted);
   if (result != CUDA_SUCCESS)

@@ -24,10 +24,18 @@ using Half = _Float16;
 template <typename T, typename Bits>
 Inputs<T> any_inputs() {
   const T infinity = std::numeric_limits<T>::infinity();
-  const std::vector<T> edges{T(0), T(-0.0), T(1), T(-1), infinity, T(-infinity),
-                             std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<T>::max(),
-                             std::numeric_limits<T>::min(), std::numeric_limits<T>::denorm_min(),
-                             T(0.5), T(3)};
+  const std::vector<T> edges{T(0),
+                             T(-0.0),
+                             T(1),
+                             T(-1),
+                             infinity,
+                             T(-infinity),
+                             std::numeric_limits<T>::quiet_NaN(),
+                             std::numeric_limits<T>::max(),
+                             std::numeric_limits<T>::min(),
+                             std::numeric_limits<T>::denorm_min(),
+                             T(0.5),
+                             T(3)};
   std::mt19937_64 random(2);
   Inputs<T> all;
   for (const T a : edges) {
@@ -48,7 +56,8 @@ bool same(float a, float b) {
   return std::bit_cast<U32>(a) == std::bit_cast<U32>(b) || (a != a && b != b);
 }
 bool same(double a, double b) {
-  return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b) || (a != a && b != b);
+  return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b) ||
+         (a != a && b != b);
 }
 bool same(U16 a, U16 b) {
   const auto is_nan = [](U16 bits) { return (bits & 0x7fffU) > 0x7c00U; };
@@ -66,7 +75,8 @@ void expect(const std::string& text, const std::function<T(T, T, T)>& wanted) {
         << wanted(a, b, c);
   }
 }
-void of_floats(const std::string& text, const std::function<float(float, float, float)>& wanted) {
+void of_floats(const std::string& text,
+               const std::function<float(float, float, float)>& wanted) {
   expect<float, U32>(text, wanted);
 }
 void of_doubles(const std::string& text,
@@ -75,7 +85,9 @@ void of_doubles(const std::string& text,
 }
 
 float flushed(float value) {
-  return std::fabs(value) < std::numeric_limits<float>::min() ? std::copysign(0.0F, value) : value;
+  return std::fabs(value) < std::numeric_limits<float>::min()
+             ? std::copysign(0.0F, value)
+             : value;
 }
 
 TEST(FloatInstructions, SumsProductsAndQuotientsAreThoseOfIeee) {
@@ -83,12 +95,14 @@ TEST(FloatInstructions, SumsProductsAndQuotientsAreThoseOfIeee) {
   of_floats("sub.rn.f32 %d, %a, %b;", [](float a, float b, float) { return a - b; });
   of_floats("mul.f32 %d, %a, %b;", [](float a, float b, float) { return a * b; });
   of_floats("div.rn.f32 %d, %a, %b;", [](float a, float b, float) { return a / b; });
-  of_floats("fma.rn.f32 %d, %a, %b, %c;", [](float a, float b, float c) { return std::fma(a, b, c); });
+  of_floats("fma.rn.f32 %d, %a, %b, %c;",
+            [](float a, float b, float c) { return std::fma(a, b, c); });
   of_floats("sqrt.rn.f32 %d, %a;", [](float a, float, float) { return std::sqrt(a); });
   of_floats("rcp.rn.f32 %d, %a;", [](float a, float, float) { return 1 / a; });
   of_doubles("fma.rn.f64 %d, %a, %b, %c;",
              [](double a, double b, double c) { return std::fma(a, b, c); });
-  of_doubles("div.rn.f64 %d, %a, %b;", [](double a, double b, double) { return a / b; });
+  of_doubles("div.rn.f64 %d, %a, %b;",
+             [](double a, double b, double) { return a / b; });
 }
 
 TEST(FloatInstructions, SubnormalsAreFlushedWhereItIsSaid) {
@@ -115,13 +129,14 @@ TEST(FloatInstructions, RoundToZeroUpAndDown) {
   const std::pair<const char*, int> modes[]{
       {"rz", FE_TOWARDZERO}, {"rm", FE_DOWNWARD}, {"rp", FE_UPWARD}};
   for (const auto& [name, mode] : modes) {
-    of_floats(fmt::format("add.{}.f32 %d, %a, %b;", name), [&, m = mode](float a, float b, float) {
-      return rounded(m, [&] {
-        const volatile float x = a;
-        const volatile float y = b;
-        return x + y;
-      });
-    });
+    of_floats(fmt::format("add.{}.f32 %d, %a, %b;", name),
+              [&, m = mode](float a, float b, float) {
+                return rounded(m, [&] {
+                  const volatile float x = a;
+                  const volatile float y = b;
+                  return x + y;
+                });
+              });
     of_floats(fmt::format("fma.{}.f32 %d, %a, %b, %c;", name),
               [&, m = mode](float a, float b, float c) {
                 return rounded(m, [&] {
@@ -129,13 +144,14 @@ TEST(FloatInstructions, RoundToZeroUpAndDown) {
                   return std::fma(x, b, c);
                 });
               });
-    of_floats(fmt::format("div.{}.f32 %d, %a, %b;", name), [&, m = mode](float a, float b, float) {
-      return rounded(m, [&] {
-        const volatile float x = a;
-        const volatile float y = b;
-        return x / y;
-      });
-    });
+    of_floats(fmt::format("div.{}.f32 %d, %a, %b;", name),
+              [&, m = mode](float a, float b, float) {
+                return rounded(m, [&] {
+                  const volatile float x = a;
+                  const volatile float y = b;
+                  return x / y;
+                });
+              });
   }
 }
 
@@ -152,35 +168,44 @@ TEST(FloatInstructions, ExtremesTakeTheNumberAndOrderZeros) {
   });
   of_floats("{.reg .f32 t; abs.f32 t, %a; neg.f32 %d, t;}",
             [](float a, float, float) { return -std::fabs(a); });
-  of_floats("copysign.f32 %d, %a, %b;", [](float a, float b, float) { return std::copysign(b, a); });
+  of_floats("copysign.f32 %d, %a, %b;",
+            [](float a, float b, float) { return std::copysign(b, a); });
 }
 
 TEST(FloatInstructions, ComparisonsAnswerOrRefuseNan) {
   const auto as_float = [](bool answer) { return answer ? 1.0F : 0.0F; };
   const auto text = [](const char* comparison) {
-    return fmt::format("setp.{}.f32 %p, %a, %b; selp.f32 %d, 0f3F800000, 0f00000000, %p;", comparison);
+    return fmt::format(
+        "setp.{}.f32 %p, %a, %b; selp.f32 %d, 0f3F800000, 0f00000000, %p;", comparison);
   };
   of_floats(text("lt"), [&](float a, float b, float) { return as_float(a < b); });
   of_floats(text("geu"), [&](float a, float b, float) { return as_float(!(a < b)); });
-  of_floats(text("ne"), [&](float a, float b, float) { return as_float(a < b || a > b); });
+  of_floats(text("ne"),
+            [&](float a, float b, float) { return as_float(a < b || a > b); });
   of_floats(text("neu"), [&](float a, float b, float) { return as_float(a != b); });
-  of_floats(text("num"), [&](float a, float b, float) { return as_float(a == a && b == b); });
-  of_floats(text("nan"), [&](float a, float b, float) { return as_float(a != a || b != b); });
+  of_floats(text("num"),
+            [&](float a, float b, float) { return as_float(a == a && b == b); });
+  of_floats(text("nan"),
+            [&](float a, float b, float) { return as_float(a != a || b != b); });
   of_floats(
       "setp.gt.f32 %q, %a, 0f00000000; setp.lt.and.f32 %p, %a, %b, !%q;"
       " selp.f32 %d, 0f3F800000, 0f00000000, %p;",
       [&](float a, float b, float) { return as_float(a < b && !(a > 0)); });
-  of_floats("set.le.f32.f32 %d, %a, %b;", [&](float a, float b, float) { return as_float(a <= b); });
+  of_floats("set.le.f32.f32 %d, %a, %b;",
+            [&](float a, float b, float) { return as_float(a <= b); });
 }
 
 TEST(FloatInstructions, ConversionsToIntegersRoundAndSaturate) {
   const Inputs<float> all = any_inputs<float, U32>();
   const auto check = [&](const char* rounding, const auto& round) {
-    const auto got = run<std::int32_t>(fmt::format("cvt.{}.s32.f32 %d, %a;", rounding), all);
+    const auto got =
+        run<std::int32_t>(fmt::format("cvt.{}.s32.f32 %d, %a;", rounding), all);
     for (std::size_t i = 0; i < all.size(); ++i) {
       const double value = round(static_cast<double>(all[i][0]));
       const auto wanted =
-          value != value ? 0 : static_cast<std::int32_t>(std::clamp(value, -0x1p31, 0x1p31 - 1));
+          value != value
+              ? 0
+              : static_cast<std::int32_t>(std::clamp(value, -0x1p31, 0x1p31 - 1));
       ASSERT_EQ(got[i], wanted) << rounding << " of " << all[i][0];
     }
   };
@@ -188,7 +213,8 @@ TEST(FloatInstructions, ConversionsToIntegersRoundAndSaturate) {
   check("rni", [](double v) { return std::nearbyint(v); });
   check("rmi", [](double v) { return std::floor(v); });
   check("rpi", [](double v) { return std::ceil(v); });
-  of_floats("cvt.rni.f32.f32 %d, %a;", [](float a, float, float) { return std::nearbyint(a); });
+  of_floats("cvt.rni.f32.f32 %d, %a;",
+            [](float a, float, float) { return std::nearbyint(a); });
 }
 
 TEST(FloatInstructions, ConversionsFromIntegersRoundOnce) {
@@ -223,14 +249,15 @@ Inputs<U16> all_halves() {
                    static_cast<U16>(random())});
   return all;
 }
-void of_halves(const std::string& text, const std::function<Half(Half, Half, Half)>& wanted) {
+void of_halves(const std::string& text,
+               const std::function<Half(Half, Half, Half)>& wanted) {
   const auto all = all_halves();
   const auto got = run<U16>(text, all);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto half = [&](int index) { return std::bit_cast<Half>(all[i][index]); };
     ASSERT_TRUE(same(got[i], std::bit_cast<U16>(wanted(half(0), half(1), half(2)))))
-        << text << " of " << std::hex << all[i][0] << ", " << all[i][1] << ", " << all[i][2]
-        << ": " << got[i];
+        << text << " of " << std::hex << all[i][0] << ", " << all[i][1] << ", "
+        << all[i][2] << ": " << got[i];
   }
 }
 
@@ -244,9 +271,10 @@ TEST(FloatInstructions, HalvesRoundAsCompilersDo) {
     return static_cast<Half>(static_cast<_Float64>(a) * static_cast<_Float64>(b) +
                              static_cast<_Float64>(c));
   });
-  of_halves("{.reg .b16 x; mov.b16 x, 0x3C00; min.f16 %d, %a, x;}", [](Half a, Half, Half) {
-    return a != a ? static_cast<Half>(1) : a < 1 ? a : static_cast<Half>(1);
-  });
+  of_halves("{.reg .b16 x; mov.b16 x, 0x3C00; min.f16 %d, %a, x;}",
+            [](Half a, Half, Half) {
+              return a != a ? static_cast<Half>(1) : a < 1 ? a : static_cast<Half>(1);
+            });
 }
 
 TEST(FloatInstructions, FloatsBecomeHalvesAndBack) {
@@ -258,16 +286,20 @@ TEST(FloatInstructions, FloatsBecomeHalvesAndBack) {
     const float a = static_cast<float>(low);
     const float b = static_cast<float>(
         std::bit_cast<Half>(static_cast<U16>(std::bit_cast<U16>(low) + 1)));
-    all.push_back({(a + b) / 2, a + (b - a) * static_cast<float>(random() % 100) / 100, -a});
+    all.push_back(
+        {(a + b) / 2, a + (b - a) * static_cast<float>(random() % 100) / 100, -a});
   }
   all[0] = {65519.996F, 65520, HUGE_VALF};
   all[1] = {0x1p-25F, 0x1.000002p-25F, -0x1p-26F};
   const auto packed = run<U32>("cvt.rn.f16x2.f32 %d, %a, %b;", all);
   for (std::size_t i = 0; i < all.size(); ++i) {
-    ASSERT_EQ(packed[i] >> 16U, std::bit_cast<U16>(static_cast<Half>(all[i][0]))) << all[i][0];
-    ASSERT_EQ(packed[i] & 0xffffU, std::bit_cast<U16>(static_cast<Half>(all[i][1]))) << all[i][1];
+    ASSERT_EQ(packed[i] >> 16U, std::bit_cast<U16>(static_cast<Half>(all[i][0])))
+        << all[i][0];
+    ASSERT_EQ(packed[i] & 0xffffU, std::bit_cast<U16>(static_cast<Half>(all[i][1])))
+        << all[i][1];
   }
-  const auto back = run<float>("{.reg .b32 t; cvt.rn.f16.f32 %x, %c; cvt.f32.f16 %d, %x;}", all);
+  const auto back =
+      run<float>("{.reg .b32 t; cvt.rn.f16.f32 %x, %c; cvt.f32.f16 %d, %x;}", all);
   for (std::size_t i = 0; i < all.size(); ++i)
     ASSERT_EQ(back[i], static_cast<float>(static_cast<Half>(all[i][2])));
 }
@@ -283,7 +315,8 @@ U16 nearest_bfloat(float value) {
     return static_cast<U16>(low >> 16U);
   const U32 rest = bits & 0xffffU;
   const bool is_even = (low >> 16U & 1U) == 0;
-  return static_cast<U16>((rest < 0x8000U || (rest == 0x8000U && is_even) ? low : high) >> 16U);
+  return static_cast<U16>(
+      (rest < 0x8000U || (rest == 0x8000U && is_even) ? low : high) >> 16U);
 }
 
 TEST(FloatInstructions, FloatsBecomeBfloatsAndBack) {
@@ -291,8 +324,10 @@ TEST(FloatInstructions, FloatsBecomeBfloatsAndBack) {
   const auto packed = run<U32>("cvt.rn.bf16x2.f32 %d, %a, %b;", all);
   const auto relu = run<U32>("cvt.rn.relu.bf16x2.f32 %d, %a, %b;", all);
   for (std::size_t i = 0; i < all.size(); ++i) {
-    ASSERT_TRUE(packed[i] >> 16U == nearest_bfloat(all[i][0]) || all[i][0] != all[i][0]);
-    ASSERT_TRUE((packed[i] & 0xffffU) == nearest_bfloat(all[i][1]) || all[i][1] != all[i][1]);
+    ASSERT_TRUE(packed[i] >> 16U == nearest_bfloat(all[i][0]) ||
+                all[i][0] != all[i][0]);
+    ASSERT_TRUE((packed[i] & 0xffffU) == nearest_bfloat(all[i][1]) ||
+                all[i][1] != all[i][1]);
     ASSERT_TRUE(relu[i] >> 16U == (all[i][0] > 0 ? nearest_bfloat(all[i][0]) : 0) ||
                 all[i][0] != all[i][0])
         << all[i][0];
@@ -301,7 +336,9 @@ TEST(FloatInstructions, FloatsBecomeBfloatsAndBack) {
 
 // The tables of the OCP specification: the least and the greatest of each format.
 TEST(FloatInstructions, EightBitsAreThoseOfOcp) {
-  const Inputs<float> all{{448.0F, 0x1p-9F, 0}, {1000.0F, -0x1p-6F, 0}, {1.0625F, 1.1875F, 0},
+  const Inputs<float> all{{448.0F, 0x1p-9F, 0},
+                          {1000.0F, -0x1p-6F, 0},
+                          {1.0625F, 1.1875F, 0},
                           {std::numeric_limits<float>::quiet_NaN(), -57344.0F, 0}};
   const auto e4m3 = run<U16>("cvt.rn.satfinite.e4m3x2.f32 %d, %a, %b;", all);
   EXPECT_EQ(e4m3, (std::vector<U16>{0x7e01, 0x7e88, 0x383a, 0x7ffe}));
@@ -309,12 +346,16 @@ TEST(FloatInstructions, EightBitsAreThoseOfOcp) {
   EXPECT_EQ(e5m2, (std::vector<U16>{0x5f18, 0x64a4, 0x3c3d, 0x7ffb}));
   // Every byte keeps its value on the way to halves and back.
   Inputs<U16> bytes;
-  for (unsigned i = 0; i < 256; ++i) bytes.push_back({static_cast<U16>(i | (255 - i) << 8U), 0, 0});
+  for (unsigned i = 0; i < 256; ++i)
+    bytes.push_back({static_cast<U16>(i | (255 - i) << 8U), 0, 0});
   const auto back = run<U16>(
-      "{.reg .b32 h; cvt.rn.f16x2.e4m3x2 h, %a; cvt.rn.satfinite.e4m3x2.f16x2 %d, h;}", bytes);
+      "{.reg .b32 h; cvt.rn.f16x2.e4m3x2 h, %a; cvt.rn.satfinite.e4m3x2.f16x2 %d, h;}",
+      bytes);
   for (unsigned i = 0; i < 256; ++i) {
     const auto wanted = bytes[i][0];
-    const auto without_nan = [](unsigned byte) { return (byte & 0x7fU) == 0x7f ? 0x7fU : byte; };
+    const auto without_nan = [](unsigned byte) {
+      return (byte & 0x7fU) == 0x7f ? 0x7fU : byte;
+    };
     EXPECT_EQ(without_nan(back[i] & 0xffU), without_nan(wanted & 0xffU));
     EXPECT_EQ(without_nan(back[i] >> 8U), without_nan(wanted >> 8U));
   }
@@ -324,7 +365,8 @@ TEST(FloatInstructions, ApproximationsErrAsTheIsaPermits) {
   Inputs<float> all;
   for (int i = 1; i <= 1000; ++i)
     all.push_back({static_cast<float>(i) * 0.013F, static_cast<float>(i), 0});
-  const auto most = [&](const std::string& text, double (*exact)(double), bool is_noisy) {
+  const auto most = [&](const std::string& text, double (*exact)(double),
+                        bool is_noisy) {
     const auto got = run<float>(text, all, {.seed = 7, .is_noisy = is_noisy});
     double error = 0;
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -338,9 +380,13 @@ TEST(FloatInstructions, ApproximationsErrAsTheIsaPermits) {
   const double noisy = most("ex2.approx.ftz.f32 %d, %a;", exp2, true);
   EXPECT_GT(noisy, 0x1p-23);
   EXPECT_LT(noisy, 0x1p-21);
-  EXPECT_LT(most("rcp.approx.ftz.f32 %d, %a;", [](double v) { return 1 / v; }, true), 0x1p-22);
-  EXPECT_LT(most("rsqrt.approx.f32 %d, %a;", [](double v) { return 1 / std::sqrt(v); }, true),
-            0x1p-21);
+  EXPECT_LT(most(
+                "rcp.approx.ftz.f32 %d, %a;", [](double v) { return 1 / v; }, true),
+            0x1p-22);
+  EXPECT_LT(
+      most(
+          "rsqrt.approx.f32 %d, %a;", [](double v) { return 1 / std::sqrt(v); }, true),
+      0x1p-21);
 }
 
 }  // namespace

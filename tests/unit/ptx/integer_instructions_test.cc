@@ -16,8 +16,18 @@ namespace {
 template <typename T>
 Inputs<T> inputs() {
   using Limits = std::numeric_limits<T>;
-  const std::vector<T> edges{0, 1, 2, static_cast<T>(-1), Limits::min(), Limits::max(),
-                             static_cast<T>(Limits::max() - 1), 31, 32, 33, 64, 0x55};
+  const std::vector<T> edges{0,
+                             1,
+                             2,
+                             static_cast<T>(-1),
+                             Limits::min(),
+                             Limits::max(),
+                             static_cast<T>(Limits::max() - 1),
+                             31,
+                             32,
+                             33,
+                             64,
+                             0x55};
   std::mt19937_64 random(1);
   Inputs<T> all;
   for (const T a : edges) {
@@ -27,7 +37,8 @@ Inputs<T> inputs() {
     std::array<T, 3> each{};
     // Numbers of every length.
     for (T& value : each)
-      value = static_cast<T>(random() >> (random() % (8 * sizeof(T)) + 64 - 8 * sizeof(T)));
+      value =
+          static_cast<T>(random() >> (random() % (8 * sizeof(T)) + 64 - 8 * sizeof(T)));
     all.push_back(each);
   }
   return all;
@@ -39,7 +50,8 @@ void expect(const std::string& text, const std::function<Out(In, In, In)>& wante
   const std::vector<Out> got = run<Out>(text, all);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto& [a, b, c] = all[i];
-    ASSERT_EQ(+got[i], +wanted(a, b, c)) << text << " of " << +a << ", " << +b << ", " << +c;
+    ASSERT_EQ(+got[i], +wanted(a, b, c))
+        << text << " of " << +a << ", " << +b << ", " << +c;
   }
 }
 
@@ -55,26 +67,33 @@ TEST(IntegerInstructions, AddSubtractAndMultiplyWrap) {
   expect<U32, U32>("add.s32 %d, %a, %b;", [](U32 a, U32 b, U32) { return a + b; });
   expect<U64, U64>("sub.s64 %d, %a, %b;", [](U64 a, U64 b, U64) { return a - b; });
   expect<U32, U32>("mul.lo.s32 %d, %a, %b;", [](U32 a, U32 b, U32) { return a * b; });
-  expect<U16, U16>("mul.lo.u16 %d, %a, %b;", [](U16 a, U16 b, U16) { return U16(U32{a} * b); });
-  expect<U64, U64>("mad.lo.u64 %d, %a, %b, %c;", [](U64 a, U64 b, U64 c) { return a * b + c; });
+  expect<U16, U16>("mul.lo.u16 %d, %a, %b;",
+                   [](U16 a, U16 b, U16) { return U16(U32{a} * b); });
+  expect<U64, U64>("mad.lo.u64 %d, %a, %b, %c;",
+                   [](U64 a, U64 b, U64 c) { return a * b + c; });
 }
 
 TEST(IntegerInstructions, AddAndSubtractSaturate) {
   const auto clamped = [](S64 value) {
     return S32(std::clamp<S64>(value, INT32_MIN, INT32_MAX));
   };
-  expect<S32, S32>("add.sat.s32 %d, %a, %b;", [&](S64 a, S64 b, S32) { return clamped(a + b); });
-  expect<S32, S32>("sub.sat.s32 %d, %a, %b;", [&](S64 a, S64 b, S32) { return clamped(a - b); });
+  expect<S32, S32>("add.sat.s32 %d, %a, %b;",
+                   [&](S64 a, S64 b, S32) { return clamped(a + b); });
+  expect<S32, S32>("sub.sat.s32 %d, %a, %b;",
+                   [&](S64 a, S64 b, S32) { return clamped(a - b); });
 }
 
 TEST(IntegerInstructions, TheHighAndTheWideProduct) {
-  expect<S32, S32>("mul.hi.s32 %d, %a, %b;", [](S64 a, S64 b, S32) { return S32((a * b) >> 32); });
-  expect<U32, U32>("mul.hi.u32 %d, %a, %b;", [](U64 a, U64 b, U32) { return U32((a * b) >> 32U); });
+  expect<S32, S32>("mul.hi.s32 %d, %a, %b;",
+                   [](S64 a, S64 b, S32) { return S32((a * b) >> 32); });
+  expect<U32, U32>("mul.hi.u32 %d, %a, %b;",
+                   [](U64 a, U64 b, U32) { return U32((a * b) >> 32U); });
   expect<U64, U64>("mul.hi.u64 %d, %a, %b;", [](U64 a, U64 b, U64) {
     return U64((static_cast<unsigned __int128>(a) * b) >> 64U);
   });
-  expect<S64, S64>("mul.hi.s64 %d, %a, %b;",
-                   [](S64 a, S64 b, S64) { return S64((static_cast<__int128>(a) * b) >> 64); });
+  expect<S64, S64>("mul.hi.s64 %d, %a, %b;", [](S64 a, S64 b, S64) {
+    return S64((static_cast<__int128>(a) * b) >> 64);
+  });
   expect<S64, S32>("mul.wide.s32 %d, %a, %b;", [](S64 a, S64 b, S32) { return a * b; });
   expect<U32, U16>("mul.wide.u16 %d, %a, %b;", [](U32 a, U32 b, U16) { return a * b; });
   expect<S64, S32>("{.reg .b64 e; cvt.s64.s32 e, %c; mad.wide.s32 %d, %a, %b, e;}",
@@ -83,32 +102,44 @@ TEST(IntegerInstructions, TheHighAndTheWideProduct) {
 
 TEST(IntegerInstructions, DivideAndRemain) {
   const auto bad = [](auto a, auto b) {
-    return b == 0 || (a == std::numeric_limits<decltype(a)>::min() && b == decltype(b)(-1));
+    return b == 0 ||
+           (a == std::numeric_limits<decltype(a)>::min() && b == decltype(b)(-1));
   };
   expect<S32, S32>("div.s32 %d, %a, %b;", [&](S32 a, S32 b, S32) {
     return b == 0 ? -1 : bad(a, b) ? a : a / b;
   });
-  expect<U64, U64>("div.u64 %d, %a, %b;", [](U64 a, U64 b, U64) { return b == 0 ? ~U64{0} : a / b; });
-  expect<S64, S64>("rem.s64 %d, %a, %b;",
-                   [&](S64 a, S64 b, S64) { return b == 0 ? a : bad(a, b) ? 0 : a % b; });
-  expect<U16, U16>("rem.u16 %d, %a, %b;", [](U16 a, U16 b, U16) { return b == 0 ? a : U16(a % b); });
+  expect<U64, U64>("div.u64 %d, %a, %b;",
+                   [](U64 a, U64 b, U64) { return b == 0 ? ~U64{0} : a / b; });
+  expect<S64, S64>("rem.s64 %d, %a, %b;", [&](S64 a, S64 b, S64) {
+    return b == 0 ? a : bad(a, b) ? 0 : a % b;
+  });
+  expect<U16, U16>("rem.u16 %d, %a, %b;",
+                   [](U16 a, U16 b, U16) { return b == 0 ? a : U16(a % b); });
 }
 
 TEST(IntegerInstructions, ExtremesAndMagnitudes) {
-  expect<S32, S32>("min.s32 %d, %a, %b;", [](S32 a, S32 b, S32) { return std::min(a, b); });
-  expect<U32, U32>("max.u32 %d, %a, %b;", [](U32 a, U32 b, U32) { return std::max(a, b); });
-  expect<S64, S64>("max.s64 %d, %a, %b;", [](S64 a, S64 b, S64) { return std::max(a, b); });
-  expect<S32, S32>("abs.s32 %d, %a;", [](S32 a, S32, S32) { return a < 0 ? S32(-U32(a)) : a; });
+  expect<S32, S32>("min.s32 %d, %a, %b;",
+                   [](S32 a, S32 b, S32) { return std::min(a, b); });
+  expect<U32, U32>("max.u32 %d, %a, %b;",
+                   [](U32 a, U32 b, U32) { return std::max(a, b); });
+  expect<S64, S64>("max.s64 %d, %a, %b;",
+                   [](S64 a, S64 b, S64) { return std::max(a, b); });
+  expect<S32, S32>("abs.s32 %d, %a;",
+                   [](S32 a, S32, S32) { return a < 0 ? S32(-U32(a)) : a; });
   expect<U64, U64>("neg.s64 %d, %a;", [](U64 a, U64, U64) { return -a; });
   expect<U32, U32>("sad.u32 %d, %a, %b, %c;",
                    [](U32 a, U32 b, U32 c) { return c + (a < b ? b - a : a - b); });
 }
 
 TEST(IntegerInstructions, BitsAreCountedFoundAndReversed) {
-  expect<U32, U32>("popc.b32 %d, %a;", [](U32 a, U32, U32) { return U32(std::popcount(a)); });
-  expect<U32, U64>("popc.b64 %d, %a;", [](U64 a, U64, U64) { return U32(std::popcount(a)); });
-  expect<U32, U32>("clz.b32 %d, %a;", [](U32 a, U32, U32) { return U32(std::countl_zero(a)); });
-  expect<U32, U64>("clz.b64 %d, %a;", [](U64 a, U64, U64) { return U32(std::countl_zero(a)); });
+  expect<U32, U32>("popc.b32 %d, %a;",
+                   [](U32 a, U32, U32) { return U32(std::popcount(a)); });
+  expect<U32, U64>("popc.b64 %d, %a;",
+                   [](U64 a, U64, U64) { return U32(std::popcount(a)); });
+  expect<U32, U32>("clz.b32 %d, %a;",
+                   [](U32 a, U32, U32) { return U32(std::countl_zero(a)); });
+  expect<U32, U64>("clz.b64 %d, %a;",
+                   [](U64 a, U64, U64) { return U32(std::countl_zero(a)); });
   expect<U32, U32>("brev.b32 %d, %a;", [](U32 a, U32, U32) {
     U32 r = 0;
     for (unsigned i = 0; i < 32; ++i) r |= (a >> i & 1U) << (31 - i);
@@ -132,7 +163,8 @@ TEST(IntegerInstructions, FieldsAreTakenOutAndPutIn) {
     }
     return r;
   });
-  expect<S32, S32>("bfe.s32 %d, %a, 4, 8;", [](S32 a, S32, S32) { return S32(U32(a) << 20U) >> 24; });
+  expect<S32, S32>("bfe.s32 %d, %a, 4, 8;",
+                   [](S32 a, S32, S32) { return S32(U32(a) << 20U) >> 24; });
   expect<U32, U32>("bfi.b32 %d, %a, %b, 5, 7;", [](U32 a, U32 b, U32) {
     return (b & ~(127U << 5U)) | ((a & 127U) << 5U);
   });
@@ -150,10 +182,12 @@ TEST(IntegerInstructions, LogicAndShifts) {
   expect<U64, U64>("xor.b64 %d, %a, %b;", [](U64 a, U64 b, U64) { return a ^ b; });
   expect<U16, U16>("not.b16 %d, %a;", [](U16 a, U16, U16) { return U16(~a); });
   expect<U32, U32>("cnot.b32 %d, %a;", [](U32 a, U32, U32) { return U32(a == 0); });
-  expect<U32, U32>("lop3.b32 %d, %a, %b, %c, 0x96;", [](U32 a, U32 b, U32 c) { return a ^ b ^ c; });
+  expect<U32, U32>("lop3.b32 %d, %a, %b, %c, 0x96;",
+                   [](U32 a, U32 b, U32 c) { return a ^ b ^ c; });
   expect<U32, U32>("lop3.b32 %d, %a, %b, %c, 0xca;",
                    [](U32 a, U32 b, U32 c) { return (a & b) | (~a & c); });
-  expect<U32, U32>("shl.b32 %d, %a, %b;", [](U32 a, U32 b, U32) { return b > 31 ? 0 : a << b; });
+  expect<U32, U32>("shl.b32 %d, %a, %b;",
+                   [](U32 a, U32 b, U32) { return b > 31 ? 0 : a << b; });
   expect<S32, S32>("shr.s32 %d, %a, %b;",
                    [](S32 a, S32 b, S32) { return a >> std::min<U32>(U32(b), 31); });
   expect<U64, U64>("{.reg .b32 n; cvt.u32.u64 n, %b; shr.u64 %d, %a, n;}",
@@ -185,16 +219,21 @@ TEST(IntegerInstructions, BytesArePickedAndMultiplied) {
   expect<U32, U32>("prmt.b32 %d, %a, %b, 0x5410;",
                    [](U32 a, U32 b, U32) { return (a & 0xffffU) | b << 16U; });
   expect<U32, U32>("prmt.b32 %d, %a, %b, 0x9842;", [](U32 a, U32 b, U32) {
-    const auto byte = [&](unsigned i) { return U32((U64{b} << 32U | a) >> (8 * i)) & 255U; };
+    const auto byte = [&](unsigned i) {
+      return U32((U64{b} << 32U | a) >> (8 * i)) & 255U;
+    };
     const auto sign = [&](unsigned i) { return (byte(i) & 128U) != 0 ? 255U : 0U; };
     return byte(2) | byte(4) << 8U | sign(0) << 16U | sign(1) << 24U;
   });
   expect<U32, U32>("prmt.b32.b4e %d, %a, %b, 1;", [](U32 a, U32 b, U32) {
-    const auto byte = [&](unsigned i) { return U32((U64{b} << 32U | a) >> (8 * i)) & 255U; };
+    const auto byte = [&](unsigned i) {
+      return U32((U64{b} << 32U | a) >> (8 * i)) & 255U;
+    };
     return byte(1) | byte(0) << 8U | byte(7) << 16U | byte(6) << 24U;
   });
   expect<U32, U32>("dp4a.s32.u32 %d, %a, %b, %c;", [](U32 a, U32 b, U32 c) {
-    for (unsigned i = 0; i < 32; i += 8) c += U32(int(std::int8_t(a >> i)) * int(b >> i & 255U));
+    for (unsigned i = 0; i < 32; i += 8)
+      c += U32(int(std::int8_t(a >> i)) * int(b >> i & 255U));
     return c;
   });
 }
@@ -205,8 +244,10 @@ TEST(IntegerInstructions, ConversionsExtendCutOrSaturate) {
   expect<S32, S64>("cvt.sat.s32.s64 %d, %a;", [](S64 a, S64, S64) {
     return S32(std::clamp<S64>(a, INT32_MIN, INT32_MAX));
   });
-  expect<S32, S32>("cvt.s32.s8 %d, %a;", [](S32 a, S32, S32) { return S32{std::int8_t(a)}; });
-  expect<U32, S32>("cvt.sat.u8.s32 %d, %a;", [](S32 a, S32, S32) { return U32(std::clamp(a, 0, 255)); });
+  expect<S32, S32>("cvt.s32.s8 %d, %a;",
+                   [](S32 a, S32, S32) { return S32{std::int8_t(a)}; });
+  expect<U32, S32>("cvt.sat.u8.s32 %d, %a;",
+                   [](S32 a, S32, S32) { return U32(std::clamp(a, 0, 255)); });
 }
 
 }  // namespace

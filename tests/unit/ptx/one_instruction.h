@@ -19,7 +19,9 @@ inline std::string kernel_of(const std::string& text, std::size_t in, std::size_
   const auto bits = [](std::size_t bytes) { return 8 * bytes; };
   const std::string load = fmt::format("ld.global.b{}", bits(in));
   // Registers of one byte there are none.
-  const auto reg = [&](std::size_t bytes) { return std::max<std::size_t>(bits(bytes), 16); };
+  const auto reg = [&](std::size_t bytes) {
+    return std::max<std::size_t>(bits(bytes), 16);
+  };
   return fmt::format(
       R"(.version 9.0
 .target sm_100
@@ -68,12 +70,11 @@ std::vector<Out> run(const std::string& text, Inputs<In> inputs,
   Parameters parameters;
   parameters.add(in).add(out);
   Report report;
-  const auto done =
-      launch(**program,
-             {.entry = "k",
-              .block = {static_cast<unsigned>(inputs.size()), 1, 1},
-              .parameters = parameters.bytes()},
-             {}, arena, schedule, {}, report);
+  const auto done = launch(**program,
+                           {.entry = "k",
+                            .block = {static_cast<unsigned>(inputs.size()), 1, 1},
+                            .parameters = parameters.bytes()},
+                           {}, arena, schedule, {}, report);
   EXPECT_TRUE(done) << text << ": " << done.error().why;
   return arena.read<Out>(out, inputs.size());
 }

@@ -17,7 +17,8 @@ struct Add {
   template <typename T>
   T operator()(T old, T value, T) const {
     if constexpr (std::is_integral_v<T>)
-      return static_cast<T>(static_cast<Wrapping<T>>(old) + static_cast<Wrapping<T>>(value));
+      return static_cast<T>(static_cast<Wrapping<T>>(old) +
+                            static_cast<Wrapping<T>>(value));
     else if constexpr (std::is_floating_point_v<T>)
       return old + value;
     else
@@ -89,8 +90,9 @@ struct CompareAndSwap {
 template <typename Visit>
 void in_some_order(const Lanes& lanes, const Visit& visit) {
   Block& block = *lanes.block;
-  const unsigned first =
-      block.grid.schedule.seed == 0 ? 0 : static_cast<unsigned>(block.random.below(kLanes));
+  const unsigned first = block.grid.schedule.seed == 0
+                             ? 0
+                             : static_cast<unsigned>(block.random.below(kLanes));
   for (unsigned i = 0; i < kLanes; ++i) {
     const unsigned lane = (first + i) % kLanes;
     if ((lanes.mask >> lane & 1U) != 0)
@@ -166,7 +168,8 @@ Handler any_update(Type type, bool is_vector) {
     return is_vector ? nullptr : integer_update<F>(type);
   const bool is_pair = type.count == 2;
   if (type.kind == Kind::kBfloat)
-    return is_vector ? is_pair ? &update_vector<F, Bfloat, 2> : &update_vector<F, Bfloat, 1>
+    return is_vector
+               ? is_pair ? &update_vector<F, Bfloat, 2> : &update_vector<F, Bfloat, 1>
            : is_pair ? &update<F, Bfloat, 2>
                      : &update<F, Bfloat, 1>;
   if (type.bits == 16)
@@ -234,7 +237,8 @@ void select_update(Decoder& decoder) {
                                        : Operand{});
     made.operands.push_back(decoder.source(value, type));
     const bool swaps = operation == "cas";
-    made.operands.push_back(decoder.source(decoder.argument(first + (swaps ? 2 : 1)), type));
+    made.operands.push_back(
+        decoder.source(decoder.argument(first + (swaps ? 2 : 1)), type));
   }
   made.run = operation.empty() ? nullptr : handler_for(operation, type, is_vector);
   if (made.run == nullptr)

@@ -47,7 +47,9 @@ std::string formatted(const std::string& conversion, T value) {
   std::array<char, 512> text{};
   // The program's own format. NOLINTNEXTLINE(cppcoreguidelines-pro-type-vararg)
   const int size = std::snprintf(text.data(), text.size(), conversion.c_str(), value);
-  return size < 0 ? "" : std::string(text.data(), std::min<std::size_t>(size, text.size() - 1));
+  return size < 0
+             ? ""
+             : std::string(text.data(), std::min<std::size_t>(size, text.size() - 1));
 }
 
 // The arguments lie one behind the other, each at a multiple of its size.
@@ -78,8 +80,8 @@ class Values {
 };
 
 std::string print(const Lanes& lanes, const Instruction& instruction, unsigned lane) {
-  const std::string format =
-      text_at(lanes, instruction, lane, argument<std::uint64_t>(lanes, instruction, 0, lane));
+  const std::string format = text_at(
+      lanes, instruction, lane, argument<std::uint64_t>(lanes, instruction, 0, lane));
   Values values(lanes, instruction, lane,
                 argument<std::uint64_t>(lanes, instruction, 1, lane));
   std::string text;
@@ -101,8 +103,9 @@ std::string print(const Lanes& lanes, const Instruction& instruction, unsigned l
     else if (std::string_view("eEfFgGaA").find(kind) != std::string_view::npos)
       text += formatted(conversion, values.next<double>());
     else if (kind == 's')
-      text += formatted(conversion,
-                        text_at(lanes, instruction, lane, values.next<std::uint64_t>()).c_str());
+      text += formatted(
+          conversion,
+          text_at(lanes, instruction, lane, values.next<std::uint64_t>()).c_str());
     else if (kind == 'p')
       text += fmt::format("{:#x}", values.next<std::uint64_t>());
     else if (is_long)
@@ -154,9 +157,10 @@ void release(Lanes& lanes, const Instruction& instruction) {
   for_each_lane(lanes.mask, [&](unsigned lane) {
     const auto address = argument<std::uint64_t>(lanes, instruction, 0, lane);
     if (address != 0 && grid.heap_sizes.erase(address) == 0)
-      throw Fault{kIllegalAddress,
-                  fmt::format("free() of {:#x}, which malloc() did not give, by {}", address,
-                              lanes.block->describe_thread(*lanes.warp, lane))};
+      throw Fault{
+          kIllegalAddress,
+          fmt::format("free() of {:#x}, which malloc() did not give, by {}", address,
+                      lanes.block->describe_thread(*lanes.warp, lane))};
     grid.known = {};
   });
 }

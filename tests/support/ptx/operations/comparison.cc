@@ -9,7 +9,16 @@
 namespace kiln::ptx {
 namespace {
 
-enum Comparison : std::uint8_t { kEqual, kNotEqual, kLess, kLessOrEqual, kGreater, kGreaterOrEqual, kNumber, kNan };
+enum Comparison : std::uint8_t {
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessOrEqual,
+  kGreater,
+  kGreaterOrEqual,
+  kNumber,
+  kNan
+};
 
 struct Named {
   std::string_view name;
@@ -17,15 +26,24 @@ struct Named {
   bool of_nan;  // what it says of a NaN
 };
 constexpr auto kComparisons = std::to_array<Named>({
-    {"eq", kEqual, false},          {"ne", kNotEqual, false},
-    {"lt", kLess, false},           {"le", kLessOrEqual, false},
-    {"gt", kGreater, false},        {"ge", kGreaterOrEqual, false},
-    {"lo", kLess, false},           {"ls", kLessOrEqual, false},
-    {"hi", kGreater, false},        {"hs", kGreaterOrEqual, false},
-    {"equ", kEqual, true},          {"neu", kNotEqual, true},
-    {"ltu", kLess, true},           {"leu", kLessOrEqual, true},
-    {"gtu", kGreater, true},        {"geu", kGreaterOrEqual, true},
-    {"num", kNumber, false},        {"nan", kNan, true},
+    {"eq", kEqual, false},
+    {"ne", kNotEqual, false},
+    {"lt", kLess, false},
+    {"le", kLessOrEqual, false},
+    {"gt", kGreater, false},
+    {"ge", kGreaterOrEqual, false},
+    {"lo", kLess, false},
+    {"ls", kLessOrEqual, false},
+    {"hi", kGreater, false},
+    {"hs", kGreaterOrEqual, false},
+    {"equ", kEqual, true},
+    {"neu", kNotEqual, true},
+    {"ltu", kLess, true},
+    {"leu", kLessOrEqual, true},
+    {"gtu", kGreater, true},
+    {"geu", kGreaterOrEqual, true},
+    {"num", kNumber, false},
+    {"nan", kNan, true},
 });
 
 template <Comparison kComparison, typename T>
@@ -125,19 +143,21 @@ void set_value(Lanes& lanes, const Instruction& instruction) {
         instruction, answers<kComparison, T, kWidth>(lanes, instruction, part), with);
     for_each_lane(lanes.mask, [&](unsigned lane) {
       const bool is_true = (answer >> lane & 1U) != 0;
-      const std::uint32_t of_float = to.bytes == 2 * kWidth
-                                         ? static_cast<std::uint32_t>(instruction.offset)
-                                         : 0x3f800000U;
+      const std::uint32_t of_float =
+          to.bytes == 2 * kWidth ? static_cast<std::uint32_t>(instruction.offset)
+                                 : 0x3f800000U;
       const std::uint32_t value = !is_true ? 0 : is_float ? of_float : ~0U;
       if (to.bytes == 2 * kWidth)
-        lanes.at<std::uint16_t>(to)[kWidth * lane + part] = static_cast<std::uint16_t>(value);
+        lanes.at<std::uint16_t>(to)[kWidth * lane + part] =
+            static_cast<std::uint16_t>(value);
       else
         lanes.at<std::uint32_t>(to)[lane] = value;
     });
   }
 }
 
-template <typename T, unsigned kWidth, template <Comparison, typename, unsigned> typename Set>
+template <typename T, unsigned kWidth,
+          template <Comparison, typename, unsigned> typename Set>
 Handler by_comparison(Comparison comparison) {
   switch (comparison) {
     case kEqual:

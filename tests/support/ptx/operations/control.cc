@@ -48,7 +48,8 @@ void select_call(Decoder& decoder) {
     index = 1;
   }
   const Argument& target = decoder.argument(index++);
-  if (index < decoder.count() && decoder.argument(index).kind == Argument::Kind::kList) {
+  if (index < decoder.count() &&
+      decoder.argument(index).kind == Argument::Kind::kList) {
     for (const Argument& each : decoder.argument(index).parts)
       call->arguments.push_back(region_of(each));
   }
@@ -141,7 +142,8 @@ void select_barrier(Decoder& decoder) {
     made.operands[1] = decoder.source(decoder.argument(at++), kU32);
   if (!votes)
     return;
-  made.mode = static_cast<std::uint8_t>(decoder.take_one({"popc", "and", "or"}).value_or(0));
+  made.mode =
+      static_cast<std::uint8_t>(decoder.take_one({"popc", "and", "or"}).value_or(0));
   decoder.take_type();
   made.operands.push_back(
       decoder.destination(decoder.argument(0), made.mode == 0 ? kU32 : kPred));

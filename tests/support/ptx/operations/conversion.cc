@@ -22,15 +22,16 @@ struct Number {
 };
 
 Number read(const std::byte* from, Type type, bool flushes) {
-  Number number{.is_integer = type.is_integer(), .is_signed = type.kind == Kind::kSigned};
+  Number number{.is_integer = type.is_integer(),
+                .is_signed = type.kind == Kind::kSigned};
   std::uint64_t bits = 0;
   std::memcpy(&bits, from, type.bits / 8);
   if (number.is_integer) {
     const unsigned unused = 64U - type.bits;
-    number.integer =
-        number.is_signed
-            ? static_cast<std::uint64_t>(static_cast<std::int64_t>(bits << unused) >> unused)
-            : bits;
+    number.integer = number.is_signed
+                         ? static_cast<std::uint64_t>(
+                               static_cast<std::int64_t>(bits << unused) >> unused)
+                         : bits;
     return number;
   }
   if (type.kind == Kind::kE4m3)
@@ -44,15 +45,17 @@ Number read(const std::byte* from, Type type, bool flushes) {
   else if (type.bits == 64)
     number.real = std::bit_cast<double>(bits);
   else
-    number.real = flushes ? flushed(std::bit_cast<float>(static_cast<std::uint32_t>(bits)))
-                          : std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+    number.real = flushes
+                      ? flushed(std::bit_cast<float>(static_cast<std::uint32_t>(bits)))
+                      : std::bit_cast<float>(static_cast<std::uint32_t>(bits));
   return number;
 }
 
 std::uint64_t to_integer(const Number& number, Type type, const Instruction& how) {
   const bool is_signed = type.kind == Kind::kSigned;
   using Wide = __int128;
-  const Wide most = is_signed ? (Wide{1} << (type.bits - 1)) - 1 : (Wide{1} << type.bits) - 1;
+  const Wide most =
+      is_signed ? (Wide{1} << (type.bits - 1)) - 1 : (Wide{1} << type.bits) - 1;
   const Wide least = is_signed ? -(Wide{1} << (type.bits - 1)) : 0;
   if (!number.is_integer) {
     // NaN is 0; what is too large is the nearest of the type.
@@ -67,17 +70,20 @@ std::uint64_t to_integer(const Number& number, Type type, const Instruction& how
   }
   const Wide value = number.is_signed ? Wide{static_cast<std::int64_t>(number.integer)}
                                       : Wide{number.integer};
-  return static_cast<std::uint64_t>(how.saturates ? std::clamp(value, least, most) : value);
+  return static_cast<std::uint64_t>(how.saturates ? std::clamp(value, least, most)
+                                                  : value);
 }
 
 // With 64 bits of mantissa a long double holds any integer; its rounding to a double is
 // the machine's, to less than 53 bits by way of an odd double.
 double real_of_integer(const Number& number, bool is_last, Rounding rounding) {
-  const long double exact = number.is_signed
-                                ? static_cast<long double>(static_cast<std::int64_t>(number.integer))
-                                : static_cast<long double>(number.integer);
+  const long double exact =
+      number.is_signed
+          ? static_cast<long double>(static_cast<std::int64_t>(number.integer))
+          : static_cast<long double>(number.integer);
   const auto near = static_cast<double>(exact);
-  if (static_cast<long double>(near) == exact || (is_last && rounding == Rounding::kNearest))
+  if (static_cast<long double>(near) == exact ||
+      (is_last && rounding == Rounding::kNearest))
     return near;
   const bool is_above = static_cast<long double>(near) > exact;
   const double down = is_above ? std::nextafter(near, -HUGE_VAL) : near;
@@ -119,7 +125,8 @@ std::uint64_t encode(double value, Type type) {
     return std::bit_cast<std::uint64_t>(value);
   if (type.bits == 16)
     return half_bits(value);
-  return std::isnan(value) ? kNan32 : std::bit_cast<std::uint32_t>(static_cast<float>(value));
+  return std::isnan(value) ? kNan32
+                           : std::bit_cast<std::uint32_t>(static_cast<float>(value));
 }
 
 // mode: what the modifiers say of the result.
@@ -127,7 +134,8 @@ enum Mode : std::uint8_t { kRelu = 1, kFinite = 2, kToIntegral = 4 };
 
 std::uint64_t to_real(const Number& number, Type type, const Instruction& how) {
   const auto format = format_of(type);
-  double value = number.is_integer ? real_of_integer(number, !format, how.rounding) : number.real;
+  double value =
+      number.is_integer ? real_of_integer(number, !format, how.rounding) : number.real;
   if ((how.mode & kToIntegral) != 0)
     value = rounded_to_integer(value, how.rounding);
   else if (format)
@@ -145,19 +153,21 @@ std::uint64_t to_real(const Number& number, Type type, const Instruction& how) {
 
 /// Types are found by their index.
 constexpr auto kTypeNames = std::to_array<std::string_view>(
-    {"u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f16", "bf16", "f32", "f64", "tf32",
-     "e4m3", "e5m2", "f16x2", "bf16x2", "e4m3x2", "e5m2x2"});
+    {"u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f16", "bf16", "f32", "f64",
+     "tf32", "e4m3", "e5m2", "f16x2", "bf16x2", "e4m3x2", "e5m2x2"});
 const std::array<Type, kTypeNames.size()>& types() {
   static const auto all = [] {
     std::array<Type, kTypeNames.size()> found;
-    for (std::size_t i = 0; i < found.size(); ++i) found[i] = type_named(kTypeNames[i]).value();
+    for (std::size_t i = 0; i < found.size(); ++i)
+      found[i] = type_named(kTypeNames[i]).value();
     return found;
   }();
   return all;
 }
 std::uint32_t index_of(Type type) {
   const auto& all = types();
-  return static_cast<std::uint32_t>(std::find(all.begin(), all.end(), type) - all.begin());
+  return static_cast<std::uint32_t>(std::find(all.begin(), all.end(), type) -
+                                    all.begin());
 }
 
 // Operands: the result, and its source: for a result of two elements, the one of its
@@ -170,19 +180,20 @@ void convert(Lanes& lanes, const Instruction& instruction) {
   for_each_lane(lanes.mask, [&](unsigned lane) {
     std::uint64_t result = 0;
     for (unsigned element = 0; element < to.count; ++element) {
-      const Operand& source =
-          operands[operands.size() == 3 && element == 0 ? 2 : 1];
+      const Operand& source = operands[operands.size() == 3 && element == 0 ? 2 : 1];
       const std::byte* const at = lanes.at<std::byte>(source) +
                                   std::size_t{lane} * source.bytes +
                                   (from.count == 2 ? element * from.bits / 8U : 0U);
       const Number number = read(at, from, instruction.flushes);
       const std::uint64_t bits = to.is_integer() ? to_integer(number, to, instruction)
                                                  : to_real(number, to, instruction);
-      const std::uint64_t width = to.bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << to.bits) - 1;
+      const std::uint64_t width =
+          to.bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << to.bits) - 1;
       // A wider register gets the sign.
       result |= to.count == 1 && to.kind == Kind::kSigned
-                    ? static_cast<std::uint64_t>(static_cast<std::int64_t>(bits << (64U - to.bits)) >>
-                                                 (64U - to.bits))
+                    ? static_cast<std::uint64_t>(
+                          static_cast<std::int64_t>(bits << (64U - to.bits)) >>
+                          (64U - to.bits))
                     : (bits & width) << (element * to.bits);
     }
     std::memcpy(lanes.at<std::byte>(target) + std::size_t{lane} * target.bytes, &result,

@@ -55,7 +55,9 @@ void directed(Lanes& lanes, const Instruction& instruction) {
   const T* const a = source(1);
   const T* const b = source(2);
   const T* const c = source(3);
-  const auto flush = [&](T value) { return instruction.flushes ? flushed(value) : value; };
+  const auto flush = [&](T value) {
+    return instruction.flushes ? flushed(value) : value;
+  };
   const int before = std::fegetround();
   std::fesetround(machine_rounding(instruction.rounding));
   for_each_lane(lanes.mask, [&](unsigned lane) {

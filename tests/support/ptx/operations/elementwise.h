@@ -20,7 +20,8 @@ void elementwise(Lanes& lanes, const Instruction& instruction) {
     for_each_lane(lanes.mask, [&](unsigned lane) {
       to[lane] = F{}(std::get<kIndex>(from)[lane]...);
     });
-  }(std::index_sequence_for<S...>());
+  }
+  (std::index_sequence_for<S...>());
 }
 
 /// Of two elements a lane.
@@ -34,7 +35,8 @@ void elementwise_packed(Lanes& lanes, const Instruction& instruction) {
       for (unsigned at = 2 * lane; at < 2 * lane + 2; ++at)
         to[at] = F{}(std::get<kIndex>(from)[at]...);
     });
-  }(std::index_sequence_for<S...>());
+  }
+  (std::index_sequence_for<S...>());
 }
 
 /// The handler for so many sources of one type, which is also the result's.

@@ -83,7 +83,8 @@ void select_shuffle(Decoder& decoder) {
   const auto& to = decoder.argument(0);
   auto& made = decoder.made;
   made.mode = static_cast<std::uint8_t>(*mode);
-  made.operands = {decoder.destination(to, kB32), decoder.source(decoder.argument(1), kB32),
+  made.operands = {decoder.destination(to, kB32),
+                   decoder.source(decoder.argument(1), kB32),
                    decoder.source(decoder.argument(2), kB32),
                    decoder.source(decoder.argument(3), kB32), Operand{}};
   if (!to.second.empty())
@@ -107,7 +108,8 @@ void vote(Lanes& lanes, const Instruction& instruction) {
   const std::uint32_t all = lanes.warp->participants;
   const std::array<bool, 3> answers{yes == all, yes != 0, yes == 0 || yes == all};
   if (instruction.mode < answers.size()) {
-    lanes.set_predicate(instruction.operands[0], answers[instruction.mode] ? kAllLanes : 0);
+    lanes.set_predicate(instruction.operands[0],
+                        answers[instruction.mode] ? kAllLanes : 0);
     return;
   }
   auto* const to = lanes.at<std::uint32_t>(instruction.operands[0]);
@@ -120,8 +122,9 @@ void select_vote(Decoder& decoder) {
   decoder.take_type();
   auto& made = decoder.made;
   made.mode = static_cast<std::uint8_t>(mode.value_or(3));
-  made.operands = {decoder.destination(decoder.argument(0), made.mode == 3 ? kB32 : kPred),
-                   decoder.source(decoder.argument(1), kPred)};
+  made.operands = {
+      decoder.destination(decoder.argument(0), made.mode == 3 ? kB32 : kPred),
+      decoder.source(decoder.argument(1), kPred)};
   made.members = members_of(decoder, 2);
   made.gather = &gather_predicate;
   made.run = &vote;
@@ -151,8 +154,8 @@ void select_match(Decoder& decoder) {
   decoder.take("sync");
   const Type type = bits_of(decoder.take_type());
   const auto& to = decoder.argument(0);
-  made.operands = {decoder.destination(to, kB32), decoder.source(decoder.argument(1), type),
-                   Operand{}};
+  made.operands = {decoder.destination(to, kB32),
+                   decoder.source(decoder.argument(1), type), Operand{}};
   if (!to.second.empty())
     made.operands[2] = decoder.destination(
         {.kind = syntax::Argument::Kind::kName, .name = to.second}, kPred);
@@ -170,9 +173,10 @@ T reduced(const Lanes& lanes, Reduction reduction) {
     const auto value = static_cast<T>(lanes.warp->exchange[lane]);
     const auto bits = static_cast<std::uint32_t>(result);
     const auto other = static_cast<std::uint32_t>(value);
-    const std::array<T, 6> results{static_cast<T>(bits + other), std::min(result, value),
-                                   std::max(result, value),      static_cast<T>(bits & other),
-                                   static_cast<T>(bits | other), static_cast<T>(bits ^ other)};
+    const std::array<T, 6> results{
+        static_cast<T>(bits + other), std::min(result, value),
+        std::max(result, value),      static_cast<T>(bits & other),
+        static_cast<T>(bits | other), static_cast<T>(bits ^ other)};
     result = is_first ? value : results[reduction];
     is_first = false;
   });
@@ -181,8 +185,9 @@ T reduced(const Lanes& lanes, Reduction reduction) {
 void reduce(Lanes& lanes, const Instruction& instruction) {
   const auto reduction = static_cast<Reduction>(instruction.mode);
   const std::uint32_t result =
-      instruction.is_other ? static_cast<std::uint32_t>(reduced<std::int32_t>(lanes, reduction))
-                           : reduced<std::uint32_t>(lanes, reduction);
+      instruction.is_other
+          ? static_cast<std::uint32_t>(reduced<std::int32_t>(lanes, reduction))
+          : reduced<std::uint32_t>(lanes, reduction);
   auto* const to = lanes.at<std::uint32_t>(instruction.operands[0]);
   for_each_lane(lanes.mask, [&](unsigned lane) { to[lane] = result; });
 }
@@ -199,7 +204,7 @@ void reduce_floats(Lanes& lanes, const Instruction& instruction) {
     is_nan = is_nan || std::isnan(value);
     if (std::isnan(value))
       return;
-    result = is_first                      ? value
+    result = is_first                     ? value
              : instruction.mode == kLeast ? std::fmin(result, value)
                                           : std::fmax(result, value);
     is_first = false;
@@ -223,7 +228,8 @@ void select_reduction(Decoder& decoder) {
                            decoder.source(decoder.argument(1), type)};
   made.members = members_of(decoder, 2);
   made.gather = &gather<std::uint32_t>;
-  made.is_other = type.kind == Kind::kFloat ? of_magnitudes : type.kind == Kind::kSigned;
+  made.is_other =
+      type.kind == Kind::kFloat ? of_magnitudes : type.kind == Kind::kSigned;
   made.run = type.kind == Kind::kFloat ? &reduce_floats : &reduce;
 }
 
@@ -252,7 +258,8 @@ void select_election(Decoder& decoder) {
   const auto& to = decoder.argument(0);
   decoder.made.operands = {
       decoder.destination(to, kB32), Operand{},
-      decoder.destination({.kind = syntax::Argument::Kind::kName, .name = to.second}, kPred)};
+      decoder.destination({.kind = syntax::Argument::Kind::kName, .name = to.second},
+                          kPred)};
   decoder.made.members = members_of(decoder, 1);
   decoder.made.gather = &no_value;
   decoder.made.run = &elect;

@@ -163,8 +163,9 @@ struct AtLeastZero {
     if constexpr (std::is_same_v<T, double>)
       return result != result || result > 0 ? result : 0;
     else
-      return to_float(result) != to_float(result) || to_float(result) > 0 ? result
-                                                                          : from_float<T>(0);
+      return to_float(result) != to_float(result) || to_float(result) > 0
+                 ? result
+                 : from_float<T>(0);
   }
 };
 
@@ -246,10 +247,11 @@ void select_float(Decoder& decoder, Type type) {
     require(decoder, directed_handler(opcode, type));
   } else if (is_fused) {
     const bool is_plain = type.is_float(32) && !made.flushes && !made.saturates;
-    require(decoder, is_plain && has_fused_instruction() ? Handler{fuse_floats}
-                     : made.is_other
-                         ? float_handler<AtLeastZero<Rounded<Fuse, false, false>>, 3>(type)
-                         : rounded_handler<Fuse, 3>(made, type));
+    require(decoder,
+            is_plain && has_fused_instruction() ? Handler{fuse_floats}
+            : made.is_other
+                ? float_handler<AtLeastZero<Rounded<Fuse, false, false>>, 3>(type)
+                : rounded_handler<Fuse, 3>(made, type));
   } else if (opcode == "add") {
     require(decoder, rounded_handler<Add, 2>(made, type));
   } else if (opcode == "sub") {
@@ -273,15 +275,17 @@ void select_extreme(Decoder& decoder, Type type) {
   if (decoder.count() != 3)
     decoder.refuse("of three operands it is not run here");
   if (keeps_nan)
-    require(decoder,
-            of_magnitudes
-                ? rounded_handler<ExtremeOf<kGreatest, true, true>, 2>(decoder.made, type)
-                : rounded_handler<ExtremeOf<kGreatest, true, false>, 2>(decoder.made, type));
+    require(decoder, of_magnitudes
+                         ? rounded_handler<ExtremeOf<kGreatest, true, true>, 2>(
+                               decoder.made, type)
+                         : rounded_handler<ExtremeOf<kGreatest, true, false>, 2>(
+                               decoder.made, type));
   else
-    require(decoder,
-            of_magnitudes
-                ? rounded_handler<ExtremeOf<kGreatest, false, true>, 2>(decoder.made, type)
-                : rounded_handler<ExtremeOf<kGreatest, false, false>, 2>(decoder.made, type));
+    require(decoder, of_magnitudes
+                         ? rounded_handler<ExtremeOf<kGreatest, false, true>, 2>(
+                               decoder.made, type)
+                         : rounded_handler<ExtremeOf<kGreatest, false, false>, 2>(
+                               decoder.made, type));
 }
 
 /// The last modifier is the type in every form.
@@ -360,8 +364,8 @@ void select_copysign(Decoder& decoder) {
 // What the ISA permits as the error of each approximation.
 struct Approximation {
   double (*function)(double);
-  int ulps;          // relative
-  double absolute;   // the greatest error, where it is no relative one
+  int ulps;         // relative
+  double absolute;  // the greatest error, where it is no relative one
 };
 double exp2_of(double x) {
   return std::exp2(x);
@@ -387,7 +391,16 @@ double cosine_of(double x) {
 double tanh_of(double x) {
   return std::tanh(x);
 }
-enum Approximated : std::uint8_t { kExp2, kLog2, kReciprocal, kReciprocalRoot, kRoot, kSine, kCosine, kTanh };
+enum Approximated : std::uint8_t {
+  kExp2,
+  kLog2,
+  kReciprocal,
+  kReciprocalRoot,
+  kRoot,
+  kSine,
+  kCosine,
+  kTanh
+};
 constexpr std::array<Approximation, 8> kApproximations{{
     {&exp2_of, 2, 0},
     {&log2_of, 1, 0x1p-22},
@@ -421,8 +434,8 @@ void approximate(Lanes& lanes, const Instruction& instruction) {
   for_each_lane(lanes.mask, [&](unsigned lane) {
     for (unsigned at = width * lane; at < width * (lane + 1); ++at) {
       const float value = to_float(instruction.flushes ? flushed(from[at]) : from[at]);
-      const T result = from_float<T>(approximated(
-          by, value, std::is_same_v<T, float> ? lanes.noise : nullptr));
+      const T result = from_float<T>(
+          approximated(by, value, std::is_same_v<T, float> ? lanes.noise : nullptr));
       to[at] = instruction.flushes ? flushed(result) : result;
     }
   });
@@ -441,8 +454,8 @@ void approximate_doubles(Lanes& lanes, const Instruction& instruction) {
 }
 
 void select_approximation(Decoder& decoder) {
-  static constexpr auto kNames =
-      std::to_array<std::string_view>({"ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh"});
+  static constexpr auto kNames = std::to_array<std::string_view>(
+      {"ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh"});
   const std::string_view opcode = decoder.statement().opcode;
   Instruction& made = decoder.made;
   const Type type = type_of(decoder.statement());
@@ -529,26 +542,16 @@ void select_test(Decoder& decoder) {
 
 std::span<const Operation> float_operations() {
   static constexpr auto kAll = std::to_array<Operation>({
-      {"add", &select_arithmetic},
-      {"sub", &select_arithmetic},
-      {"mul", &select_arithmetic},
-      {"mad", &select_arithmetic},
-      {"fma", &select_arithmetic},
-      {"div", &select_division},
-      {"min", &select_arithmetic},
-      {"max", &select_arithmetic},
-      {"abs", &select_by_bits<Absolute>},
-      {"neg", &select_by_bits<Negate>},
-      {"copysign", &select_copysign},
-      {"testp", &select_test},
-      {"rcp", &select_approximation},
-      {"sqrt", &select_approximation},
-      {"rsqrt", &select_approximation},
-      {"ex2", &select_approximation},
-      {"lg2", &select_approximation},
-      {"sin", &select_approximation},
-      {"cos", &select_approximation},
-      {"tanh", &select_approximation},
+      {"add", &select_arithmetic},        {"sub", &select_arithmetic},
+      {"mul", &select_arithmetic},        {"mad", &select_arithmetic},
+      {"fma", &select_arithmetic},        {"div", &select_division},
+      {"min", &select_arithmetic},        {"max", &select_arithmetic},
+      {"abs", &select_by_bits<Absolute>}, {"neg", &select_by_bits<Negate>},
+      {"copysign", &select_copysign},     {"testp", &select_test},
+      {"rcp", &select_approximation},     {"sqrt", &select_approximation},
+      {"rsqrt", &select_approximation},   {"ex2", &select_approximation},
+      {"lg2", &select_approximation},     {"sin", &select_approximation},
+      {"cos", &select_approximation},     {"tanh", &select_approximation},
   });
   return kAll;
 }

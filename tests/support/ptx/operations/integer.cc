@@ -45,8 +45,9 @@ using Twice = std::conditional_t<
     std::is_signed_v<T>,
     std::conditional_t<sizeof(T) == 8, __int128,
                        std::conditional_t<sizeof(T) == 4, std::int64_t, std::int32_t>>,
-    std::conditional_t<sizeof(T) == 8, unsigned __int128,
-                       std::conditional_t<sizeof(T) == 4, std::uint64_t, std::uint32_t>>>;
+    std::conditional_t<
+        sizeof(T) == 8, unsigned __int128,
+        std::conditional_t<sizeof(T) == 4, std::uint64_t, std::uint32_t>>>;
 struct MultiplyHigh {
   template <typename T>
   T operator()(T a, T b) const {
@@ -208,8 +209,7 @@ struct ExtractField {
     const unsigned size = length & 0xffU;
     const unsigned last = std::min(at + size - 1, kBits - 1);
     const auto plain = static_cast<std::make_unsigned_t<T>>(a);
-    const bool sign =
-        std::is_signed_v<T> && size != 0 && ((plain >> last) & 1U) != 0;
+    const bool sign = std::is_signed_v<T> && size != 0 && ((plain >> last) & 1U) != 0;
     std::make_unsigned_t<T> result = 0;
     for (unsigned bit = 0; bit < kBits; ++bit) {
       const bool is_set =
@@ -327,7 +327,8 @@ void select_find_bit(Decoder& decoder) {
   const bool as_shift = decoder.take("shiftamt");
   const Type type = decoder.take_type();
   decoder.operands(kU32, {type});
-  require(decoder, as_shift ? find_bit_handler<true>(type) : find_bit_handler<false>(type));
+  require(decoder,
+          as_shift ? find_bit_handler<true>(type) : find_bit_handler<false>(type));
 }
 
 template <typename T>
@@ -365,7 +366,8 @@ template <bool kClamps>
 Handler extend_handler(Type type) {
   return type.kind == Kind::kSigned
              ? &elementwise<Extend<kClamps>, std::int32_t, std::int32_t, std::uint32_t>
-             : &elementwise<Extend<kClamps>, std::uint32_t, std::uint32_t, std::uint32_t>;
+             : &elementwise<Extend<kClamps>, std::uint32_t, std::uint32_t,
+                            std::uint32_t>;
 }
 void select_extend(Decoder& decoder) {
   const bool clamps = *decoder.take_one({"wrap", "clamp"}) == 1;
@@ -376,8 +378,8 @@ void select_extend(Decoder& decoder) {
 void select_find_nth(Decoder& decoder) {
   decoder.take_type();
   decoder.operands(kB32, {kB32, kB32, {Kind::kSigned, 32}});
-  decoder.made.run =
-      &elementwise<FindNthSet, std::uint32_t, std::uint32_t, std::uint32_t, std::int32_t>;
+  decoder.made.run = &elementwise<FindNthSet, std::uint32_t, std::uint32_t,
+                                  std::uint32_t, std::int32_t>;
 }
 void select_sum_of_differences(Decoder& decoder) {
   const Type type = decoder.take_type();
@@ -446,7 +448,13 @@ void select_multiply24(Decoder& decoder) {
 }
 
 // One carry flag a lane, CC.CF: the mask that ends the operands.
-enum CarryMode : std::uint8_t { kReads = 1, kWrites = 2, kSubtracts = 4, kHigh = 8, kProduct = 16 };
+enum CarryMode : std::uint8_t {
+  kReads = 1,
+  kWrites = 2,
+  kSubtracts = 4,
+  kHigh = 8,
+  kProduct = 16
+};
 template <typename T>
 void with_carry(Lanes& lanes, const Instruction& instruction) {
   const auto& operands = instruction.operands;

@@ -49,8 +49,9 @@ struct ShiftRight {
   template <typename T>
   T operator()(T a, std::uint32_t by) const {
     const auto limit = static_cast<std::uint32_t>(8 * sizeof(T) - 1);
-    return by > limit && std::is_unsigned_v<T> ? T{0}
-                                               : static_cast<T>(a >> std::min(by, limit));
+    return by > limit && std::is_unsigned_v<T>
+               ? T{0}
+               : static_cast<T>(a >> std::min(by, limit));
   }
 };
 /// shf: 32 of the 64 bits b:a.

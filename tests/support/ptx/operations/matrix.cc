@@ -40,8 +40,9 @@ struct Shape {
 template <typename Real>
 Real element(std::uint64_t bits, Type type, unsigned index) {
   const std::uint64_t field =
-      type.bits == 64 ? bits
-                      : bits >> (index * type.bits) & ((std::uint64_t{1} << type.bits) - 1);
+      type.bits == 64
+          ? bits
+          : bits >> (index * type.bits) & ((std::uint64_t{1} << type.bits) - 1);
   if constexpr (std::is_integral_v<Real>) {
     const unsigned unused = 32U - type.bits;
     const auto shifted = static_cast<std::uint32_t>(field) << unused;
@@ -75,7 +76,8 @@ std::uint64_t register_bits(const Lanes& lanes, const Operand& operand, unsigned
 
 template <typename Real>
 void gather_factors(const Lanes& lanes, std::span<const Operand> a,
-                    std::span<const Operand> b, const Shape& shape, Matrices<Real>& into) {
+                    std::span<const Operand> b, const Shape& shape,
+                    Matrices<Real>& into) {
   const unsigned per_a = std::max(32U / shape.a.bits, 1U);
   const unsigned row_step = shape.rows == 16 ? 2 : 1;
   for (unsigned q = 0; q < a.size(); ++q) {
@@ -111,8 +113,8 @@ void multiply(Matrices<Real>& all, unsigned rows, unsigned depth) {
   }
 }
 #if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) void multiply_fast(Matrices<float>& all, unsigned rows,
-                                                       unsigned depth) {
+__attribute__((target("avx2,fma"))) void multiply_fast(Matrices<float>& all,
+                                                       unsigned rows, unsigned depth) {
   for (unsigned row = 0; row < rows; ++row) {
     std::array<float, kColumns> sums{};
     for (unsigned k = 0; k < depth; ++k) {
@@ -168,7 +170,8 @@ void multiply_matrices(Lanes& lanes, const Instruction& instruction) {
       else if (per_d == 2)
         lanes.at<Half>(to)[2 * lane + i % 2] = to_half(value);
       else
-        lanes.at<float>(to)[lane] = value != value ? std::bit_cast<float>(kNan32) : value;
+        lanes.at<float>(to)[lane] =
+            value != value ? std::bit_cast<float>(kNan32) : value;
     }
   }
 }
@@ -179,9 +182,14 @@ struct Named {
   unsigned depth;
 };
 constexpr auto kShapes = std::to_array<Named>({
-    {"m8n8k4", 8, 4},     {"m8n8k16", 8, 16},   {"m8n8k32", 8, 32},
-    {"m16n8k4", 16, 4},   {"m16n8k8", 16, 8},   {"m16n8k16", 16, 16},
-    {"m16n8k32", 16, 32}, {"m16n8k64", 16, 64},
+    {"m8n8k4", 8, 4},
+    {"m8n8k16", 8, 16},
+    {"m8n8k32", 8, 32},
+    {"m16n8k4", 16, 4},
+    {"m16n8k8", 16, 8},
+    {"m16n8k16", 16, 16},
+    {"m16n8k32", 16, 32},
+    {"m16n8k64", 16, 64},
 });
 
 std::optional<Type> factor_named(std::string_view name) {
@@ -192,8 +200,8 @@ std::optional<Type> factor_named(std::string_view name) {
   return type_named(name);
 }
 
-void add_registers(Decoder& decoder, std::size_t index, std::size_t count, bool is_result,
-                   std::size_t bytes) {
+void add_registers(Decoder& decoder, std::size_t index, std::size_t count,
+                   bool is_result, std::size_t bytes) {
   const auto parts = decoder.parts(decoder.argument(index));
   if (parts.size() != count)
     decoder.refuse("it has not as many registers as its shape");
@@ -251,9 +259,9 @@ void select_product_of_matrices(Decoder& decoder) {
   made.targets = {0, static_cast<std::uint32_t>(of_d), static_cast<std::uint32_t>(of_a),
                   static_cast<std::uint32_t>(of_b)};
   made.shape = std::make_shared<const Shape>(shape);
-  made.run = shape.d.is_integer()                ? &multiply_matrices<std::int32_t>
-             : shape.a.bits == 64                ? &multiply_matrices<double>
-                                                 : &multiply_matrices<float>;
+  made.run = shape.d.is_integer() ? &multiply_matrices<std::int32_t>
+             : shape.a.bits == 64 ? &multiply_matrices<double>
+                                  : &multiply_matrices<float>;
 }
 
 const Shape& shape_of(const Instruction& instruction) {
@@ -327,7 +335,8 @@ void select_matrices(Decoder& decoder, bool stores) {
   made.course = Course::kTogether;
   made.space = Space::kShared;
   decoder.address(decoder.argument(stores ? 0 : 1), Space::kShared);
-  add_registers(decoder, stores ? 1 : 0, std::size_t{1} << number.value_or(0), !stores, 4);
+  add_registers(decoder, stores ? 1 : 0, std::size_t{1} << number.value_or(0), !stores,
+                4);
   made.run = stores ? &store_matrices : &load_matrices;
 }
 void select_load(Decoder& decoder) {

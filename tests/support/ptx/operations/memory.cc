@@ -1,10 +1,11 @@
 // PTX ISA, "Data Movement and Conversion Instructions": ld, ldu, st, prefetch and what
-// else names memory but atomics (atomics.cc) and asynchronous copies (copies.cc). Orders
-// and caches make no difference here: a launch has one thread.
+// else names memory but atomics (atomics.cc) and asynchronous copies (copies.cc).
+// Orders and caches make no difference here: a launch has one thread.
+
+#include "tests/support/ptx/memory.h"
 
 #include <array>
 
-#include "tests/support/ptx/memory.h"
 #include "tests/support/ptx/operations/elementwise.h"
 
 namespace kiln::ptx {
@@ -61,8 +62,8 @@ void move_parameter(Lanes& lanes, const Instruction& instruction) {
     if (operands[i].is_dropped())
       continue;
     auto* const in_register = lanes.at<Register>(operands[i]);
-    std::byte* const in_memory = lanes.at<std::byte>(operands[0]) +
-                                 instruction.offset + (i - 1) * sizeof(In);
+    std::byte* const in_memory =
+        lanes.at<std::byte>(operands[0]) + instruction.offset + (i - 1) * sizeof(In);
     for_each_lane(lanes.mask, [&](unsigned lane) {
       In value;
       if constexpr (kStores) {
@@ -167,7 +168,8 @@ void select_access(Decoder& decoder, bool stores) {
     made.offset = static_cast<std::int64_t>(address.value);
     made.targets = {region->size};
     if (made.offset < 0 ||
-        static_cast<std::uint64_t>(made.offset) + parts.size() * type.bytes() > region->size)
+        static_cast<std::uint64_t>(made.offset) + parts.size() * type.bytes() >
+            region->size)
       decoder.refuse("it reaches beyond its parameter");
   } else {
     decoder.address(address, space);

@@ -16,7 +16,8 @@ struct Same {
   }
 };
 void move_predicate(Lanes& lanes, const Instruction& instruction) {
-  lanes.set_predicate(instruction.operands[0], lanes.predicate(instruction.operands[1]));
+  lanes.set_predicate(instruction.operands[0],
+                      lanes.predicate(instruction.operands[1]));
 }
 void move_quad(Lanes& lanes, const Instruction& instruction) {
   using Quad = std::array<std::uint64_t, 2>;
@@ -87,11 +88,11 @@ void select_move(Decoder& decoder) {
     return;
   }
   decoder.operands(type, {type});
-  decoder.made.run = type == kPred       ? &move_predicate
-                     : type.bits == 16   ? elementwise_of<Same, std::uint16_t, 1>()
-                     : type.bits == 64   ? elementwise_of<Same, std::uint64_t, 1>()
-                     : type.bits == 128  ? &move_quad
-                                         : elementwise_of<Same, std::uint32_t, 1>();
+  decoder.made.run = type == kPred      ? &move_predicate
+                     : type.bits == 16  ? elementwise_of<Same, std::uint16_t, 1>()
+                     : type.bits == 64  ? elementwise_of<Same, std::uint64_t, 1>()
+                     : type.bits == 128 ? &move_quad
+                                        : elementwise_of<Same, std::uint32_t, 1>();
 }
 
 // Each byte of the result is one of the eight of b:a, or that one's sign.
@@ -101,7 +102,8 @@ struct PickBytes {
     std::uint32_t result = 0;
     for (unsigned i = 0; i < 4; ++i) {
       const unsigned choice = by >> (4 * i) & 15U;
-      std::uint32_t byte = static_cast<std::uint32_t>(all >> (8 * (choice & 7U))) & 0xffU;
+      std::uint32_t byte =
+          static_cast<std::uint32_t>(all >> (8 * (choice & 7U))) & 0xffU;
       if ((choice & 8U) != 0)
         byte = (byte & 0x80U) != 0 ? 0xff : 0;
       result |= byte << (8 * i);
@@ -160,7 +162,8 @@ void convert_address(Lanes& lanes, const Instruction& instruction) {
                 from.bytes);
     if (window != 0)
       address = to_space ? address & ~kWindowMask : (address & ~kWindowMask) | window;
-    std::memcpy(lanes.at<std::byte>(to) + std::size_t{lane} * to.bytes, &address, to.bytes);
+    std::memcpy(lanes.at<std::byte>(to) + std::size_t{lane} * to.bytes, &address,
+                to.bytes);
   });
 }
 void select_address(Decoder& decoder) {
