@@ -147,9 +147,15 @@ CUresult get_info(const char* symbol, CUstream stream, const Info& out) {
   });
 }
 
-/// The graph is an existing one, or null for a new one.
+/// Where a capture goes: to an existing graph, after those nodes; or to a new one.
+struct Target {
+  const CUgraph* graph = nullptr;
+  const CUgraphNode* after = nullptr;
+  std::size_t count = 0;
+};
+
 CUresult begin(const char* symbol, CUstream stream, CUstreamCaptureMode mode,
-               const CUgraph* graph, const CUgraphNode* after, std::size_t count) {
+               const Target& target) {
   return enter(symbol, Needs::kContext, [&](Simulator& simulator) {
     Stream* const found = simulator.stream(stream);
     if (found == nullptr)
@@ -158,16 +164,17 @@ CUresult begin(const char* symbol, CUstream stream, CUstreamCaptureMode mode,
       return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (found->capture)
       return CUDA_ERROR_ILLEGAL_STATE;
-    if (graph != nullptr && (simulator.graphs.find(*graph) == nullptr ||
-                             !are_nodes_of(simulator, *graph, after, count)))
+    if (target.graph != nullptr &&
+        (simulator.graphs.find(*target.graph) == nullptr ||
+         !are_nodes_of(simulator, *target.graph, target.after, target.count)))
       return CUDA_ERROR_INVALID_VALUE;
-    found->capture = std::make_shared<Capture>(
-        Capture{.mode = mode,
-                .origin = std::this_thread::get_id(),
-                .id = simulator.next_id(),
-                .graph = graph == nullptr ? simulator.graphs.add({}) : *graph,
-                .is_graph_new = graph == nullptr});
-    found->front.assign(after, after + count);
+    found->capture = std::make_shared<Capture>(Capture{
+        .mode = mode,
+        .origin = std::this_thread::get_id(),
+        .id = simulator.next_id(),
+        .graph = target.graph == nullptr ? simulator.graphs.add({}) : *target.graph,
+        .is_graph_new = target.graph == nullptr});
+    found->front.assign(target.after, target.after + target.count);
     found->is_origin = true;
     return CUDA_SUCCESS;
   });
@@ -198,7 +205,7 @@ bool is_joined(Simulator& simulator, const Stream& origin) {
 }  // namespace
 
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
-  return begin(__func__, stream, mode, nullptr, nullptr, 0);
+  return begin(__func__, stream, mode, {});
 }
 
 // The driver has its parameters. NOLINTBEGIN(readability-function-size)
@@ -206,7 +213,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
                                      const CUgraphNode* after,
                                      const CUgraphEdgeData* /*edges*/,
                                      std::size_t count, CUstreamCaptureMode mode) {
-  return begin(__func__, stream, mode, &graph, after, count);
+  return begin(__func__, stream, mode, {&graph, after, count});
 }
 
 // `graph` may be null: who asked for the capture's graph has it.

@@ -58,10 +58,8 @@
   X(cuMemPoolSetAttribute) X(cuMemPoolGetAccess) X(cuMemPoolSetAccess)                 \
   X(cuMemAllocFromPoolAsync) X(cuDeviceGetDefaultMemPool) X(cuDeviceGetMemPool)        \
   X(cuDeviceSetMemPool) X(cuStreamGetDevice) X(cuStreamAddCallback)                    \
-  X(cuEventRecordWithFlags) X(cuCtxGetLimit) X(cuCtxSetLimit) X(cuCtxSetFlags)         \
-  X(cuCtxEnablePeerAccess) X(cuCtxDisablePeerAccess) X(cuDeviceGetP2PAttribute)        \
-  X(cuModuleLoad) X(cuLibraryLoadFromFile) X(cuLibraryGetGlobal)                       \
-  X(cuKernelGetParamInfo) X(cuOccupancyMaxPotentialBlockSize)                          \
+  X(cuEventRecordWithFlags) X(cuModuleLoad) X(cuLibraryLoadFromFile)                   \
+  X(cuLibraryGetGlobal) X(cuKernelGetParamInfo) X(cuOccupancyMaxPotentialBlockSize)    \
   X(cuOccupancyAvailableDynamicSMemPerBlock) X(cuOccupancyMaxActiveClusters)           \
   X(cuGraphCreate) X(cuGraphClone) X(cuGraphAddKernelNode) X(cuGraphAddMemcpyNode)     \
   X(cuGraphAddMemsetNode) X(cuGraphAddHostNode) X(cuGraphAddEmptyNode)                 \

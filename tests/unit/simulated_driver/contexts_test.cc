@@ -138,19 +138,5 @@ TEST(SimulatedContexts, HaveNumbersThatAreNotUsedAgain) {
   EXPECT_NE(first, second);
 }
 
-TEST(SimulatedContexts, HaveLimits) {
-  const DriverUnderTest driver;
-  driver.use();
-  std::size_t value = 0;
-  EXPECT_EQ(driver.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096), CUDA_SUCCESS);
-  EXPECT_EQ(driver.cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE), CUDA_SUCCESS);
-  EXPECT_EQ(value, 4096U);
-  EXPECT_EQ(driver.cuCtxGetLimit(&value, CU_LIMIT_MAX), CUDA_ERROR_UNSUPPORTED_LIMIT);
-  EXPECT_EQ(driver.cuCtxSetFlags(CU_CTX_SCHED_SPIN), CUDA_SUCCESS);
-  unsigned flags = 0;
-  EXPECT_EQ(driver.cuCtxGetFlags(&flags), CUDA_SUCCESS);
-  EXPECT_EQ(flags, unsigned{CU_CTX_SCHED_SPIN});
-}
-
 }  // namespace
 }  // namespace kiln::test
