@@ -71,15 +71,14 @@
   X(cuMemcpy2D_v2, 3020) X(cuMemcpy3DAsync_v2, 3020) X(cuMemcpy3D_v2, 3020) \
   X(cuMemcpyAsync, 4000) X(cuMemcpyDtoDAsync_v2, 3020) X(cuMemcpyDtoD_v2, 3020) \
   X(cuMemcpyDtoHAsync_v2, 3020) X(cuMemcpyDtoH_v2, 3020) X(cuMemcpyHtoDAsync_v2, 3020) \
-  X(cuMemcpyHtoD_v2, 3020) X(cuMemcpyPeer, 4000) X(cuMemcpyPeerAsync, 4000) \
-  X(cuMemsetD16Async, 3020) X(cuMemsetD16_v2, 3020) X(cuMemsetD2D16Async, 3020) \
-  X(cuMemsetD2D16_v2, 3020) X(cuMemsetD2D32Async, 3020) X(cuMemsetD2D32_v2, 3020) \
-  X(cuMemsetD2D8Async, 3020) X(cuMemsetD2D8_v2, 3020) X(cuMemsetD32Async, 3020) \
-  X(cuMemsetD32_v2, 3020) X(cuMemsetD8Async, 3020) X(cuMemsetD8_v2, 3020) \
-  X(cuModuleEnumerateFunctions, 12040) X(cuModuleGetFunction, 2000) \
-  X(cuModuleGetFunctionCount, 12040) X(cuModuleGetGlobal_v2, 3020) \
-  X(cuModuleGetLoadingMode, 11070) X(cuModuleLoad, 2000) X(cuModuleLoadData, 2000) \
-  X(cuModuleLoadDataEx, 2010) X(cuModuleUnload, 2000) \
+  X(cuMemcpyHtoD_v2, 3020) X(cuMemsetD16Async, 3020) X(cuMemsetD16_v2, 3020) \
+  X(cuMemsetD2D16Async, 3020) X(cuMemsetD2D16_v2, 3020) X(cuMemsetD2D32Async, 3020) \
+  X(cuMemsetD2D32_v2, 3020) X(cuMemsetD2D8Async, 3020) X(cuMemsetD2D8_v2, 3020) \
+  X(cuMemsetD32Async, 3020) X(cuMemsetD32_v2, 3020) X(cuMemsetD8Async, 3020) \
+  X(cuMemsetD8_v2, 3020) X(cuModuleEnumerateFunctions, 12040) \
+  X(cuModuleGetFunction, 2000) X(cuModuleGetFunctionCount, 12040) \
+  X(cuModuleGetGlobal_v2, 3020) X(cuModuleGetLoadingMode, 11070) X(cuModuleLoad, 2000) \
+  X(cuModuleLoadData, 2000) X(cuModuleLoadDataEx, 2010) X(cuModuleUnload, 2000) \
   X(cuOccupancyAvailableDynamicSMemPerBlock, 10020) \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050) \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 7000) \

@@ -129,10 +129,10 @@
   X(cuMemcpy3DWithAttributesAsync, 13020) X(cuMemcpyAtoA_v2, 3020) \
   X(cuMemcpyAtoD_v2, 3020) X(cuMemcpyAtoHAsync_v2, 3020) X(cuMemcpyAtoH_v2, 3020) \
   X(cuMemcpyBatchAsync_v2, 13000) X(cuMemcpyDtoA_v2, 3020) \
-  X(cuMemcpyHtoAAsync_v2, 3020) X(cuMemcpyHtoA_v2, 3020) \
-  X(cuMemcpyWithAttributesAsync, 13020) X(cuMipmappedArrayCreate, 5000) \
-  X(cuMipmappedArrayDestroy, 5000) X(cuMipmappedArrayGetLevel, 5000) \
-  X(cuMipmappedArrayGetMemoryRequirements, 11060) \
+  X(cuMemcpyHtoAAsync_v2, 3020) X(cuMemcpyHtoA_v2, 3020) X(cuMemcpyPeer, 4000) \
+  X(cuMemcpyPeerAsync, 4000) X(cuMemcpyWithAttributesAsync, 13020) \
+  X(cuMipmappedArrayCreate, 5000) X(cuMipmappedArrayDestroy, 5000) \
+  X(cuMipmappedArrayGetLevel, 5000) X(cuMipmappedArrayGetMemoryRequirements, 11060) \
   X(cuMipmappedArrayGetSparseProperties, 11010) X(cuModuleGetSurfRef, 3000) \
   X(cuModuleGetTexRef, 2000) X(cuModuleLoadFatBinary, 2000) \
   X(cuMulticastAddDevice, 12010) X(cuMulticastBindAddr, 12010) \

@@ -50,7 +50,7 @@
   X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyDtoD) X(cuMemcpyHtoDAsync)                 \
   X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemsetD8) X(cuMemsetD16)               \
   X(cuMemsetD32) X(cuMemsetD8Async) X(cuMemsetD16Async) X(cuMemsetD32Async)            \
-  X(cuMemsetD2D32) X(cuMemsetD2D8Async) X(cuMemcpy2D) X(cuMemcpy3D) X(cuMemcpyPeer)    \
+  X(cuMemsetD2D32) X(cuMemsetD2D8Async) X(cuMemcpy2D) X(cuMemcpy3D)                    \
   X(cuMemAllocPitch) X(cuMemAllocManaged) X(cuMemHostAlloc) X(cuMemHostRegister)       \
   X(cuMemHostUnregister) X(cuMemHostGetDevicePointer) X(cuMemHostGetFlags)             \
   X(cuMemGetAddressRange) X(cuPointerGetAttribute) X(cuMemPoolCreate)                  \

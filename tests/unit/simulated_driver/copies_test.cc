@@ -129,22 +129,5 @@ TEST(SimulatedCopies, OfSlicesTakeABoxOutOfABox) {
   EXPECT_THAT(part, testing::ElementsAre(5, 6, 9, 10, 17, 18, 21, 22));
 }
 
-TEST(SimulatedCopies, ReachOtherContexts) {
-  const DriverUnderTest driver("9.0,9.0");
-  const CUcontext there = driver.use(1);
-  CUdeviceptr to = 0;
-  ASSERT_EQ(driver.cuMemAlloc(&to, 4), CUDA_SUCCESS);
-  const CUcontext here = driver.use(0);
-  CUdeviceptr from = 0;
-  ASSERT_EQ(driver.cuMemAlloc(&from, 4), CUDA_SUCCESS);
-  ASSERT_EQ(driver.cuMemsetD32(from, 5, 1), CUDA_SUCCESS);
-  EXPECT_EQ(driver.cuMemcpyPeer(to, there, from, here, 4), CUDA_SUCCESS);
-  std::uint32_t value = 0;
-  EXPECT_EQ(driver.cuMemcpyDtoH(&value, to, 4), CUDA_SUCCESS);
-  EXPECT_EQ(value, 5U);
-  EXPECT_EQ(driver.cuMemcpyPeer(to, nullptr, from, here, 4),
-            CUDA_ERROR_INVALID_CONTEXT);
-}
-
 }  // namespace
 }  // namespace kiln::test
