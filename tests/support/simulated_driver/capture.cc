@@ -46,6 +46,10 @@ CUresult admit_work(Simulator& simulator, const Stream& stream) {
 }
 
 void add_captured(Simulator& simulator, Stream& stream, Work work) {
+  if (simulator.graphs.find(stream.capture->graph) == nullptr) {
+    stream.capture->is_invalid = true;  // the program destroyed it
+    return;
+  }
   stream.front = {
       add_node(simulator, stream.capture->graph, std::move(work), stream.front)};
 }
@@ -67,9 +71,10 @@ CUgraph end_capture(Simulator& simulator, std::shared_ptr<Capture> capture) {
     each.front.clear();
     each.is_origin = false;
   });
-  if (!capture->is_invalid)
+  const bool has_graph = simulator.graphs.find(capture->graph) != nullptr;
+  if (!capture->is_invalid && has_graph)
     return capture->graph;
-  if (capture->is_graph_new)
+  if (capture->is_graph_new && has_graph)
     destroy_graph(simulator, capture->graph);
   return nullptr;
 }

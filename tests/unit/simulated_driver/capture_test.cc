@@ -222,6 +222,26 @@ TEST_F(SimulatedCapture, DoesNotWaitForWhatIsOutsideOfIt) {
             CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
+TEST_F(SimulatedCapture, TellsItsGraphAndFailsWithoutIt) {
+  const auto get_info =
+      driver_.find<CUresult(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
+                            const CUgraphNode**, std::size_t*)>(
+          "cuStreamGetCaptureInfo_v2");
+  begin();
+  EXPECT_EQ(driver_.launch(function_, 1, 32, 0, stream_), CUDA_SUCCESS);
+  CUstreamCaptureStatus status{};
+  CUgraph graph = nullptr;
+  const CUgraphNode* nodes = nullptr;
+  std::size_t count = 0;
+  ASSERT_EQ(get_info(stream_, &status, nullptr, &graph, &nodes, &count), CUDA_SUCCESS);
+  ASSERT_EQ(count, 1U);
+  EXPECT_NE(nodes[0], nullptr);
+  EXPECT_EQ(driver_.cuGraphDestroy(graph), CUDA_SUCCESS);
+  std::ignore = driver_.launch(function_, 1, 32, 0, stream_);
+  EXPECT_EQ(driver_.cuStreamEndCapture(stream_, &graph),
+            CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
 TEST_F(SimulatedCapture, BeginsAndEndsOnce) {
   CUgraph graph = nullptr;
   EXPECT_EQ(driver_.cuStreamEndCapture(stream_, &graph), CUDA_ERROR_ILLEGAL_STATE);
