@@ -34,6 +34,8 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream, CUstreamCaptureStatus*, cuuint64_t*
 CUresult cuCtxCreate_v3(CUcontext*, CUexecAffinityParam*, int, unsigned, CUdevice);
 CUresult cuCtxGetDevice_v2(CUdevice*, CUcontext);
 CUresult cuCtxSynchronize_v2(CUcontext);
+CUresult cuStreamGetCtx_v2(CUstream, CUcontext*, CUgreenCtx*);
+CUresult cuStreamGetDevice(CUstream, CUdevice*);
 CUresult cuLaunchHostFunc_v2(CUstream, CUhostFn, void*, unsigned);
 CUresult cuMemGetDefaultMemPool(CUmemoryPool*, CUmemLocation*, CUmemAllocationType);
 CUresult cuMemGetMemPool(CUmemoryPool*, CUmemLocation*, CUmemAllocationType);

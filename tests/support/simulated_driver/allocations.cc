@@ -102,7 +102,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, std::size_t* pitch, std::size_
                        !__builtin_mul_overflow(row, height, &size);
   const CUresult result =
       allocate(__func__, is_good ? pointer : nullptr, size, MemoryKind::kDevice);
-  if (result == CUDA_SUCCESS)
+  if (result == CUDA_SUCCESS && is_good)
     *pitch = row;
   return result;
 }

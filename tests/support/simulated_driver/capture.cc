@@ -46,6 +46,10 @@ CUresult admit_work(Simulator& simulator, const Stream& stream) {
 }
 
 void add_captured(Simulator& simulator, Stream& stream, Work work) {
+  if (simulator.graphs.find(stream.capture->graph) == nullptr) {
+    stream.capture->is_invalid = true;  // the program destroyed it
+    return;
+  }
   stream.front = {
       add_node(simulator, stream.capture->graph, std::move(work), stream.front)};
 }
@@ -67,9 +71,10 @@ CUgraph end_capture(Simulator& simulator, std::shared_ptr<Capture> capture) {
     each.front.clear();
     each.is_origin = false;
   });
-  if (!capture->is_invalid)
+  const bool has_graph = simulator.graphs.find(capture->graph) != nullptr;
+  if (!capture->is_invalid && has_graph)
     return capture->graph;
-  if (capture->is_graph_new)
+  if (capture->is_graph_new && has_graph)
     destroy_graph(simulator, capture->graph);
   return nullptr;
 }
@@ -147,9 +152,15 @@ CUresult get_info(const char* symbol, CUstream stream, const Info& out) {
   });
 }
 
-/// The graph is an existing one, or null for a new one.
+/// Where a capture goes: to an existing graph, after those nodes; or to a new one.
+struct Target {
+  const CUgraph* graph = nullptr;
+  const CUgraphNode* after = nullptr;
+  std::size_t count = 0;
+};
+
 CUresult begin(const char* symbol, CUstream stream, CUstreamCaptureMode mode,
-               const CUgraph* graph, const CUgraphNode* after, std::size_t count) {
+               const Target& target) {
   return enter(symbol, Needs::kContext, [&](Simulator& simulator) {
     Stream* const found = simulator.stream(stream);
     if (found == nullptr)
@@ -158,16 +169,17 @@ CUresult begin(const char* symbol, CUstream stream, CUstreamCaptureMode mode,
       return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (found->capture)
       return CUDA_ERROR_ILLEGAL_STATE;
-    if (graph != nullptr && (simulator.graphs.find(*graph) == nullptr ||
-                             !are_nodes_of(simulator, *graph, after, count)))
+    if (target.graph != nullptr &&
+        (simulator.graphs.find(*target.graph) == nullptr ||
+         !are_nodes_of(simulator, *target.graph, target.after, target.count)))
       return CUDA_ERROR_INVALID_VALUE;
-    found->capture = std::make_shared<Capture>(
-        Capture{.mode = mode,
-                .origin = std::this_thread::get_id(),
-                .id = simulator.next_id(),
-                .graph = graph == nullptr ? simulator.graphs.add({}) : *graph,
-                .is_graph_new = graph == nullptr});
-    found->front.assign(after, after + count);
+    found->capture = std::make_shared<Capture>(Capture{
+        .mode = mode,
+        .origin = std::this_thread::get_id(),
+        .id = simulator.next_id(),
+        .graph = target.graph == nullptr ? simulator.graphs.add({}) : *target.graph,
+        .is_graph_new = target.graph == nullptr});
+    found->front.assign(target.after, target.after + target.count);
     found->is_origin = true;
     return CUDA_SUCCESS;
   });
@@ -198,7 +210,7 @@ bool is_joined(Simulator& simulator, const Stream& origin) {
 }  // namespace
 
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
-  return begin(__func__, stream, mode, nullptr, nullptr, 0);
+  return begin(__func__, stream, mode, {});
 }
 
 // The driver has its parameters. NOLINTBEGIN(readability-function-size)
@@ -206,7 +218,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
                                      const CUgraphNode* after,
                                      const CUgraphEdgeData* /*edges*/,
                                      std::size_t count, CUstreamCaptureMode mode) {
-  return begin(__func__, stream, mode, &graph, after, count);
+  return begin(__func__, stream, mode, {&graph, after, count});
 }
 
 // `graph` may be null: who asked for the capture's graph has it.

@@ -2,7 +2,6 @@
 
 #include "tests/support/simulated_driver/simulator.h"
 
-using kiln::simulated::Capability;
 using kiln::simulated::Context;
 using kiln::simulated::enter;
 using kiln::simulated::Needs;
@@ -101,15 +100,6 @@ CUresult get_device(const char* symbol, CUcontext context, CUdevice* device) {
     *device = found->device;
     return CUDA_SUCCESS;
   });
-}
-
-/// True if the context is another one, of a device that the current one's can reach.
-bool is_peer(Simulator& simulator, CUcontext context) {
-  const Capability here =
-      simulator.device_of(simulator.current_handle()).model.capability;
-  return context != simulator.current_handle() &&
-         simulator.device_of(context).ordinal != simulator.current()->device &&
-         simulator.device_of(context).model.capability == here;
 }
 
 }  // namespace
@@ -253,80 +243,5 @@ CUresult cuCtxSynchronize_v2(CUcontext context) {
       return CUDA_ERROR_INVALID_CONTEXT;
     const CUresult lost = simulator.contexts.find(asked)->lost;
     return lost == CUDA_SUCCESS ? simulator.check_not_capturing() : lost;
-  });
-}
-
-CUresult cuCtxSetFlags(unsigned flags) {
-  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    if (flags > CU_CTX_FLAGS_MASK)
-      return CUDA_ERROR_INVALID_VALUE;
-    simulator.current()->flags = flags;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuCtxGetLimit(std::size_t* value, CUlimit which) {
-  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    const auto& limits = simulator.current()->limits;
-    if (value == nullptr || which < 0)
-      return CUDA_ERROR_INVALID_VALUE;
-    if (static_cast<std::size_t>(which) >= limits.size())
-      return CUDA_ERROR_UNSUPPORTED_LIMIT;
-    *value = limits[static_cast<std::size_t>(which)];
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuCtxSetLimit(CUlimit which, std::size_t value) {
-  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    auto& limits = simulator.current()->limits;
-    if (which < 0)
-      return CUDA_ERROR_INVALID_VALUE;
-    if (static_cast<std::size_t>(which) >= limits.size())
-      return CUDA_ERROR_UNSUPPORTED_LIMIT;
-    limits[static_cast<std::size_t>(which)] = value;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuCtxGetCacheConfig(CUfunc_cache* config) {
-  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    if (config == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    *config = simulator.current()->cache;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
-  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    if (config < 0 || config > CU_FUNC_CACHE_PREFER_EQUAL)
-      return CUDA_ERROR_INVALID_VALUE;
-    simulator.current()->cache = config;
-    return CUDA_SUCCESS;
-  });
-}
-
-CUresult cuCtxEnablePeerAccess(CUcontext context, unsigned flags) {
-  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    if (flags != 0)
-      return CUDA_ERROR_INVALID_VALUE;
-    if (!simulator.is_active(context))
-      return CUDA_ERROR_INVALID_CONTEXT;
-    if (!is_peer(simulator, context))
-      return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-    return simulator.current()->peers.insert(context).second
-               ? CUDA_SUCCESS
-               : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
-  });
-}
-
-CUresult cuCtxDisablePeerAccess(CUcontext context) {
-  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    if (!simulator.is_active(context))
-      return CUDA_ERROR_INVALID_CONTEXT;
-    return simulator.current()->peers.erase(context) != 0
-               ? CUDA_SUCCESS
-               : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
   });
 }

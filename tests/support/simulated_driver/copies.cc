@@ -160,26 +160,8 @@ CUresult copy(const char* symbol, const CUDA_MEMCPY2D* what, const Order& order)
   return copy(symbol, what == nullptr ? nullptr : &copied, order);
 }
 
-CUresult copy_of_peers(const char* symbol, const Copy& what, CUcontext to,
-                       CUcontext from, const Order& order) {
-  return work(symbol, order,
-              [&](const Simulator& simulator) -> tl::expected<MemoryWork, CUresult> {
-                if (!simulator.is_active(to) || !simulator.is_active(from))
-                  return tl::unexpected(CUDA_ERROR_INVALID_CONTEXT);
-                return check(simulator, what);
-              });
-}
-
-/// `width` counts values, `pitch` bytes.
-template <typename Value>
-CUresult set(const char* symbol, CUdeviceptr to, std::size_t pitch, Value value,
-             std::size_t width, std::size_t height, const Order& order) {
-  const CUDA_MEMSET_NODE_PARAMS fill{.dst = to,
-                                     .pitch = pitch,
-                                     .value = value,
-                                     .elementSize = sizeof(Value),
-                                     .width = width,
-                                     .height = height};
+CUresult set(const char* symbol, const CUDA_MEMSET_NODE_PARAMS& fill,
+             const Order& order) {
   return work(symbol, order, [&](const Simulator& simulator) {
     return kiln::simulated::work_of(simulator, fill);
   });
@@ -287,17 +269,6 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, std::size_t size
   return copy(__func__, Copy{{to}, {from}, size}, {true, stream});
 }
 
-CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
-                      CUcontext from_context, std::size_t size) {
-  return copy_of_peers(__func__, {{to}, {from}, size}, to_context, from_context, {});
-}
-
-CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
-                           CUcontext from_context, std::size_t size, CUstream stream) {
-  return copy_of_peers(__func__, {{to}, {from}, size}, to_context, from_context,
-                       {true, stream});
-}
-
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* what) {
   return copy(__func__, what, {});
 }
@@ -318,25 +289,28 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* what, CUstream stream) {
   return copy(__func__, what, {true, stream});
 }
 
-// Four fills of one shape, for each width of a value.
+// Four fills of one shape, for each width of a value. The driver has their parameters.
+// NOLINTBEGIN(readability-function-size)
 #define KILN_FILLS(bits, Value)                                                     \
   CUresult cuMemsetD##bits##_v2(CUdeviceptr to, Value value, std::size_t count) {   \
-    return set(__func__, to, 0, value, count, 1, {});                               \
+    return set(__func__, {to, 0, value, sizeof(Value), count, 1}, {});              \
   }                                                                                 \
   CUresult cuMemsetD##bits##Async(CUdeviceptr to, Value value, std::size_t count,   \
                                   CUstream stream) {                                \
-    return set(__func__, to, 0, value, count, 1, {true, stream});                   \
+    return set(__func__, {to, 0, value, sizeof(Value), count, 1}, {true, stream});  \
   }                                                                                 \
   CUresult cuMemsetD2D##bits##_v2(CUdeviceptr to, std::size_t pitch, Value value,   \
                                   std::size_t width, std::size_t height) {          \
-    return set(__func__, to, pitch, value, width, height, {});                      \
+    return set(__func__, {to, pitch, value, sizeof(Value), width, height}, {});     \
   }                                                                                 \
   CUresult cuMemsetD2D##bits##Async(CUdeviceptr to, std::size_t pitch, Value value, \
                                     std::size_t width, std::size_t height,          \
                                     CUstream stream) {                              \
-    return set(__func__, to, pitch, value, width, height, {true, stream});          \
+    return set(__func__, {to, pitch, value, sizeof(Value), width, height},          \
+               {true, stream});                                                     \
   }
 KILN_FILLS(8, unsigned char)
 KILN_FILLS(16, unsigned short)
 KILN_FILLS(32, unsigned)
 #undef KILN_FILLS
+// NOLINTEND(readability-function-size)

@@ -49,22 +49,6 @@ CUresult copy_text(const std::string& text, char* out, int room) {
   return CUDA_SUCCESS;
 }
 
-/// Devices of one compute capability reach each other's memory.
-template <typename Tell>
-CUresult of_peers(const char* symbol, int* out, CUdevice from, CUdevice to,
-                  const Tell& tell) {
-  return enter(symbol, Needs::kDriver, [&](Simulator& simulator) {
-    const Device* const first = simulator.device(from);
-    const Device* const second = simulator.device(to);
-    if (out == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    if (first == nullptr || second == nullptr)
-      return CUDA_ERROR_INVALID_DEVICE;
-    *out = tell(from != to && first->model.capability == second->model.capability);
-    return CUDA_SUCCESS;
-  });
-}
-
 }  // namespace
 
 CUresult cuInit(unsigned flags) {
@@ -149,16 +133,15 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice ord
 }
 
 CUresult cuDeviceCanAccessPeer(int* can, CUdevice from, CUdevice to) {
-  return of_peers(__func__, can, from, to,
-                  [](bool is_peer) { return is_peer ? 1 : 0; });
-}
-
-CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute which, CUdevice from,
-                                 CUdevice to) {
-  const bool is_known = which >= CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK &&
-                        which <= CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED;
-  return of_peers(__func__, is_known ? value : nullptr, from, to, [&](bool is_peer) {
-    return is_peer && which != CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ? 1 : 0;
+  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
+    const Device* const first = simulator.device(from);
+    const Device* const second = simulator.device(to);
+    if (can == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (first == nullptr || second == nullptr)
+      return CUDA_ERROR_INVALID_DEVICE;
+    *can = from != to && first->model.capability == second->model.capability ? 1 : 0;
+    return CUDA_SUCCESS;
   });
 }
 

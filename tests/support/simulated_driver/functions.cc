@@ -9,26 +9,22 @@
 // clang-format off
 #define KILN_SIMULATED_FUNCTIONS(X) \
   X(cuCtxCreate_v2, 3020) X(cuCtxCreate_v3, 11040) X(cuCtxCreate_v4, 12050) \
-  X(cuCtxDestroy_v2, 4000) X(cuCtxDisablePeerAccess, 4000) \
-  X(cuCtxEnablePeerAccess, 4000) X(cuCtxGetApiVersion, 3020) \
-  X(cuCtxGetCacheConfig, 3020) X(cuCtxGetCurrent, 4000) X(cuCtxGetDevice, 2000) \
-  X(cuCtxGetDevice_v2, 13000) X(cuCtxGetFlags, 7000) X(cuCtxGetId, 12000) \
-  X(cuCtxGetLimit, 3010) X(cuCtxGetStreamPriorityRange, 5050) \
-  X(cuCtxPopCurrent_v2, 4000) X(cuCtxPushCurrent_v2, 4000) \
-  X(cuCtxSetCacheConfig, 3020) X(cuCtxSetCurrent, 4000) X(cuCtxSetFlags, 12010) \
-  X(cuCtxSetLimit, 3010) X(cuCtxSynchronize, 2000) X(cuCtxSynchronize_v2, 13000) \
+  X(cuCtxDestroy_v2, 4000) X(cuCtxGetApiVersion, 3020) X(cuCtxGetCurrent, 4000) \
+  X(cuCtxGetDevice, 2000) X(cuCtxGetDevice_v2, 13000) X(cuCtxGetFlags, 7000) \
+  X(cuCtxGetId, 12000) X(cuCtxGetStreamPriorityRange, 5050) \
+  X(cuCtxPopCurrent_v2, 4000) X(cuCtxPushCurrent_v2, 4000) X(cuCtxSetCurrent, 4000) \
+  X(cuCtxSynchronize, 2000) X(cuCtxSynchronize_v2, 13000) \
   X(cuDeviceCanAccessPeer, 4000) X(cuDeviceGet, 2000) X(cuDeviceGetAttribute, 2000) \
   X(cuDeviceGetByPCIBusId, 4010) X(cuDeviceGetCount, 2000) \
   X(cuDeviceGetDefaultMemPool, 11020) X(cuDeviceGetMemPool, 11020) \
-  X(cuDeviceGetName, 2000) X(cuDeviceGetP2PAttribute, 8000) \
-  X(cuDeviceGetPCIBusId, 4010) X(cuDeviceGetUuid, 9020) X(cuDeviceGetUuid_v2, 11040) \
-  X(cuDevicePrimaryCtxGetState, 7000) X(cuDevicePrimaryCtxRelease_v2, 11000) \
-  X(cuDevicePrimaryCtxReset_v2, 11000) X(cuDevicePrimaryCtxRetain, 7000) \
-  X(cuDevicePrimaryCtxSetFlags_v2, 11000) X(cuDeviceSetMemPool, 11020) \
-  X(cuDeviceTotalMem_v2, 3020) X(cuDriverGetVersion, 2020) X(cuEventCreate, 2000) \
-  X(cuEventDestroy_v2, 4000) X(cuEventElapsedTime, 2000) \
-  X(cuEventElapsedTime_v2, 12080) X(cuEventQuery, 2000) X(cuEventRecord, 2000) \
-  X(cuEventRecordWithFlags, 11010) X(cuEventSynchronize, 2000) \
+  X(cuDeviceGetName, 2000) X(cuDeviceGetPCIBusId, 4010) X(cuDeviceGetUuid, 9020) \
+  X(cuDeviceGetUuid_v2, 11040) X(cuDevicePrimaryCtxGetState, 7000) \
+  X(cuDevicePrimaryCtxRelease_v2, 11000) X(cuDevicePrimaryCtxReset_v2, 11000) \
+  X(cuDevicePrimaryCtxRetain, 7000) X(cuDevicePrimaryCtxSetFlags_v2, 11000) \
+  X(cuDeviceSetMemPool, 11020) X(cuDeviceTotalMem_v2, 3020) \
+  X(cuDriverGetVersion, 2020) X(cuEventCreate, 2000) X(cuEventDestroy_v2, 4000) \
+  X(cuEventElapsedTime, 2000) X(cuEventElapsedTime_v2, 12080) X(cuEventQuery, 2000) \
+  X(cuEventRecord, 2000) X(cuEventRecordWithFlags, 11010) X(cuEventSynchronize, 2000) \
   X(cuFuncGetAttribute, 2020) X(cuFuncGetModule, 11000) X(cuFuncGetName, 12030) \
   X(cuFuncGetParamInfo, 12040) X(cuFuncIsLoaded, 12040) X(cuFuncLoad, 12040) \
   X(cuFuncSetAttribute, 9000) X(cuFuncSetCacheConfig, 3000) X(cuGetErrorName, 6000) \
@@ -55,13 +51,12 @@
   X(cuKernelGetAttribute, 12000) X(cuKernelGetFunction, 12000) \
   X(cuKernelGetLibrary, 12050) X(cuKernelGetName, 12030) \
   X(cuKernelGetParamInfo, 12040) X(cuKernelSetAttribute, 12000) \
-  X(cuKernelSetCacheConfig, 12000) X(cuLaunchCooperativeKernel, 9000) \
-  X(cuLaunchHostFunc, 10000) X(cuLaunchHostFunc_v2, 13020) X(cuLaunchKernel, 4000) \
-  X(cuLaunchKernelEx, 11060) X(cuLibraryEnumerateKernels, 12040) \
-  X(cuLibraryGetGlobal, 12000) X(cuLibraryGetKernel, 12000) \
-  X(cuLibraryGetKernelCount, 12040) X(cuLibraryGetModule, 12000) \
-  X(cuLibraryLoadData, 12000) X(cuLibraryLoadFromFile, 12000) \
-  X(cuLibraryUnload, 12000) X(cuMemAllocAsync, 11020) \
+  X(cuLaunchCooperativeKernel, 9000) X(cuLaunchHostFunc, 10000) \
+  X(cuLaunchHostFunc_v2, 13020) X(cuLaunchKernel, 4000) X(cuLaunchKernelEx, 11060) \
+  X(cuLibraryEnumerateKernels, 12040) X(cuLibraryGetGlobal, 12000) \
+  X(cuLibraryGetKernel, 12000) X(cuLibraryGetKernelCount, 12040) \
+  X(cuLibraryGetModule, 12000) X(cuLibraryLoadData, 12000) \
+  X(cuLibraryLoadFromFile, 12000) X(cuLibraryUnload, 12000) X(cuMemAllocAsync, 11020) \
   X(cuMemAllocFromPoolAsync, 11020) X(cuMemAllocHost_v2, 3020) \
   X(cuMemAllocManaged, 6000) X(cuMemAllocPitch_v2, 3020) X(cuMemAlloc_v2, 3020) \
   X(cuMemFreeAsync, 11020) X(cuMemFreeHost, 2000) X(cuMemFree_v2, 3020) \
@@ -76,15 +71,14 @@
   X(cuMemcpy2D_v2, 3020) X(cuMemcpy3DAsync_v2, 3020) X(cuMemcpy3D_v2, 3020) \
   X(cuMemcpyAsync, 4000) X(cuMemcpyDtoDAsync_v2, 3020) X(cuMemcpyDtoD_v2, 3020) \
   X(cuMemcpyDtoHAsync_v2, 3020) X(cuMemcpyDtoH_v2, 3020) X(cuMemcpyHtoDAsync_v2, 3020) \
-  X(cuMemcpyHtoD_v2, 3020) X(cuMemcpyPeer, 4000) X(cuMemcpyPeerAsync, 4000) \
-  X(cuMemsetD16Async, 3020) X(cuMemsetD16_v2, 3020) X(cuMemsetD2D16Async, 3020) \
-  X(cuMemsetD2D16_v2, 3020) X(cuMemsetD2D32Async, 3020) X(cuMemsetD2D32_v2, 3020) \
-  X(cuMemsetD2D8Async, 3020) X(cuMemsetD2D8_v2, 3020) X(cuMemsetD32Async, 3020) \
-  X(cuMemsetD32_v2, 3020) X(cuMemsetD8Async, 3020) X(cuMemsetD8_v2, 3020) \
-  X(cuModuleEnumerateFunctions, 12040) X(cuModuleGetFunction, 2000) \
-  X(cuModuleGetFunctionCount, 12040) X(cuModuleGetGlobal_v2, 3020) \
-  X(cuModuleGetLoadingMode, 11070) X(cuModuleLoad, 2000) X(cuModuleLoadData, 2000) \
-  X(cuModuleLoadDataEx, 2010) X(cuModuleUnload, 2000) \
+  X(cuMemcpyHtoD_v2, 3020) X(cuMemsetD16Async, 3020) X(cuMemsetD16_v2, 3020) \
+  X(cuMemsetD2D16Async, 3020) X(cuMemsetD2D16_v2, 3020) X(cuMemsetD2D32Async, 3020) \
+  X(cuMemsetD2D32_v2, 3020) X(cuMemsetD2D8Async, 3020) X(cuMemsetD2D8_v2, 3020) \
+  X(cuMemsetD32Async, 3020) X(cuMemsetD32_v2, 3020) X(cuMemsetD8Async, 3020) \
+  X(cuMemsetD8_v2, 3020) X(cuModuleEnumerateFunctions, 12040) \
+  X(cuModuleGetFunction, 2000) X(cuModuleGetFunctionCount, 12040) \
+  X(cuModuleGetGlobal_v2, 3020) X(cuModuleGetLoadingMode, 11070) X(cuModuleLoad, 2000) \
+  X(cuModuleLoadData, 2000) X(cuModuleLoadDataEx, 2010) X(cuModuleUnload, 2000) \
   X(cuOccupancyAvailableDynamicSMemPerBlock, 10020) \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050) \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 7000) \

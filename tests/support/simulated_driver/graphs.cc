@@ -206,24 +206,33 @@ CUresult with_node(const char* symbol, CUgraphNode node, const Use& use) {
   });
 }
 
-/// Adds edges, or takes them away; all of them or none.
-CUresult change_edges(const char* symbol, CUgraph graph, const CUgraphNode* from,
-                      const CUgraphNode* to, std::size_t count, bool is_added) {
+struct Edges {
+  const CUgraphNode* from = nullptr;
+  const CUgraphNode* to = nullptr;
+  std::size_t count = 0;
+};
+
+enum class Change { kAdd, kRemove };
+
+/// All of them or none.
+CUresult change_edges(const char* symbol, CUgraph graph, const Edges& edges,
+                      Change change) {
   return with_graph(symbol, graph, [&](Simulator& simulator, const Graph&) {
-    const auto edge_is_there = [&](std::size_t i) {
-      const Nodes& after = simulator.graph_nodes.find(to[i])->after;
-      return std::find(after.begin(), after.end(), from[i]) != after.end();
-    };
+    const auto& [from, to, count] = edges;
     for (std::size_t i = 0; i < count; ++i) {
       if (from == nullptr || to == nullptr ||
           !are_nodes_of(simulator, graph, &from[i], 1) ||
-          !are_nodes_of(simulator, graph, &to[i], 1) || from[i] == to[i] ||
-          edge_is_there(i) == is_added)
+          !are_nodes_of(simulator, graph, &to[i], 1) || from[i] == to[i])
+        return CUDA_ERROR_INVALID_VALUE;
+      const Nodes& after = simulator.graph_nodes.find(to[i])->after;
+      const bool is_there =
+          std::find(after.begin(), after.end(), from[i]) != after.end();
+      if (is_there == (change == Change::kAdd))
         return CUDA_ERROR_INVALID_VALUE;
     }
     for (std::size_t i = 0; i < count; ++i) {
       Nodes& after = simulator.graph_nodes.find(to[i])->after;
-      if (is_added)
+      if (change == Change::kAdd)
         after.push_back(from[i]);
       else
         std::erase(after, from[i]);
@@ -372,14 +381,14 @@ CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode* from,
                                    const CUgraphNode* to,
                                    const CUgraphEdgeData* /*edges*/,
                                    std::size_t count) {
-  return change_edges(__func__, graph, from, to, count, true);
+  return change_edges(__func__, graph, {from, to, count}, Change::kAdd);
 }
 
 CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode* from,
                                       const CUgraphNode* to,
                                       const CUgraphEdgeData* /*edges*/,
                                       std::size_t count) {
-  return change_edges(__func__, graph, from, to, count, false);
+  return change_edges(__func__, graph, {from, to, count}, Change::kRemove);
 }
 
 CUresult cuGraphDebugDotPrint(CUgraph graph, const char* path, unsigned /*flags*/) {

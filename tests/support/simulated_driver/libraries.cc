@@ -214,15 +214,6 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, std::size_t index, std::size_t* o
   });
 }
 
-CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache, CUdevice ordinal) {
-  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    if (simulator.kernels.find(kernel) == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
-    return simulator.device(ordinal) == nullptr ? CUDA_ERROR_INVALID_DEVICE
-                                                : CUDA_SUCCESS;
-  });
-}
-
 CUresult cuKernelGetAttribute(int* value, CUfunction_attribute which, CUkernel kernel,
                               CUdevice ordinal) {
   return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {

@@ -22,18 +22,21 @@
   X(cuCoredumpGetAttributeGlobal, 12010) X(cuCoredumpRegisterCompleteCallback, 13020) \
   X(cuCoredumpRegisterStartCallback, 13020) X(cuCoredumpSetAttribute, 12010) \
   X(cuCoredumpSetAttributeGlobal, 12010) X(cuCtxAttach, 2000) X(cuCtxDetach, 2000) \
-  X(cuCtxFromGreenCtx, 12040) X(cuCtxGetDevResource, 12040) \
-  X(cuCtxGetExecAffinity, 11040) X(cuCtxGetSharedMemConfig, 4020) \
-  X(cuCtxRecordEvent, 12050) X(cuCtxResetPersistingL2Cache, 11000) \
-  X(cuCtxSetSharedMemConfig, 4020) X(cuCtxWaitEvent, 12050) \
-  X(cuDestroyExternalMemory, 10000) X(cuDestroyExternalSemaphore, 10000) \
-  X(cuDevResourceGenerateDesc, 12040) X(cuDevSmResourceSplit, 13010) \
-  X(cuDevSmResourceSplitByCount, 12040) X(cuDeviceComputeCapability, 2000) \
-  X(cuDeviceGetCliqueCount, 13041) X(cuDeviceGetCliqueInfo, 13041) \
-  X(cuDeviceGetDevResource, 12040) X(cuDeviceGetExecAffinitySupport, 11040) \
-  X(cuDeviceGetFabricClusterUuid, 13041) X(cuDeviceGetGraphMemAttribute, 11040) \
-  X(cuDeviceGetHostAtomicCapabilities, 13000) X(cuDeviceGetLuid, 10000) \
-  X(cuDeviceGetNvSciSyncAttributes, 10020) X(cuDeviceGetP2PAtomicCapabilities, 13000) \
+  X(cuCtxDisablePeerAccess, 4000) X(cuCtxEnablePeerAccess, 4000) \
+  X(cuCtxFromGreenCtx, 12040) X(cuCtxGetCacheConfig, 3020) \
+  X(cuCtxGetDevResource, 12040) X(cuCtxGetExecAffinity, 11040) X(cuCtxGetLimit, 3010) \
+  X(cuCtxGetSharedMemConfig, 4020) X(cuCtxRecordEvent, 12050) \
+  X(cuCtxResetPersistingL2Cache, 11000) X(cuCtxSetCacheConfig, 3020) \
+  X(cuCtxSetFlags, 12010) X(cuCtxSetLimit, 3010) X(cuCtxSetSharedMemConfig, 4020) \
+  X(cuCtxWaitEvent, 12050) X(cuDestroyExternalMemory, 10000) \
+  X(cuDestroyExternalSemaphore, 10000) X(cuDevResourceGenerateDesc, 12040) \
+  X(cuDevSmResourceSplit, 13010) X(cuDevSmResourceSplitByCount, 12040) \
+  X(cuDeviceComputeCapability, 2000) X(cuDeviceGetCliqueCount, 13041) \
+  X(cuDeviceGetCliqueInfo, 13041) X(cuDeviceGetDevResource, 12040) \
+  X(cuDeviceGetExecAffinitySupport, 11040) X(cuDeviceGetFabricClusterUuid, 13041) \
+  X(cuDeviceGetGraphMemAttribute, 11040) X(cuDeviceGetHostAtomicCapabilities, 13000) \
+  X(cuDeviceGetLuid, 10000) X(cuDeviceGetNvSciSyncAttributes, 10020) \
+  X(cuDeviceGetP2PAtomicCapabilities, 13000) X(cuDeviceGetP2PAttribute, 8000) \
   X(cuDeviceGetProperties, 2000) X(cuDeviceGetTexture1DLinearMaxWidth, 11010) \
   X(cuDeviceGraphMemTrim, 11040) X(cuDeviceRegisterAsyncNotification, 12040) \
   X(cuDeviceSetGraphMemAttribute, 11040) X(cuDeviceUnregisterAsyncNotification, 12040) \
@@ -93,7 +96,7 @@
   X(cuImportExternalMemory, 10000) X(cuImportExternalSemaphore, 10000) \
   X(cuIpcCloseMemHandle, 4010) X(cuIpcGetEventHandle, 4010) X(cuIpcGetMemHandle, 4010) \
   X(cuIpcOpenEventHandle, 4010) X(cuIpcOpenMemHandle_v2, 11000) \
-  X(cuKernelGetParamCount, 13020) X(cuLaunch, 2000) \
+  X(cuKernelGetParamCount, 13020) X(cuKernelSetCacheConfig, 12000) X(cuLaunch, 2000) \
   X(cuLaunchCooperativeKernelMultiDevice, 9000) X(cuLaunchGrid, 2000) \
   X(cuLaunchGridAsync, 2000) X(cuLibraryGetManaged, 12000) \
   X(cuLibraryGetUnifiedFunction, 12000) X(cuLinkAddData_v2, 6050) \
@@ -126,10 +129,10 @@
   X(cuMemcpy3DWithAttributesAsync, 13020) X(cuMemcpyAtoA_v2, 3020) \
   X(cuMemcpyAtoD_v2, 3020) X(cuMemcpyAtoHAsync_v2, 3020) X(cuMemcpyAtoH_v2, 3020) \
   X(cuMemcpyBatchAsync_v2, 13000) X(cuMemcpyDtoA_v2, 3020) \
-  X(cuMemcpyHtoAAsync_v2, 3020) X(cuMemcpyHtoA_v2, 3020) \
-  X(cuMemcpyWithAttributesAsync, 13020) X(cuMipmappedArrayCreate, 5000) \
-  X(cuMipmappedArrayDestroy, 5000) X(cuMipmappedArrayGetLevel, 5000) \
-  X(cuMipmappedArrayGetMemoryRequirements, 11060) \
+  X(cuMemcpyHtoAAsync_v2, 3020) X(cuMemcpyHtoA_v2, 3020) X(cuMemcpyPeer, 4000) \
+  X(cuMemcpyPeerAsync, 4000) X(cuMemcpyWithAttributesAsync, 13020) \
+  X(cuMipmappedArrayCreate, 5000) X(cuMipmappedArrayDestroy, 5000) \
+  X(cuMipmappedArrayGetLevel, 5000) X(cuMipmappedArrayGetMemoryRequirements, 11060) \
   X(cuMipmappedArrayGetSparseProperties, 11010) X(cuModuleGetSurfRef, 3000) \
   X(cuModuleGetTexRef, 2000) X(cuModuleLoadFatBinary, 2000) \
   X(cuMulticastAddDevice, 12010) X(cuMulticastBindAddr, 12010) \

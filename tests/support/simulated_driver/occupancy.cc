@@ -44,21 +44,26 @@ CUresult blocks_at_once(const char* symbol, int* blocks, CUfunction function,
                      });
 }
 
+/// Of whatever block of at most `limit` threads, 0 for any.
+struct AnyBlock {
+  CUoccupancyB2DSize shared_bytes_of = nullptr;
+  std::size_t dynamic_shared_bytes = 0;  // where that is null
+  int limit = 0;
+};
+
 /// The largest of the blocks with which most threads run.
 CUresult best_block(const char* symbol, int* grid, int* block, CUfunction function,
-                    CUoccupancyB2DSize shared_bytes_of,
-                    std::size_t dynamic_shared_bytes, int limit) {
-  const bool is_good = grid != nullptr && block != nullptr && limit >= 0;
+                    const AnyBlock& any) {
+  const bool is_good = grid != nullptr && block != nullptr && any.limit >= 0;
   return of_function(
       symbol, function, is_good, [&](const Function& found, const DeviceModel& model) {
         const int most = max_threads(*found.entry);
-        const int largest = limit == 0 ? most : std::min(limit, most);
         int best = 0;
-        for (int threads = largest; threads > 0;
-             threads = (threads - 1) / kWarpSize * kWarpSize) {
-          const std::size_t shared = shared_bytes_of == nullptr
-                                         ? dynamic_shared_bytes
-                                         : shared_bytes_of(threads);
+        for (int threads = any.limit == 0 ? most : std::min(any.limit, most);
+             threads > 0; threads = (threads - 1) / kWarpSize * kWarpSize) {
+          const std::size_t shared = any.shared_bytes_of == nullptr
+                                         ? any.dynamic_shared_bytes
+                                         : any.shared_bytes_of(threads);
           const int blocks = occupancy(model, *found.entry, threads, shared);
           if (blocks * threads <= best)
             continue;
@@ -107,22 +112,23 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
   return blocks_at_once(__func__, blocks, function, threads, dynamic_shared_bytes);
 }
 
+// The driver has its parameters. NOLINTBEGIN(readability-function-size)
 CUresult cuOccupancyMaxPotentialBlockSize(int* grid, int* block, CUfunction function,
                                           CUoccupancyB2DSize shared_bytes_of,
                                           std::size_t dynamic_shared_bytes, int limit) {
-  return best_block(__func__, grid, block, function, shared_bytes_of,
-                    dynamic_shared_bytes, limit);
+  return best_block(__func__, grid, block, function,
+                    {shared_bytes_of, dynamic_shared_bytes, limit});
 }
 
-// The driver has its parameters. NOLINTNEXTLINE(readability-function-size)
 CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* block,
                                                    CUfunction function,
                                                    CUoccupancyB2DSize shared_bytes_of,
                                                    std::size_t dynamic_shared_bytes,
                                                    int limit, unsigned /*flags*/) {
-  return best_block(__func__, grid, block, function, shared_bytes_of,
-                    dynamic_shared_bytes, limit);
+  return best_block(__func__, grid, block, function,
+                    {shared_bytes_of, dynamic_shared_bytes, limit});
 }
+// NOLINTEND(readability-function-size)
 
 CUresult cuOccupancyAvailableDynamicSMemPerBlock(std::size_t* bytes,
                                                  CUfunction function, int blocks,

@@ -111,7 +111,8 @@ size_t kiln_simulated_alive(enum kiln_simulated_objects what);
 size_t kiln_simulated_launches(kiln_simulated_launch* out, size_t room);
 
 /// `run` for every later launch of that entry point, null for none. A launch that is
-/// captured, or that a graph repeats, is only recorded: nobody keeps its parameters.
+/// captured is only recorded; it runs whenever its graph is launched, with the values
+/// that its parameters had.
 void kiln_simulated_register_kernel(const char* entry_point, kiln_simulated_kernel run,
                                     void* user);
 

@@ -47,10 +47,6 @@ struct Context {
   bool is_active = true;  // false for a primary context that nobody retains
   CUresult lost = CUDA_SUCCESS;
   unsigned long long id = 0;
-  CUfunc_cache cache = CU_FUNC_CACHE_PREFER_NONE;
-  std::set<CUcontext> peers{};
-  // By CUlimit: the stack, printf's buffer, the heap, launches by kernels, L2.
-  std::array<std::size_t, 7> limits{1024, 7U << 20U, 8U << 20U, 2, 2048, 64, 0};
 };
 
 struct FunctionSettings {

@@ -32,6 +32,20 @@ TEST(SimulatedAbsence, TakesEveryVersionOfAFunction) {
   EXPECT_EQ(driver.find<void()>("cuDeviceGetUuid_v2"), nullptr);
 }
 
+TEST(SimulatedAbsence, IsNotThatOfWhatIsNotSimulated) {
+  const DriverUnderTest driver;
+  const auto refused = driver.find<CUresult()>("cuGetExportTable");
+  ASSERT_NE(refused, nullptr);
+  EXPECT_EQ(refused(), CUDA_ERROR_NOT_INITIALIZED);
+  driver.use();
+  EXPECT_EQ(refused(), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(driver.calls("cuGetExportTable"), 2U);
+  ASSERT_EQ(driver.inject("cuGetExportTable", 0, CUDA_ERROR_UNKNOWN), 0);
+  EXPECT_EQ(refused(), CUDA_ERROR_UNKNOWN);
+  ASSERT_EQ(driver.remove("cuGetExportTable"), 0);
+  EXPECT_EQ(driver.find<void()>("cuGetExportTable"), nullptr);
+}
+
 TEST(SimulatedAbsence, OfOneCopyOfTheLibraryIsNotThatOfAnother) {
   const DriverUnderTest driver;
   const DriverUnderTest other;

@@ -49,7 +49,28 @@
   X(cuPointerGetAttributes)                                                            \
   X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyDtoD) X(cuMemcpyHtoDAsync)                 \
   X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemsetD8) X(cuMemsetD16)               \
-  X(cuMemsetD32) X(cuMemsetD8Async) X(cuMemsetD16Async) X(cuMemsetD32Async)
+  X(cuMemsetD32) X(cuMemsetD8Async) X(cuMemsetD16Async) X(cuMemsetD32Async)            \
+  X(cuMemsetD2D32) X(cuMemsetD2D8Async) X(cuMemcpy2D) X(cuMemcpy3D)                    \
+  X(cuMemAllocPitch) X(cuMemAllocManaged) X(cuMemHostAlloc) X(cuMemHostRegister)       \
+  X(cuMemHostUnregister) X(cuMemHostGetDevicePointer) X(cuMemHostGetFlags)             \
+  X(cuMemGetAddressRange) X(cuPointerGetAttribute) X(cuMemPoolCreate)                  \
+  X(cuMemPoolDestroy) X(cuMemPoolTrimTo) X(cuMemPoolGetAttribute)                      \
+  X(cuMemPoolSetAttribute) X(cuMemPoolGetAccess) X(cuMemPoolSetAccess)                 \
+  X(cuMemAllocFromPoolAsync) X(cuDeviceGetDefaultMemPool) X(cuDeviceGetMemPool)        \
+  X(cuDeviceSetMemPool) X(cuStreamGetDevice) X(cuStreamAddCallback)                    \
+  X(cuEventRecordWithFlags) X(cuModuleLoad) X(cuLibraryLoadFromFile)                   \
+  X(cuLibraryGetGlobal) X(cuKernelGetParamInfo) X(cuOccupancyMaxPotentialBlockSize)    \
+  X(cuOccupancyAvailableDynamicSMemPerBlock) X(cuOccupancyMaxActiveClusters)           \
+  X(cuGraphCreate) X(cuGraphClone) X(cuGraphAddKernelNode) X(cuGraphAddMemcpyNode)     \
+  X(cuGraphAddMemsetNode) X(cuGraphAddHostNode) X(cuGraphAddEmptyNode)                 \
+  X(cuGraphAddChildGraphNode) X(cuGraphAddEventRecordNode)                             \
+  X(cuGraphChildGraphNodeGetGraph) X(cuGraphKernelNodeGetParams)                       \
+  X(cuGraphKernelNodeSetParams) X(cuGraphExecKernelNodeSetParams)                      \
+  X(cuGraphNodeGetType) X(cuGraphGetRootNodes) X(cuGraphGetEdges_v2)                   \
+  X(cuGraphNodeGetDependencies_v2) X(cuGraphAddDependencies_v2)                        \
+  X(cuGraphRemoveDependencies_v2) X(cuGraphNodeFindInClone) X(cuGraphDestroyNode)      \
+  X(cuGraphDebugDotPrint) X(cuGraphInstantiateWithParams) X(cuGraphExecUpdate)         \
+  X(cuUserObjectCreate) X(cuUserObjectRelease) X(cuGraphRetainUserObject)
 // clang-format on
 
 namespace kiln::test {

@@ -164,6 +164,84 @@ TEST_F(SimulatedCapture, OfABlockingStreamForbidsTheLegacyStream) {
   EXPECT_EQ(status(), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
 }
 
+TEST_F(SimulatedCapture, TakesInStreamsThatWaitForItsEvents) {
+  CUstream other = nullptr;
+  CUevent event = nullptr;
+  ASSERT_EQ(driver_.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuEventCreate(&event, 0), CUDA_SUCCESS);
+  const auto fork = [&] {
+    begin();
+    EXPECT_EQ(driver_.launch(function_, 1, 32, 0, stream_), CUDA_SUCCESS);
+    EXPECT_EQ(driver_.cuEventRecord(event, stream_), CUDA_SUCCESS);
+    EXPECT_EQ(driver_.cuEventQuery(event), CUDA_ERROR_CAPTURED_EVENT);
+    EXPECT_EQ(driver_.cuStreamWaitEvent(other, event, 0), CUDA_SUCCESS);
+    EXPECT_EQ(driver_.launch(function_, 2, 32, 0, other), CUDA_SUCCESS);
+    EXPECT_EQ(driver_.launch(function_, 3, 32, 0, stream_), CUDA_SUCCESS);
+  };
+  CUgraph graph = nullptr;
+  fork();
+  EXPECT_EQ(driver_.cuStreamEndCapture(other, &graph),
+            CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+  EXPECT_EQ(driver_.cuStreamEndCapture(stream_, &graph),
+            CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+  EXPECT_EQ(graph, nullptr);
+  EXPECT_EQ(driver_.alive(KILN_SIMULATED_GRAPHS), 0U);
+  fork();
+  EXPECT_EQ(driver_.cuEventRecord(event, other), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.cuStreamWaitEvent(stream_, event, 0), CUDA_SUCCESS);
+  int calls = 0;
+  EXPECT_EQ(driver_.cuLaunchHostFunc(
+                stream_, +[](void* user) { ++*static_cast<int*>(user); }, &calls),
+            CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
+  std::array<CUgraphNode, 4> from{};
+  std::array<CUgraphNode, 4> to{};
+  std::size_t edges = from.size();
+  EXPECT_EQ(driver_.cuGraphGetEdges_v2(graph, from.data(), to.data(), nullptr, &edges),
+            CUDA_SUCCESS);
+  EXPECT_EQ(edges, 4U);
+  EXPECT_EQ(from[0], from[1]) << "both wait for the first";
+  EXPECT_EQ(to[2], to[3]) << "the last waits for both";
+  CUgraphExec executable = nullptr;
+  ASSERT_EQ(driver_.cuGraphInstantiate(&executable, graph, 0), CUDA_SUCCESS);
+  EXPECT_EQ(calls, 0);
+  EXPECT_EQ(driver_.cuGraphLaunch(executable, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(SimulatedCapture, DoesNotWaitForWhatIsOutsideOfIt) {
+  CUevent event = nullptr;
+  ASSERT_EQ(driver_.cuEventCreate(&event, 0), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuEventRecord(event, nullptr), CUDA_SUCCESS);
+  begin();
+  EXPECT_EQ(driver_.cuStreamWaitEvent(stream_, event, CU_EVENT_WAIT_EXTERNAL),
+            CUDA_SUCCESS);
+  EXPECT_EQ(driver_.cuStreamWaitEvent(stream_, event, 0),
+            CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+  EXPECT_EQ(driver_.cuStreamEndCapture(stream_, nullptr),
+            CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+TEST_F(SimulatedCapture, TellsItsGraphAndFailsWithoutIt) {
+  const auto get_info =
+      driver_.find<CUresult(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*,
+                            const CUgraphNode**, std::size_t*)>(
+          "cuStreamGetCaptureInfo_v2");
+  begin();
+  EXPECT_EQ(driver_.launch(function_, 1, 32, 0, stream_), CUDA_SUCCESS);
+  CUstreamCaptureStatus status{};
+  CUgraph graph = nullptr;
+  const CUgraphNode* nodes = nullptr;
+  std::size_t count = 0;
+  ASSERT_EQ(get_info(stream_, &status, nullptr, &graph, &nodes, &count), CUDA_SUCCESS);
+  ASSERT_EQ(count, 1U);
+  EXPECT_NE(nodes[0], nullptr);
+  EXPECT_EQ(driver_.cuGraphDestroy(graph), CUDA_SUCCESS);
+  std::ignore = driver_.launch(function_, 1, 32, 0, stream_);
+  EXPECT_EQ(driver_.cuStreamEndCapture(stream_, &graph),
+            CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
 TEST_F(SimulatedCapture, BeginsAndEndsOnce) {
   CUgraph graph = nullptr;
   EXPECT_EQ(driver_.cuStreamEndCapture(stream_, &graph), CUDA_ERROR_ILLEGAL_STATE);

@@ -301,5 +301,24 @@ TEST(SimulatedLaunches, WithoutAFunctionOfTheirOwnRunTheOneForAnyKernel) {
   EXPECT_EQ(driver.cuCtxSynchronize(), CUDA_SUCCESS) << "the context is not lost";
 }
 
+TEST(SimulatedOccupancy, TellsTheBlockWithWhichMostThreadsRun) {
+  const DriverUnderTest driver;
+  driver.use();
+  const CUfunction function = driver.load(cubin_for("sm_90"), "k");
+  int grid = 0;
+  int block = 0;
+  EXPECT_EQ(
+      driver.cuOccupancyMaxPotentialBlockSize(&grid, &block, function, nullptr, 0, 0),
+      CUDA_SUCCESS);
+  EXPECT_EQ(block, 256) << "its bounds";
+  EXPECT_EQ(grid % 132, 0);
+  std::size_t bytes = 0;
+  EXPECT_EQ(driver.cuOccupancyAvailableDynamicSMemPerBlock(&bytes, function, 2, 256),
+            CUDA_SUCCESS);
+  EXPECT_EQ(bytes, 228U * 1024 / 2 - 1024 - 512);
+  EXPECT_EQ(driver.cuOccupancyAvailableDynamicSMemPerBlock(&bytes, function, 99, 256),
+            CUDA_ERROR_INVALID_VALUE);
+}
+
 }  // namespace
 }  // namespace kiln::test

@@ -1,4 +1,5 @@
 #include <array>
+#include <fstream>
 
 #include "tests/unit/simulated_driver/api.h"
 #include "tests/unit/simulated_driver/images.h"
@@ -129,6 +130,39 @@ TEST(SimulatedLibraries, HandlesAreStaleOnceTheyAreUnloaded) {
   EXPECT_EQ(driver.launch(function), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(driver.cuKernelGetFunction(&function, kernel), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(driver.cuLibraryUnload(library), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST(SimulatedLibraries, ComeFromFilesAndHaveVariablesAndParameters) {
+  const DriverUnderTest driver;
+  driver.use();
+  const auto path = driver.path().replace_extension(".cubin");
+  CUlibrary library = nullptr;
+  const auto load = [&] {
+    return driver.cuLibraryLoadFromFile(&library, path.c_str(), nullptr, nullptr, 0,
+                                        nullptr, nullptr, 0);
+  };
+  EXPECT_EQ(load(), CUDA_ERROR_FILE_NOT_FOUND);
+  const Bytes image = cubin_for("sm_90");
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(image.data()),
+             static_cast<std::streamsize>(image.size()));
+  ASSERT_EQ(load(), CUDA_SUCCESS);
+  CUdeviceptr pointer = 0;
+  std::size_t bytes = 0;
+  EXPECT_EQ(driver.cuLibraryGetGlobal(&pointer, &bytes, library, "table"),
+            CUDA_SUCCESS);
+  EXPECT_EQ(bytes, 8U);
+  EXPECT_EQ(driver.cuLibraryGetGlobal(&pointer, &bytes, library, "nothing"),
+            CUDA_ERROR_NOT_FOUND);
+  CUkernel kernel = nullptr;
+  ASSERT_EQ(driver.cuLibraryGetKernel(&kernel, library, "k"), CUDA_SUCCESS);
+  std::size_t offset = 1;
+  EXPECT_EQ(driver.cuKernelGetParamInfo(kernel, 0, &offset, &bytes), CUDA_SUCCESS);
+  EXPECT_EQ(offset, 0U);
+  EXPECT_EQ(driver.cuKernelGetParamInfo(kernel, 1, &offset, &bytes),
+            CUDA_ERROR_INVALID_VALUE);
+  CUmodule module = nullptr;
+  EXPECT_EQ(driver.cuModuleLoad(&module, path.c_str()), CUDA_SUCCESS);
 }
 
 }  // namespace
