@@ -5,13 +5,16 @@
 
 From then on the CPU's memory is the memory of a CUDA device: ``kiln.ops`` and
 ``kiln.Kernel`` take tensors on the CPU, and Kiln builds, caches, loads and launches as on
-a real device, with a simulated driver. The kernels of templates are computed by the same
-text compiled for the CPU: slowly, so take small tensors; not faster than one at a time;
-and only those that ``tests/support/simulated_device`` lists. A kernel from a source is
-computed by what ``define_kernel`` gives it.
+a real device, with a simulated driver. It runs the PTX that NVRTC made, of any kernel:
+some million instructions of warps a second, so take small tensors. ``define_kernel`` lets
+Python compute in the place of a kernel.
 
-This needs two libraries of Kiln's tests; ``KILN_TEST_KIT`` names their folder: that of a
-build tree, ``build/dev/lib``, or where docs/testing.md has them installed. It is for the
+The PTX is that of the cache: with the cache off, or of what was linked, there is none,
+and a launch says so. What a kernel does wrong (an access out of bounds, say) is an error
+of every later call, as on a device.
+
+This needs a library of Kiln's tests; ``KILN_TEST_KIT`` names its folder: that of a build
+tree, ``build/dev/lib``, or where an installation has it (docs/testing.md). It is for the
 whole process and cannot be undone.
 """
 
@@ -29,7 +32,7 @@ from typing import Callable, Iterator, Sequence
 
 from . import errors
 from ._library import library
-from .service import configure
+from .service import configure, variables
 
 __all__ = [
     "Launch",
@@ -52,7 +55,7 @@ class Launch:
     block: tuple[int, int, int]
     shared_bytes: int
     stream: int
-    is_captured: bool  # into a graph: it was not run
+    is_captured: bool  # into a graph
     is_repeated: bool  # by the launch of a graph
 
 
@@ -80,34 +83,26 @@ _HOST_KERNEL = ctypes.CFUNCTYPE(
 
 
 class _Kit:
-    """The two libraries, opened."""
+    """The driver, opened."""
 
-    def __init__(self, driver: Path, kernels: Path) -> None:
+    def __init__(self, driver: Path) -> None:
         self.driver = ctypes.CDLL(str(driver))
-        self.driver.kiln_simulated_launches.restype = ctypes.c_size_t
-        self.driver.kiln_simulated_launches.argtypes = (
-            ctypes.POINTER(_Launch),
-            ctypes.c_size_t,
-        )
-        self.driver.kiln_simulated_register_kernel.argtypes = (
-            ctypes.c_char_p,
-            _HOST_KERNEL,
-            ctypes.c_void_p,
-        )
-        self.driver.kiln_simulated_register_kernel.restype = None
-        self.kernels = ctypes.CDLL(str(kernels))
-        self.kernels.kiln_cpu_kernels_install.restype = ctypes.c_void_p
-        self.kernels.kiln_cpu_kernels_take_error.restype = ctypes.c_char_p
-        self.kernels.kiln_cpu_kernels_name.restype = ctypes.c_char_p
-        self.kernels.kiln_cpu_kernels_name.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
-        self.handle = self.kernels.kiln_cpu_kernels_install(str(driver).encode())
-        if not self.handle:
-            raise errors.Unavailable(self.take_error())
+        functions = {
+            "launches": (ctypes.c_size_t, ctypes.POINTER(_Launch), ctypes.c_size_t),
+            "register_kernel": (None, ctypes.c_char_p, _HOST_KERNEL, ctypes.c_void_p),
+            "set_computing": (ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p),
+            "read_ptx_from": (None, ctypes.c_char_p),
+            "name": (ctypes.c_char_p, ctypes.c_char_p),
+            "take_error": (ctypes.c_char_p,),
+        }
+        for name, (result, *arguments) in functions.items():
+            function = getattr(self.driver, f"kiln_simulated_{name}")
+            function.restype, function.argtypes = result, tuple(arguments)
         self.defined: dict[str, object] = {}  # callbacks that the driver has
         self.ordinal = 0
 
     def take_error(self) -> str:
-        return self.kernels.kiln_cpu_kernels_take_error().decode()
+        return self.driver.kiln_simulated_take_error().decode()
 
 
 _lock = threading.Lock()
@@ -136,14 +131,18 @@ def use_simulated_device(capabilities: str = "9.0") -> None:
                 f"{capabilities!r} are no compute capabilities, such as '8.6,9.0'"
             )
         _refuse_real_driver()
-        paths = _libraries()
+        path = _driver_path()
         # Refused if Kiln was used before. cuDNN takes no memory of the CPU.
-        configure(driver=paths[0], attention="kiln")
-        kit = _Kit(*paths)
+        configure(driver=path, attention="kiln")
+        kit = _Kit(path)
         if kit.driver.kiln_simulated_set_devices(capabilities.encode()) != 0:
-            raise errors.InvalidArgument(f"{paths[0]} is in use already")
-        on_event = ctypes.cast(kit.kernels.kiln_cpu_kernels_on_event, ctypes.c_void_p)
-        library().use_events(on_event.value, kit.handle)
+            raise errors.InvalidArgument(f"{path} is in use already")
+        for name, value in (("KERNELS", "run"), ("MEMORY", "process")):
+            kit.driver.kiln_simulated_set_computing(name.encode(), value.encode())
+        if cache := variables().get("KILN_CACHE_DIR"):
+            kit.driver.kiln_simulated_read_ptx_from(cache.encode())
+        on_event = ctypes.cast(kit.driver.kiln_simulated_on_event, ctypes.c_void_p)
+        library().use_events(on_event.value, 0)
         library().use_cpu_device(0)
         _explain_device_errors(kit)
         _kit = kit
@@ -181,7 +180,7 @@ def launches() -> list[Launch]:
     kit.driver.kiln_simulated_launches(all_of_them, room)
     return [
         Launch(
-            kernel=kit.kernels.kiln_cpu_kernels_name(kit.handle, each.image).decode(),
+            kernel=kit.driver.kiln_simulated_name(each.image).decode(),
             function=each.function.decode(),
             device=each.device,
             grid=tuple(each.grid),
@@ -241,27 +240,23 @@ def _refuse_real_driver() -> None:
         )
 
 
-def _libraries() -> tuple[Path, Path]:
+def _driver_path() -> Path:
     folder = os.environ.get("KILN_TEST_KIT")
     if not folder:
         raise errors.Unavailable(
-            "KILN_TEST_KIT must name a folder with the libraries of Kiln's tests, such as "
-            "build/dev/lib of its build tree; docs/testing.md has how to install them"
+            "KILN_TEST_KIT must name the folder of the simulated driver, such as "
+            "build/dev/lib of Kiln's build tree; docs/testing.md has how it is installed"
         )
-    paths = (
-        Path(folder).resolve() / "libkiln-simulated-driver.so",
-        Path(folder).resolve() / "libkiln-cpu-kernels.so",
-    )
-    for path in paths:
-        if not path.exists():
-            raise errors.Unavailable(
-                f"there is no {path}: build the target kiln-cpu-kernels"
-            )
-    return paths
+    path = Path(folder).resolve() / "libkiln-simulated-driver.so"
+    if not path.exists():
+        raise errors.Unavailable(
+            f"there is no {path}: build the target kiln-simulated-driver"
+        )
+    return path
 
 
 def _explain_device_errors(kit: _Kit) -> None:
-    """A launch that fails on the CPU says why, which the driver's error does not."""
+    """A launch that fails says why, which the driver's error does not."""
     import tvm_ffi
 
     class WithReason:  # tvm_ffi wants a class

@@ -1,7 +1,7 @@
 """Each operation once or more: what kiln computes, what torch says, and of what.
 
 The shapes are small, and so are the kinds of kernel: the simulated device computes one
-thread at a time, and has the kernels that tests/support/simulated_device lists.
+thread at a time, and runs their PTX.
 """
 
 import dataclasses

@@ -35,6 +35,7 @@ def use(capabilities="9.0", **settings):
     path = Path(os.environ["KILN_TEST_KIT"]) / "libkiln-simulated-driver.so"
     driver = ctypes.CDLL(str(path))
     assert driver.kiln_simulated_set_devices(capabilities.encode()) == 0
+    assert driver.kiln_simulated_set_computing(b"KERNELS", b"record") == 0
     kiln.configure(driver=path, **settings)
     library().use_cpu_device(0)
     return driver

@@ -51,28 +51,59 @@ def test_kernels_of_each_type_and_device_are_computed_in_the_memory_of_the_cpu(p
 
 
 @pytest.mark.usefixtures("nvrtc")
-def test_a_launch_that_cannot_be_computed_says_why(python):
+def test_a_kernel_of_ones_own_is_computed_by_its_ptx_or_by_python(python):
     python(
         SETUP
         + """
     kiln.testing.use_simulated_device()
-    own = kiln.Kernel('extern "C" __global__ void scale(float* x, float by, int n) {}')
+    own = kiln.Kernel('extern "C" __global__ void scale(float* x, float by, int n) {'
+                      '  const int i = threadIdx.x; if (i < n) x[i] *= by; }')
     x = np.arange(4, dtype=np.float32)
-    said = refused(kiln.DeviceError, own, 1, 32, x, 2.0, 4)
-    assert "CUDA_ERROR_NOT_SUPPORTED" in said, said
-    assert "scale on the CPU: kernel.cu has no function here" in said, said
-    assert "by kiln.testing.define_kernel()" in said, said
+    own(1, 32, x, 2.0, 4)
+    assert x.tolist() == [0, 2, 4, 6], x
 
     import ctypes
     calls = []
     def scale(grid, block, address, by, n):
         calls.append((grid, block))
         numbers = (ctypes.c_float * n).from_address(address)
-        numbers[:] = [by * number for number in numbers]
+        numbers[:] = [by * number + 1 for number in numbers]
     kiln.testing.define_kernel("scale", (ctypes.c_void_p, ctypes.c_float, ctypes.c_int), scale)
     own(1, 32, x, 2.0, 4)
-    assert x.tolist() == [0, 2, 4, 6] and calls == [((1, 1, 1), (32, 1, 1))], (x, calls)
+    assert x.tolist() == [1, 5, 9, 13] and calls == [((1, 1, 1), (32, 1, 1))], (x, calls)
 """
+    )
+
+
+@pytest.mark.usefixtures("nvrtc")
+def test_what_a_kernel_does_wrong_is_said_and_ends_the_device(python):
+    python(
+        SETUP
+        + """
+    kiln.testing.use_simulated_device()
+    wild = kiln.Kernel('extern "C" __global__ void wild(float* x) { x[threadIdx.x * 1ull << 40] = 1; }')
+    x = np.zeros(4, dtype=np.float32)
+    wild(1, 2, x)  # a device says so later
+    said = refused(kiln.DeviceError, wild, 1, 2, x)
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in said, said
+    assert "invalid global write of 4 bytes" in said, said
+    assert "by thread (1, 0, 0) of block (0, 0, 0)" in said and "st.global" in said, said
+"""
+    )
+
+
+@pytest.mark.usefixtures("nvrtc")
+def test_a_kernel_without_ptx_is_not_run_and_that_is_said(python, tmp_path):
+    (tmp_path / "file").write_text("")
+    python(
+        SETUP
+        + """
+    kiln.testing.use_simulated_device()
+    own = kiln.Kernel('extern "C" __global__ void own() {}')
+    said = refused(kiln.DeviceError, own, 1, 32)
+    assert "CUDA_ERROR_NOT_SUPPORTED" in said and "own is not run: no cache here has" in said, said
+""",
+        KILN_CACHE_DIR=str(tmp_path / "file" / "cache"),
     )
 
 

@@ -10,9 +10,6 @@ const char* const kHangingDriver = KILN_TEST_HANGING_DRIVER;
 const char* const kSettingsProbe = KILN_TEST_SETTINGS_PROBE;
 const char* const kSimulatedDriver = KILN_TEST_SIMULATED_DRIVER;
 
-#ifdef KILN_TEST_CPU_KERNELS
-const char* const kCpuKernels = KILN_TEST_CPU_KERNELS;
-#endif
 
 #ifdef KILN_TEST_PLAN_WORKER
 const char* const kNoDeviceDriver = KILN_TEST_NO_DEVICE_DRIVER;

@@ -16,9 +16,6 @@ extern const char* const kHangingDriver;
 extern const char* const kSettingsProbe;
 extern const char* const kSimulatedDriver;
 
-// Not with ThreadSanitizer.
-extern const char* const kCpuKernels;
-
 // Only where a plan worker is built.
 extern const char* const kNoDeviceDriver;
 extern const char* const kPlanWorker;

@@ -193,7 +193,8 @@ tl::expected<Computation, CUresult> prepare_computation(
   if (module.code == nullptr) {
     auto code = make_code(simulator, module);
     if (!code) {
-      say(fmt::format("{} is not run: {}", record.function, code.error()));
+      last_error() = fmt::format("{} is not run: {}", record.function, code.error());
+      say(last_error());
       return tl::unexpected(CUDA_ERROR_NOT_SUPPORTED);
     }
     module.code = *std::move(code);
@@ -243,12 +244,18 @@ void compute(const Computation& computation) {
     say(fmt::format("{}: {} ({} times)", record.function, note, count));
   if (done)
     return;
-  say(fmt::format("{}: error {}: {}", record.function, done.error().result,
-                  done.error().why));
+  last_error() = fmt::format("{}: error {}: {}", record.function, done.error().result,
+                             done.error().why);
+  say(last_error());
   Process& all = process();
   const MutexLock lock(all.mutex);
   if (Context* const context = all.simulator.contexts.find(computation.context))
     context->lost = static_cast<CUresult>(done.error().result);
+}
+
+std::string& last_error() {
+  thread_local std::string error;
+  return error;
 }
 
 std::string take_report() {

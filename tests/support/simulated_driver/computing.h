@@ -58,6 +58,9 @@ struct Computation {
 /// on a device, and is said on stderr and in kiln_simulated_take_report().
 void compute(const Computation& computation);
 
+/// Of the calling thread's last launch that failed.
+[[nodiscard]] std::string& last_error();
+
 /// What launches of this process did wrong and what was noticed, a line each, since the
 /// last call.
 [[nodiscard]] std::string take_report();

@@ -5,7 +5,9 @@
 #pragma GCC visibility pop
 
 #include <algorithm>
+#include <utility>
 
+#include "kiln/c.h"
 #include "tests/support/simulated_driver/absent.h"
 #include "tests/support/simulated_driver/functions.h"
 #include "tests/support/simulated_driver/simulator.h"
@@ -205,5 +207,29 @@ void kiln_simulated_read_ptx_from(const char* cache_root) {
 const char* kiln_simulated_take_report() {
   thread_local std::string taken;
   taken = kiln::simulated::take_report();
+  return taken.c_str();
+}
+
+// A kernel is loaded by the thread that then reports it.
+void kiln_simulated_on_event(void* /*ignored*/, const kiln_event* event) {
+  if (event->kind != KILN_EVENT_LOADED)
+    return;
+  under_lock([&](Simulator& simulator) {
+    if (const char* const image = simulator.thread().last_image)
+      simulator.image_names.try_emplace(image, event->kernel);
+    return 0;
+  });
+}
+
+const char* kiln_simulated_name(const char* image) {
+  return under_lock([&](Simulator& simulator) {
+    const auto found = simulator.image_names.find(image);
+    return found == simulator.image_names.end() ? "" : simulator.intern(found->second);
+  });
+}
+
+const char* kiln_simulated_take_error() {
+  thread_local std::string taken;
+  taken = std::exchange(kiln::simulated::last_error(), {});
   return taken.c_str();
 }

@@ -24,6 +24,7 @@ extern "C" {
 #endif
 
 struct CUctx_st;
+struct kiln_event;
 struct CUstream_st;
 
 /// A launch that the driver accepted. Dimensions are x, y, z.
@@ -126,6 +127,17 @@ int kiln_simulated_set_computing(const char* name, const char* value);
 
 /// The PTX of cubins is looked for in this cache, too.
 void kiln_simulated_read_ptx_from(const char* cache_root);
+
+/// For kiln_options.on_event: which kernel an image is.
+void kiln_simulated_on_event(void* ignored, const struct kiln_event* event);
+
+/// The kernel that an image is, as events name it; "" if no event has said it. Valid for
+/// ever.
+const char* kiln_simulated_name(const char* image);
+
+/// Why the thread's last launch was refused or failed; "" if none has since the last
+/// call. Valid until the thread's next one.
+const char* kiln_simulated_take_error(void);
 
 /// What kernels did wrong and what was noticed, a line each, since the last call.
 /// Valid until the thread's next one.

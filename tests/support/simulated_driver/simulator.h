@@ -271,6 +271,7 @@ class Simulator {
   std::map<std::string, HostKernel, std::less<>> host_kernels;
   HostKernel any_kernel;  // of the entry points without one of their own
   std::vector<kiln_simulated_launch> launches;
+  std::map<std::string, std::string, std::less<>> image_names;  // as events tell them
   unsigned long loads = 0;
   bool is_initialized = false;
   bool is_deinitialized = false;
