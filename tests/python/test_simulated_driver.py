@@ -83,5 +83,7 @@ def test_it_has_what_cuda_bindings_looks_up(python, as_driver):
 def test_a_program_of_cuda_core_works(python, as_driver):
     pytest.importorskip("cuda.core")
     program = str(HERE / "programs/cuda_core_on_a_simulated_device.py")
-    said = python(f"import runpy; runpy.run_path({program!r})", **as_driver)
+    said = python(
+        f"import runpy; runpy.run_path({program!r})", KILN_SIMULATED_KERNELS="run", **as_driver
+    )
     assert said == "all of it works"

@@ -1,11 +1,10 @@
-"""What a program of cuda.core does with a device: memory, streams, events, kernels, graphs. Simulated
-devices run no kernels by themselves, so a function on the host stands in for the one that is here.
+"""What a program of cuda.core does with a device: memory, streams, events, kernels, graphs. The
+simulated device runs the kernels' PTX; of a cubin, that of Kiln's object of it.
 
 Works with the simulated driver as libcuda.so.1.
 """
 
-import ctypes
-
+import kiln
 import numpy as np
 from cuda.core import (
     Device,
@@ -31,18 +30,6 @@ extern "C" __global__ void add(const float* x, float* y, float value, int count)
 """
 COUNT = 300
 CONFIG = LaunchConfig(grid=3, block=128)
-
-
-@ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p)
-def add(_launch, parameters, _user):
-    """The kernel of SOURCE."""
-    kinds = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_float, ctypes.c_int)
-    x, y, value, count = (
-        kind.from_address(at).value for kind, at in zip(kinds, parameters, strict=False)
-    )
-    floats = ctypes.POINTER(ctypes.c_float)
-    x, y = (np.ctypeslib.as_array(ctypes.cast(at, floats), (count,)) for at in (x, y))
-    y[:] = x + np.float32(value)
 
 
 def memory(device, stream):
@@ -124,8 +111,6 @@ def defined(x, y, arguments, kernel, calls):
 
 
 def main():
-    driver = ctypes.CDLL("libcuda.so.1")
-    driver.kiln_simulated_register_kernel(b"add", add, None)
     device = Device()
     device.set_current()
     stream = device.create_stream()
@@ -157,10 +142,19 @@ def main():
     graph.launch(stream)
     results.append(result())
     assert calls == ["captured", "defined"]
-    # What kernels computed, and nothing else.
+    built = kiln.Kernel(SOURCE).object_code()
+    assert built.code_type == "cubin"
+    launch(stream, CONFIG, built.get_kernel("add"), *arguments(8))
+    results.append(result())
     added = [added[1] - 1 for added in results]
-    assert added == [0.5, 64, 129], added
+    assert added == [0.5, 64, 129, 136], added
     assert all((np.diff(each[1:]) == 1).all() for each in results)
+    binary = Program(SOURCE, "c++", options=ProgramOptions(arch=f"sm_{device.arch}")).compile("cubin")
+    try:
+        launch(stream, CONFIG, binary.get_kernel("add"), *arguments(8))
+        raise AssertionError("machine code was run")
+    except Exception as error:
+        assert "NOT_SUPPORTED" in str(error), error
     print("all of it works")
 
 

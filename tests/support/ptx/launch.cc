@@ -13,6 +13,7 @@ namespace kiln::ptx {
 namespace {
 
 constexpr std::uint64_t kQuantum = 20000;  // instructions of a warp
+constexpr std::uint64_t kPatience = 4'000'000;  // instructions, until a block ends
 
 std::size_t rounded_up(std::size_t value, std::size_t unit) {
   return (value + unit - 1) / std::max<std::size_t>(unit, 1) * unit;
@@ -124,7 +125,8 @@ Extent index_of(std::uint64_t block, const Extent& extent) {
 
 void run_blocks(Grid& grid) {
   const auto order = order_of_blocks(grid);
-  const std::size_t room = std::max(grid.schedule.blocks_at_once, 1U);
+  std::size_t room = std::max(grid.schedule.blocks_at_once, 1U);
+  std::uint64_t last_end = 0;  // when a block ended
   std::vector<std::unique_ptr<Block>> running;
   std::size_t next = 0;
   while (next < order.size() || !running.empty()) {
@@ -136,6 +138,14 @@ void run_blocks(Grid& grid) {
     const std::size_t before = running.size();
     std::erase_if(running, [](const auto& block) { return block->is_done(); });
     check_limit(grid);
+    // They may wait for one that has not begun.
+    const std::uint64_t now = grid.report.instructions;
+    if (running.size() != before) {
+      last_end = now;
+    } else if (now - last_end > kPatience) {
+      last_end = now;
+      ++room;
+    }
     if (has_run || running.size() != before)
       continue;
     std::string waits;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tests/support/simulated_driver/simulator.h"
+#include "tests/support/simulated_driver/written.h"
 
 namespace kiln::simulated {
 namespace {
@@ -62,14 +63,16 @@ class DeviceMemory final : public ptx::GlobalMemory {
   }
 
  private:
-  static std::optional<ptx::Stretch> find_allocated(std::uint64_t address) {
+  std::optional<ptx::Stretch> find_allocated(std::uint64_t address) {
     Process& all = process();
     const MutexLock lock(all.mutex);
     const auto found = all.simulator.allocation_at(address);
     if (found == all.simulator.allocations.end())
       return std::nullopt;
+    const auto set = watched_.emplace_back(written().find(found->first));
     return ptx::Stretch{.begin = found->first,
-                        .end = found->first + found->second.size};
+                        .end = found->first + found->second.size,
+                        .set = set == nullptr ? nullptr : set->data()};
   }
 
   // One stretch of /proc/self/maps.
@@ -92,6 +95,7 @@ class DeviceMemory final : public ptx::GlobalMemory {
   }
 
   const Computation& of_;
+  std::vector<std::shared_ptr<Written::Bytes>> watched_{};  // of all stretches
 };
 
 /// The values that PTX gives to a variable; names of others are their addresses.

@@ -7,6 +7,7 @@
 
 #include "tests/support/simulated_driver/capture.h"
 #include "tests/support/simulated_driver/simulator.h"
+#include "tests/support/simulated_driver/written.h"
 
 using kiln::simulated::address_of;
 using kiln::simulated::enter;
@@ -187,6 +188,7 @@ void perform(const MemoryWork& work) {
     };
     auto* const to =
         static_cast<unsigned char*>(address_of(work.to)) + offset(work.to_pitch);
+    written().note(pointer_to(to), work.width);
     if (work.from != 0) {
       std::memmove(to, address_of(work.from + offset(work.from_pitch)), work.width);
       continue;

@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "tests/support/simulated_driver/simulator.h"
+#include "tests/support/simulated_driver/written.h"
 
 namespace kiln::simulated {
 namespace {
@@ -85,6 +86,8 @@ CUdeviceptr Simulator::allocate(CUcontext context, std::size_t size, MemoryKind 
                           .device = device.ordinal,
                           .kind = kind,
                           .id = next_id()};
+  if (kind == MemoryKind::kDevice && settings.computing.checks.unset)
+    written().watch(pointer, size);
   return pointer;
 }
 
@@ -102,6 +105,7 @@ bool Simulator::free(CUdeviceptr pointer) {
   }
   if (freed.kind != MemoryKind::kRegistered)
     end_block(address_of(pointer), freed.size);
+  written().forget(pointer);
   allocations.erase(found);
   return true;
 }

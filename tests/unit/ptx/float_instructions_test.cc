@@ -65,7 +65,7 @@ bool same(U16 a, U16 b) {
 }
 
 template <typename T, typename Bits>
-void expect(const std::string& text, const std::function<T(T, T, T)>& wanted) {
+void compare(const std::string& text, const std::function<T(T, T, T)>& wanted) {
   const Inputs<T> all = any_inputs<T, Bits>();
   const std::vector<T> got = run<T>(text, all);
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -77,11 +77,11 @@ void expect(const std::string& text, const std::function<T(T, T, T)>& wanted) {
 }
 void of_floats(const std::string& text,
                const std::function<float(float, float, float)>& wanted) {
-  expect<float, U32>(text, wanted);
+  compare<float, U32>(text, wanted);
 }
 void of_doubles(const std::string& text,
                 const std::function<double(double, double, double)>& wanted) {
-  expect<double, std::uint64_t>(text, wanted);
+  compare<double, std::uint64_t>(text, wanted);
 }
 
 float flushed(float value) {
