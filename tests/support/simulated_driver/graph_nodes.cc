@@ -1,6 +1,7 @@
 // Nodes by the kind of their work: added, and what they do told and changed.
 
 #include <algorithm>
+#include <array>
 
 #include "tests/support/simulated_driver/simulator.h"
 
@@ -17,6 +18,22 @@ using kiln::simulated::Request;
 using kiln::simulated::Simulator;
 using kiln::simulated::Step;
 using kiln::simulated::Work;
+
+namespace kiln::simulated {
+
+CUgraphNodeType type_of(const Work& work) {
+  if (const auto* const memory = std::get_if<MemoryWork>(&work))
+    return memory->from == 0 ? CU_GRAPH_NODE_TYPE_MEMSET : CU_GRAPH_NODE_TYPE_MEMCPY;
+  if (const auto* const event = std::get_if<EventWork>(&work))
+    return event->is_record ? CU_GRAPH_NODE_TYPE_EVENT_RECORD
+                            : CU_GRAPH_NODE_TYPE_WAIT_EVENT;
+  constexpr std::array kTypes{CU_GRAPH_NODE_TYPE_EMPTY,  CU_GRAPH_NODE_TYPE_KERNEL,
+                              CU_GRAPH_NODE_TYPE_MEMCPY, CU_GRAPH_NODE_TYPE_HOST,
+                              CU_GRAPH_NODE_TYPE_EMPTY,  CU_GRAPH_NODE_TYPE_GRAPH};
+  return kTypes[work.index()];
+}
+
+}  // namespace kiln::simulated
 
 namespace {
 

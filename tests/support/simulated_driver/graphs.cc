@@ -153,18 +153,6 @@ void let_go(Simulator& simulator, const UserObjects& objects) {
   }
 }
 
-CUgraphNodeType type_of(const Work& work) {
-  if (const auto* const memory = std::get_if<MemoryWork>(&work))
-    return memory->from == 0 ? CU_GRAPH_NODE_TYPE_MEMSET : CU_GRAPH_NODE_TYPE_MEMCPY;
-  if (const auto* const event = std::get_if<EventWork>(&work))
-    return event->is_record ? CU_GRAPH_NODE_TYPE_EVENT_RECORD
-                            : CU_GRAPH_NODE_TYPE_WAIT_EVENT;
-  constexpr std::array kTypes{CU_GRAPH_NODE_TYPE_EMPTY,  CU_GRAPH_NODE_TYPE_KERNEL,
-                              CU_GRAPH_NODE_TYPE_MEMCPY, CU_GRAPH_NODE_TYPE_HOST,
-                              CU_GRAPH_NODE_TYPE_EMPTY,  CU_GRAPH_NODE_TYPE_GRAPH};
-  return kTypes[work.index()];
-}
-
 }  // namespace kiln::simulated
 
 namespace {
