@@ -45,6 +45,7 @@ struct Settings {
 [[nodiscard]] std::vector<Row> publish_rows(const Settings& settings);
 [[nodiscard]] std::vector<Row> list_rows(const Settings& settings);
 [[nodiscard]] std::vector<Row> attention_rows(const Settings& settings);
+[[nodiscard]] std::vector<Row> interpreter_rows(const Settings& settings);
 [[nodiscard]] std::vector<Row> plan_rows(const Settings& settings);
 
 }  // namespace kiln::bench

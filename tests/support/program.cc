@@ -113,6 +113,7 @@ KilnProgram::KilnProgram() {
   environment_["HOME"] = temp_.path() / "home";
   environment_["TMPDIR"] = temp_.path();
   environment_["KILN_CACHE_DIR"] = cache_dir();
+  environment_["KILN_SIMULATED_KERNELS"] = "record";  // `kiln bench` launches thousands
 }
 
 std::filesystem::path KilnProgram::cache_dir() const {

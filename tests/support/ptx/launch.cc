@@ -12,7 +12,7 @@
 namespace kiln::ptx {
 namespace {
 
-constexpr std::uint64_t kQuantum = 20000;  // instructions of a warp
+constexpr std::uint64_t kQuantum = 20000;       // instructions of a warp
 constexpr std::uint64_t kPatience = 4'000'000;  // instructions, until a block ends
 
 std::size_t rounded_up(std::size_t value, std::size_t unit) {

@@ -131,8 +131,8 @@ void kiln_simulated_read_ptx_from(const char* cache_root);
 /// For kiln_options.on_event: which kernel an image is.
 void kiln_simulated_on_event(void* ignored, const struct kiln_event* event);
 
-/// The kernel that an image is, as events name it; "" if no event has said it. Valid for
-/// ever.
+/// The kernel that an image is, as events name it; "" if no event has said it. Valid
+/// for ever.
 const char* kiln_simulated_name(const char* image);
 
 /// Why the thread's last launch was refused or failed; "" if none has since the last

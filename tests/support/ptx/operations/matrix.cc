@@ -19,11 +19,12 @@ constexpr unsigned kColumns = 8;
 constexpr unsigned kMostRows = 16;
 constexpr unsigned kMostDepth = 64;
 
+/// Not set where the shape has nothing.
 template <typename Real>
 struct Matrices {
-  alignas(32) std::array<std::array<Real, kMostDepth>, kMostRows> a{};
-  alignas(32) std::array<std::array<Real, kColumns>, kMostDepth> b{};
-  alignas(32) std::array<std::array<Real, kColumns>, kMostRows> sums{};
+  alignas(32) std::array<std::array<Real, kMostDepth>, kMostRows> a;
+  alignas(32) std::array<std::array<Real, kColumns>, kMostDepth> b;
+  alignas(32) std::array<std::array<Real, kColumns>, kMostRows> sums;
 };
 
 /// What the statement says, in the order of operands d, a, b, c.
@@ -74,28 +75,52 @@ std::uint64_t register_bits(const Lanes& lanes, const Operand& operand, unsigned
                             : lanes.at<std::uint32_t>(operand)[lane];
 }
 
+/// The elements of a register of all lanes, one behind the other.
+template <typename Real, std::size_t kMost>
+void read_elements(const Lanes& lanes, const Operand& operand, Type type,
+                   std::array<Real, kMost>& to) {
+  const std::size_t count = kLanes * std::max(32U / type.bits, 1U);
+  if constexpr (std::is_same_v<Real, float>) {
+    if (type.bits == 16 && type.kind == Kind::kBfloat) {
+      const auto* const from = lanes.at<Bfloat>(operand);
+      for (std::size_t i = 0; i < count; ++i) to[i] = to_float(from[i]);
+      return;
+    }
+    if (type.bits == 16) {
+      const auto* const from = lanes.at<Half>(operand);
+      for (std::size_t i = 0; i < count; ++i) to[i] = to_float(from[i]);
+      return;
+    }
+  }
+  const std::size_t per_lane = count / kLanes;
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    const std::uint64_t bits = register_bits(lanes, operand, lane);
+    for (unsigned i = 0; i < per_lane; ++i)
+      to[lane * per_lane + i] = element<Real>(bits, type, i);
+  }
+}
+
+constexpr std::size_t kMostElements = 256;  // of 4 bits
+
 template <typename Real>
 void gather_factors(const Lanes& lanes, std::span<const Operand> a,
                     std::span<const Operand> b, const Shape& shape,
                     Matrices<Real>& into) {
-  const unsigned per_a = std::max(32U / shape.a.bits, 1U);
-  const unsigned row_step = shape.rows == 16 ? 2 : 1;
-  for (unsigned q = 0; q < a.size(); ++q) {
-    for (unsigned lane = 0; lane < kLanes; ++lane) {
-      const unsigned row = lane / 4 + (shape.rows == 16 ? 8 * (q % 2) : 0);
-      const unsigned column = per_a * (lane % 4) + 4 * per_a * (q / row_step);
-      const std::uint64_t bits = register_bits(lanes, a[q], lane);
-      for (unsigned i = 0; i < per_a; ++i)
-        into.a[row][column + i] = element<Real>(bits, shape.a, i);
-    }
+  std::array<Real, kMostElements> elements;
+  const std::size_t width = 4U * std::max(32U / shape.a.bits, 1U);
+  const std::size_t row_steps = shape.rows / 8;
+  for (std::size_t q = 0; q < a.size(); ++q) {
+    read_elements(lanes, a[q], shape.a, elements);
+    for (std::size_t row = 0; row < 8; ++row)
+      std::copy_n(&elements[row * width], width,
+                  &into.a[row + 8 * (q % row_steps)][width * (q / row_steps)]);
   }
-  const unsigned per_b = std::max(32U / shape.b.bits, 1U);
-  for (unsigned q = 0; q < b.size(); ++q) {
-    for (unsigned lane = 0; lane < kLanes; ++lane) {
-      const unsigned row = per_b * (lane % 4) + 4 * per_b * q;
-      const std::uint64_t bits = register_bits(lanes, b[q], lane);
-      for (unsigned i = 0; i < per_b; ++i)
-        into.b[row + i][lane / 4] = element<Real>(bits, shape.b, i);
+  const std::size_t depth = 4U * std::max(32U / shape.b.bits, 1U);
+  for (std::size_t q = 0; q < b.size(); ++q) {
+    read_elements(lanes, b[q], shape.b, elements);
+    for (std::size_t k = 0; k < depth; ++k) {
+      for (std::size_t column = 0; column < kColumns; ++column)
+        into.b[q * depth + k][column] = elements[column * depth + k];
     }
   }
 }
@@ -113,16 +138,20 @@ void multiply(Matrices<Real>& all, unsigned rows, unsigned depth) {
   }
 }
 #if defined(__x86_64__)
+using Eight [[gnu::vector_size(32)]] = float;
+static_assert(sizeof(Eight) == kColumns * sizeof(float));
+// Four rows at a time, so that no sum waits for another. Products of 16 bits are exact,
+// so it makes no difference whether they are rounded.
 __attribute__((target("avx2,fma"))) void multiply_fast(Matrices<float>& all,
                                                        unsigned rows, unsigned depth) {
-  for (unsigned row = 0; row < rows; ++row) {
-    std::array<float, kColumns> sums{};
+  for (unsigned row = 0; row < rows; row += 4) {
+    std::array<Eight, 4> sums{};
     for (unsigned k = 0; k < depth; ++k) {
-      const float factor = all.a[row][k];
-      for (unsigned column = 0; column < kColumns; ++column)
-        sums[column] += factor * all.b[k][column];
+      Eight b;
+      std::memcpy(&b, all.b[k].data(), sizeof b);
+      for (unsigned i = 0; i < 4; ++i) sums[i] += all.a[row + i][k] * b;
     }
-    all.sums[row] = sums;
+    std::memcpy(all.sums[row].data(), sums.data(), sizeof sums);
   }
 }
 void multiply(Matrices<float>& all, unsigned rows, unsigned depth) {
@@ -151,22 +180,22 @@ void multiply_matrices(Lanes& lanes, const Instruction& instruction) {
   multiply(all, shape.rows, shape.depth);
   const unsigned per_c = shape.c.bits == 16 ? 2 : 1;
   const unsigned per_d = shape.d.bits == 16 ? 2 : 1;
-  std::array<std::array<Real, kLanes>, 4> results;
   for (unsigned i = 0; i < shape.rows / 4; ++i) {
     for (unsigned lane = 0; lane < kLanes; ++lane) {
-      const std::uint64_t bits = register_bits(lanes, c[i / per_c], lane);
-      results[i][lane] = all.sums[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2] +
-                         element<Real>(bits, shape.c, i % per_c);
+      Real& sum = all.sums[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2];
+      if constexpr (std::is_same_v<Real, float>)
+        sum += per_c == 1 ? lanes.at<float>(c[i])[lane]
+                          : to_float(lanes.at<Half>(c[i / 2])[2 * lane + i % 2]);
+      else
+        sum += lanes.at<Real>(c[i])[lane];
     }
   }
   for (unsigned i = 0; i < shape.rows / 4; ++i) {
     const Operand& to = d[i / per_d];
     for (unsigned lane = 0; lane < kLanes; ++lane) {
-      const Real value = results[i][lane];
-      if constexpr (std::is_same_v<Real, double>)
-        lanes.at<double>(to)[lane] = value;
-      else if constexpr (std::is_same_v<Real, std::int32_t>)
-        lanes.at<std::int32_t>(to)[lane] = value;
+      const Real value = all.sums[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2];
+      if constexpr (!std::is_same_v<Real, float>)
+        lanes.at<Real>(to)[lane] = value;
       else if (per_d == 2)
         lanes.at<Half>(to)[2 * lane + i % 2] = to_half(value);
       else
@@ -286,14 +315,11 @@ void load_matrices(Lanes& lanes, const Instruction& instruction) {
     std::array<Row, 8> rows;
     for (std::size_t row = 0; row < 8; ++row)
       std::memcpy(rows[row].data(), reached.at[8 * matrix + row], sizeof(Row));
-    auto* const to = lanes.at<std::uint32_t>(operands[1 + matrix]);
-    for (unsigned lane = 0; lane < kLanes; ++lane) {
-      const unsigned pair = 2 * (lane % 4);
-      const std::uint32_t low =
-          instruction.mode == 1 ? rows[pair][lane / 4] : rows[lane / 4][pair];
-      const std::uint32_t high =
-          instruction.mode == 1 ? rows[pair + 1][lane / 4] : rows[lane / 4][pair + 1];
-      to[lane] = high << 16U | low;
+    auto* const to = lanes.at<std::uint16_t>(operands[1 + matrix]);
+    for (std::size_t row = 0; row < 8; ++row) {
+      for (std::size_t column = 0; column < 8; ++column)
+        to[8 * row + column] =
+            instruction.mode == 1 ? rows[column][row] : rows[row][column];
     }
   }
 }
