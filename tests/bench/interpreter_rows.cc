@@ -15,7 +15,7 @@ namespace {
 
 constexpr unsigned kTurns = 200;
 constexpr unsigned kWarps = 4;
-constexpr double kMillion = 1e6;
+constexpr std::uint64_t kMillion = 1'000'000;
 
 /// kTurns times `body`; %a0 is the thread's place in shared memory, of 16 bytes.
 std::string kernel_with(const std::string& body) {
@@ -101,7 +101,7 @@ Result<Seconds> run(const ptx::Program& program, const ptx::Schedule& schedule,
     }));
     instructions += report.instructions;
   }
-  return time * (kMillion / static_cast<double>(instructions));
+  return time * (static_cast<double>(kMillion) / static_cast<double>(instructions));
 }
 
 Row row(const std::string& name, const std::string& what, const std::string& body,
