@@ -79,7 +79,9 @@ def simulated_driver():
 
 def of_device():
     """The environment of a process that launches."""
-    return {} if has_gpu() else {"KILN_DRIVER": simulated_driver()}
+    if has_gpu():
+        return {}
+    return {"KILN_DRIVER": simulated_driver(), "KILN_SIMULATED_KERNELS": "record"}
 
 
 @functools.cache

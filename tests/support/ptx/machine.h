@@ -93,7 +93,7 @@ class Warp {
 
  private:
   [[nodiscard]] std::size_t choose();
-  std::size_t merge(std::size_t chosen);
+  std::size_t merge(std::size_t chosen, bool waiting_alone);
   [[nodiscard]] std::size_t next_join(std::size_t chosen) const;
   void step(std::size_t index, std::uint64_t& left);
   void part_ways(std::size_t index, const Instruction& instruction);

@@ -186,13 +186,14 @@ std::size_t Warp::choose() {
   return best;
 }
 
-// All that stand where the chosen one stands, in one fragment: its index.
-std::size_t Warp::merge(std::size_t chosen) {
+// All that stand where the chosen one stands, or of them those that wait there for the
+// whole warp, in one fragment: its index.
+std::size_t Warp::merge(std::size_t chosen, bool waiting_alone) {
   for (std::size_t i = fragments_.size(); i-- > 0;) {
     Fragment& into = fragments_[chosen];
     const Fragment& other = fragments_[i];
-    const bool can_join = other.state == Fragment::State::kReady ||
-                          other.state == Fragment::State::kTogether;
+    const bool can_join = other.state == Fragment::State::kTogether ||
+                          (!waiting_alone && other.state == Fragment::State::kReady);
     if (i == chosen || !can_join || other.at != into.at || other.frame != into.frame)
       continue;
     into.lanes |= other.lanes;
@@ -238,7 +239,7 @@ bool Warp::run(std::uint64_t quantum) {
     std::size_t chosen = choose();
     if (chosen == kNone)
       return has_run;
-    chosen = merge(chosen);
+    chosen = merge(chosen, false);
     std::uint64_t turn = left;
     if (schedule.seed != 0 && (fragments_.size() > 1 || schedule.splits_warps)) {
       turn = std::min<std::uint64_t>(left, 1 + random.below(64));
@@ -340,6 +341,8 @@ void Warp::part_ways(std::size_t index, const Instruction& instruction) {
 }
 
 void Warp::meet(std::size_t index, const Instruction& instruction) {
+  if (instruction.course == Course::kTogether)
+    index = merge(index, true);
   Fragment& fragment = fragments_[index];
   if (instruction.course == Course::kTogether) {
     if (fragment.lanes != alive_) {
@@ -366,11 +369,9 @@ void Warp::meet(std::size_t index, const Instruction& instruction) {
   for_each_lane(fragment.lanes, [&](unsigned lane) {
     others |= std::uint32_t{masks[lane] != members} << lane;
   });
-  if (others != 0) {
-    fragment.state = Fragment::State::kReady;
+  // Lanes with another mask are another party; these wait, so that they stay apart.
+  if (others != 0)
     split(index, others, fragment.at);
-    return;
-  }
   exchange_with(index, instruction, members);
 }
 
@@ -419,8 +420,10 @@ bool Warp::exchange_with(std::size_t index, const Instruction& instruction,
 
 // Operands: the barrier, the number of threads; mode: see control.cc.
 void Warp::wait_at_barrier(std::size_t index, const Instruction& instruction) {
+  if (instruction.is_other)  // .aligned
+    index = merge(index, true);
   Fragment& fragment = fragments_[index];
-  if (instruction.is_other && fragment.lanes != alive_) {  // .aligned
+  if (instruction.is_other && fragment.lanes != alive_) {
     fragment.state = Fragment::State::kTogether;
     return;
   }

@@ -58,6 +58,9 @@ struct Computation {
 /// on a device, and is said on stderr and in kiln_simulated_take_report().
 void compute(const Computation& computation);
 
+/// On stderr, and in what take_report() gives.
+void say(const std::string& line);
+
 /// Of the calling thread's last launch that failed.
 [[nodiscard]] std::string& last_error();
 
