@@ -10,7 +10,6 @@ const char* const kHangingDriver = KILN_TEST_HANGING_DRIVER;
 const char* const kSettingsProbe = KILN_TEST_SETTINGS_PROBE;
 const char* const kSimulatedDriver = KILN_TEST_SIMULATED_DRIVER;
 
-
 #ifdef KILN_TEST_PLAN_WORKER
 const char* const kNoDeviceDriver = KILN_TEST_NO_DEVICE_DRIVER;
 const char* const kPlanWorker = KILN_TEST_PLAN_WORKER;
