@@ -113,8 +113,8 @@ class Machine {
                            .target = "sm_90a",
                            .label = "k",
                            .build =
-                               [&](const std::stop_token& stopped, auto& on_phase) {
-                                 return build(number, plan, stopped, on_phase);
+                               [&](const std::stop_token& stopping, auto& on_phase) {
+                                 return build(number, plan, stopping, on_phase);
                                },
                            .begun = std::chrono::steady_clock::now() - plan.passed},
                           stop);

@@ -70,6 +70,12 @@ class Decoder {
   virtual void calls(const Function* callee) = 0;
 
   [[nodiscard]] const syntax::Statement& statement() const { return *made.statement; }
+  /// Refused where there is no such handler.
+  void run_by(Handler handler) {
+    if (handler == nullptr)
+      refuse("this type is not one of the instruction's");
+    made.run = handler;
+  }
   [[noreturn]] static void refuse(std::string why) { throw Refusal{std::move(why)}; }
 
   Instruction made;
@@ -84,6 +90,8 @@ struct Operation {
 
 // operations/*.cc: the opcodes of each family.
 std::span<const Operation> integer_operations();
+std::span<const Operation> bit_operations();
+std::span<const Operation> carry_operations();
 std::span<const Operation> logic_operations();
 std::span<const Operation> float_operations();
 std::span<const Operation> comparison_operations();

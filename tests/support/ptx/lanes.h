@@ -63,11 +63,18 @@ struct Lanes {
   }
 };
 
+/// The next loop is over lanes, none of which reads what another one writes.
+#if defined(__clang__)
+#define KILN_LANES_SIDE_BY_SIDE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define KILN_LANES_SIDE_BY_SIDE _Pragma("GCC ivdep")
+#endif
+
 /// `visit(lane)` for each lane of the mask.
 template <typename Visit>
 inline void for_each_lane(std::uint32_t mask, const Visit& visit) {
   if (mask == kAllLanes) {
-#pragma GCC ivdep
+    KILN_LANES_SIDE_BY_SIDE
     for (unsigned lane = 0; lane < kLanes; ++lane) visit(lane);
     return;
   }

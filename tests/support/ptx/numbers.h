@@ -25,6 +25,14 @@ struct Bfloat {
 inline constexpr std::uint32_t kNan32 = 0x7fffffff;
 inline constexpr std::uint16_t kNan16 = 0x7fff;
 
+/// A float's arithmetic gives one NaN; a double's keeps what the machine makes.
+inline float canonical(float value) {
+  return value != value ? std::bit_cast<float>(kNan32) : value;
+}
+inline double canonical(double value) {
+  return value;
+}
+
 inline float to_float(Half half) {
   const std::uint32_t magnitude = half.bits & 0x7fffU;
   const std::uint32_t sign = (half.bits & 0x8000U) << 16U;

@@ -13,8 +13,6 @@ namespace kiln::ptx {
 namespace {
 
 constexpr std::size_t kNone = SIZE_MAX;
-constexpr unsigned kDeepestCall = 512;
-constexpr unsigned kPoison = 0xa5;
 
 unsigned count(std::uint32_t lanes) {
   return static_cast<unsigned>(std::popcount(lanes));
@@ -31,126 +29,6 @@ Warp::Warp(Block& block, unsigned index, unsigned threads)
       alive_(threads >= kLanes ? kAllLanes : (1U << threads) - 1),
       local_(kLanes) {
   fragments_.push_back({.lanes = alive_, .frame = make_frame(*block.grid.entry, {})});
-}
-
-std::uint64_t Warp::special(Special special, unsigned lane, const Frame& frame) const {
-  const Launch& launch = block_.grid.launch;
-  const Extent thread = block_.thread(first_thread() + lane);
-  const Extent block = block_.index();
-  const Extent& cluster = launch.cluster;
-  switch (special) {
-    case Special::kTidX:
-      return thread[0];
-    case Special::kTidY:
-      return thread[1];
-    case Special::kTidZ:
-      return thread[2];
-    case Special::kNtidX:
-      return launch.block[0];
-    case Special::kNtidY:
-      return launch.block[1];
-    case Special::kNtidZ:
-      return launch.block[2];
-    case Special::kCtaidX:
-      return block[0];
-    case Special::kCtaidY:
-      return block[1];
-    case Special::kCtaidZ:
-      return block[2];
-    case Special::kNctaidX:
-      return launch.grid[0];
-    case Special::kNctaidY:
-      return launch.grid[1];
-    case Special::kNctaidZ:
-      return launch.grid[2];
-    case Special::kLaneid:
-      return lane;
-    case Special::kWarpid:
-      return index_;
-    case Special::kNwarpid:
-      return (block_.threads() + kLanes - 1) / kLanes;
-    case Special::kSmid:
-      return (block[0] + std::uint64_t{launch.grid[0]} * block[1]) %
-             std::max(launch.multiprocessors, 1U);
-    case Special::kNsmid:
-      return launch.multiprocessors;
-    case Special::kGridid:
-      return 0;
-    case Special::kLanemaskEq:
-      return 1U << lane;
-    case Special::kLanemaskLe:
-      return (2U << lane) - 1;
-    case Special::kLanemaskLt:
-      return (1U << lane) - 1;
-    case Special::kLanemaskGe:
-      return ~((1U << lane) - 1);
-    case Special::kLanemaskGt:
-      return lane == kLanes - 1 ? 0 : ~((2U << lane) - 1);
-    case Special::kClusterCtaidX:
-      return block[0] % cluster[0];
-    case Special::kClusterCtaidY:
-      return block[1] % cluster[1];
-    case Special::kClusterCtaidZ:
-      return block[2] % cluster[2];
-    case Special::kClusterNctaidX:
-      return cluster[0];
-    case Special::kClusterNctaidY:
-      return cluster[1];
-    case Special::kClusterNctaidZ:
-      return cluster[2];
-    case Special::kClusterRank:
-      return block[0] % cluster[0] +
-             std::uint64_t{cluster[0]} *
-                 (block[1] % cluster[1] +
-                  std::uint64_t{cluster[1]} * (block[2] % cluster[2]));
-    case Special::kClusterBlocks:
-      return std::uint64_t{cluster[0]} * cluster[1] * cluster[2];
-    case Special::kDynamicSharedSize:
-      return launch.dynamic_shared_bytes;
-    case Special::kTotalSharedSize:
-      return block_.grid.shared_bytes;
-    case Special::kLocal:
-      return frame.local_begin;
-  }
-  return 0;
-}
-
-std::shared_ptr<Frame> Warp::make_frame(const Function& function,
-                                        std::shared_ptr<Frame> caller) {
-  auto frame = std::make_shared<Frame>();
-  frame->function = &function;
-  frame->bytes = std::make_unique_for_overwrite<std::byte[]>(function.frame_bytes());
-  std::memset(frame->bytes.get(), block_.grid.checks.unset ? kPoison : 0,
-              function.register_bytes);
-  const auto& constants = block_.grid.constants.at(&function);
-  std::memcpy(frame->bytes.get() + function.register_bytes, constants.data(),
-              constants.size());
-  if (caller) {
-    frame->depth = caller->depth + 1;
-    if (frame->depth > kDeepestCall)
-      throw Fault{kLaunchFailed,
-                  fmt::format("{} calls itself too deeply", function.name)};
-    frame->local_begin = caller->local_begin + caller->function->local_bytes;
-    frame->local_begin = (frame->local_begin + 15) / 16 * 16;
-    frame->caller = std::move(caller);
-  }
-  for (auto& local : local_) {
-    if (local.size() < frame->local_begin + function.local_bytes)
-      local.resize(frame->local_begin + function.local_bytes, std::byte{kPoison});
-  }
-  for (const Fill& fill : function.fills) {
-    for (unsigned lane = 0; lane < kLanes; ++lane) {
-      const std::uint64_t value = special(fill.special, lane, *frame) + fill.addend;
-      std::memcpy(frame->bytes.get() + fill.at + std::size_t{lane} * fill.bytes, &value,
-                  fill.bytes);
-    }
-  }
-  return frame;
-}
-
-std::byte* Warp::local(unsigned lane, std::uint64_t at, std::size_t size) {
-  auto& bytes = local_[lane];
-  return at <= bytes.size() && size <= bytes.size() - at ? bytes.data() + at : nullptr;
 }
 
 Lanes Warp::lanes(const Fragment& fragment, std::uint32_t mask) {
@@ -478,63 +356,6 @@ void Warp::branch_by_table(std::size_t index, const Instruction& instruction) {
   if (others != 0)
     split(index, others, fragment.at);
   fragments_[index].at = instruction.targets[target];
-}
-
-void Warp::call(std::size_t index, const Instruction& instruction) {
-  const Call& call = *instruction.call;
-  const Function* callee = call.callee;
-  if (callee == nullptr) {
-    Fragment& fragment = fragments_[index];
-    const Lanes lanes = this->lanes(fragment, fragment.lanes);
-    const auto* const addresses = lanes.at<std::uint64_t>(instruction.operands[0]);
-    const std::uint64_t address = addresses[first(fragment.lanes)];
-    const auto& functions = block_.grid.program.functions;
-    const std::uint64_t number = address - kCodeWindow;
-    if (number >= functions.size() || functions[number]->is_entry)
-      throw Fault{kInvalidPc,
-                  fmt::format("a call of what is no function: {:#x}", address)};
-    std::uint32_t others = 0;
-    for_each_lane(fragment.lanes, [&](unsigned lane) {
-      others |= std::uint32_t{addresses[lane] != address} << lane;
-    });
-    if (others != 0)
-      split(index, others, fragment.at);
-    callee = functions[number].get();
-    if (callee->parameters.size() != call.arguments.size())
-      throw Fault{kInvalidPc, "a call by pointer with other parameters"};
-  }
-  Fragment& fragment = fragments_[index];
-  auto frame = make_frame(*callee, fragment.frame);
-  frame->call = &call;
-  frame->return_to = fragment.at + 1;
-  for (std::size_t i = 0; i < call.arguments.size(); ++i) {
-    const Region& to = callee->parameters[i];
-    std::memcpy(frame->bytes.get() + to.at,
-                fragment.frame->bytes.get() + call.arguments[i].at,
-                std::size_t{to.size} * kLanes);
-  }
-  fragment.frame = std::move(frame);
-  fragment.at = 0;
-}
-
-void Warp::leave(std::size_t index) {
-  Fragment& fragment = fragments_[index];
-  const Frame& frame = *fragment.frame;
-  if (!frame.caller) {
-    exit(index);
-    return;
-  }
-  if (!frame.call->result.is_dropped() && !frame.function->results.empty()) {
-    const Region& from = frame.function->results[0];
-    for_each_lane(fragment.lanes, [&](unsigned lane) {
-      std::memcpy(frame.caller->bytes.get() + frame.call->result.at +
-                      std::size_t{lane} * from.size,
-                  frame.bytes.get() + from.at + std::size_t{lane} * from.size,
-                  from.size);
-    });
-  }
-  fragment.at = frame.return_to;
-  fragment.frame = std::shared_ptr<Frame>(frame.caller);
 }
 
 void Warp::exit(std::size_t index) {

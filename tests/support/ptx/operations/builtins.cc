@@ -47,9 +47,9 @@ std::string formatted(const std::string& conversion, T value) {
   std::array<char, 512> text{};
   // The program's own format. NOLINTNEXTLINE(cppcoreguidelines-pro-type-vararg)
   const int size = std::snprintf(text.data(), text.size(), conversion.c_str(), value);
-  return size < 0
-             ? ""
-             : std::string(text.data(), std::min<std::size_t>(size, text.size() - 1));
+  return size < 0 ? ""
+                  : std::string(text.data(), std::min(static_cast<std::size_t>(size),
+                                                      text.size() - 1));
 }
 
 // The arguments lie one behind the other, each at a multiple of its size.

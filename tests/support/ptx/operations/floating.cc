@@ -6,20 +6,13 @@
 #include <cmath>
 
 #include "tests/support/ptx/numbers.h"
+#include "tests/support/ptx/operations/approximation.h"
 #include "tests/support/ptx/operations/directed.h"
 #include "tests/support/ptx/operations/elementwise.h"
 #include "tests/support/ptx/operations/integer.h"
 
 namespace kiln::ptx {
 namespace {
-
-// A float's arithmetic gives one NaN; a double's keeps what the machine makes.
-float canonical(float value) {
-  return value != value ? std::bit_cast<float>(kNan32) : value;
-}
-double canonical(double value) {
-  return value;
-}
 
 struct Add {
   template <typename T>
@@ -195,12 +188,6 @@ Handler rounded_handler(const Instruction& made, Type type) {
                         : float_handler<Rounded<F, false, false>, kSources>(type);
 }
 
-void require(Decoder& decoder, Handler handler) {
-  if (handler == nullptr)
-    decoder.refuse("this type is not one of the instruction's");
-  decoder.made.run = handler;
-}
-
 // The sum and product of most kernels, by the machine's own instruction where it has
 // one; std::fma() is a call for each lane.
 #if defined(__x86_64__)
@@ -212,7 +199,7 @@ __attribute__((target("avx2,fma"))) void fuse_floats(Lanes& lanes,
   const float* const c = lanes.at<float>(instruction.operands[3]);
   const float nan = std::bit_cast<float>(kNan32);
   if (lanes.mask == kAllLanes) {
-#pragma GCC ivdep
+    KILN_LANES_SIDE_BY_SIDE
     for (unsigned lane = 0; lane < kLanes; ++lane) {
       const float sum = __builtin_fmaf(a[lane], b[lane], c[lane]);
       to[lane] = sum != sum ? nan : sum;
@@ -244,22 +231,22 @@ void select_float(Decoder& decoder, Type type) {
   else
     decoder.operands(type, {type, type});
   if (made.rounding != Rounding::kNearest) {
-    require(decoder, directed_handler(opcode, type));
+    decoder.run_by(directed_handler(opcode, type));
   } else if (is_fused) {
     const bool is_plain = type.is_float(32) && !made.flushes && !made.saturates;
-    require(decoder,
-            is_plain && has_fused_instruction() ? Handler{fuse_floats}
-            : made.is_other
-                ? float_handler<AtLeastZero<Rounded<Fuse, false, false>>, 3>(type)
-                : rounded_handler<Fuse, 3>(made, type));
+    decoder.run_by(
+        is_plain && has_fused_instruction() ? Handler{fuse_floats}
+        : made.is_other
+            ? float_handler<AtLeastZero<Rounded<Fuse, false, false>>, 3>(type)
+            : rounded_handler<Fuse, 3>(made, type));
   } else if (opcode == "add") {
-    require(decoder, rounded_handler<Add, 2>(made, type));
+    decoder.run_by(rounded_handler<Add, 2>(made, type));
   } else if (opcode == "sub") {
-    require(decoder, rounded_handler<Subtract, 2>(made, type));
+    decoder.run_by(rounded_handler<Subtract, 2>(made, type));
   } else if (opcode == "mul") {
-    require(decoder, rounded_handler<Multiply, 2>(made, type));
+    decoder.run_by(rounded_handler<Multiply, 2>(made, type));
   } else {
-    require(decoder, rounded_handler<Divide, 2>(made, type));
+    decoder.run_by(rounded_handler<Divide, 2>(made, type));
   }
 }
 
@@ -275,17 +262,17 @@ void select_extreme(Decoder& decoder, Type type) {
   if (decoder.count() != 3)
     decoder.refuse("of three operands it is not run here");
   if (keeps_nan)
-    require(decoder, of_magnitudes
-                         ? rounded_handler<ExtremeOf<kGreatest, true, true>, 2>(
-                               decoder.made, type)
-                         : rounded_handler<ExtremeOf<kGreatest, true, false>, 2>(
-                               decoder.made, type));
+    decoder.run_by(
+        of_magnitudes
+            ? rounded_handler<ExtremeOf<kGreatest, true, true>, 2>(decoder.made, type)
+            : rounded_handler<ExtremeOf<kGreatest, true, false>, 2>(decoder.made,
+                                                                    type));
   else
-    require(decoder, of_magnitudes
-                         ? rounded_handler<ExtremeOf<kGreatest, false, true>, 2>(
-                               decoder.made, type)
-                         : rounded_handler<ExtremeOf<kGreatest, false, false>, 2>(
-                               decoder.made, type));
+    decoder.run_by(
+        of_magnitudes
+            ? rounded_handler<ExtremeOf<kGreatest, false, true>, 2>(decoder.made, type)
+            : rounded_handler<ExtremeOf<kGreatest, false, false>, 2>(decoder.made,
+                                                                     type));
 }
 
 /// The last modifier is the type in every form.
@@ -350,8 +337,8 @@ void select_by_bits(Decoder& decoder) {
     return;
   }
   decoder.operands(type, {type});
-  require(decoder, decoder.made.flushes ? float_handler<Flushed<F>, 1>(type)
-                                        : float_handler<F, 1>(type));
+  decoder.run_by(decoder.made.flushes ? float_handler<Flushed<F>, 1>(type)
+                                      : float_handler<F, 1>(type));
 }
 
 void select_copysign(Decoder& decoder) {
@@ -361,101 +348,7 @@ void select_copysign(Decoder& decoder) {
                                      : elementwise_of<CopySign, float, 2>();
 }
 
-// What the ISA permits as the error of each approximation.
-struct Approximation {
-  double (*function)(double);
-  int ulps;         // relative
-  double absolute;  // the greatest error, where it is no relative one
-};
-double exp2_of(double x) {
-  return std::exp2(x);
-}
-double log2_of(double x) {
-  return std::log2(x);
-}
-double reciprocal_of(double x) {
-  return 1 / x;
-}
-double reciprocal_root_of(double x) {
-  return 1 / std::sqrt(x);
-}
-double root_of(double x) {
-  return std::sqrt(x);
-}
-double sine_of(double x) {
-  return std::sin(x);
-}
-double cosine_of(double x) {
-  return std::cos(x);
-}
-double tanh_of(double x) {
-  return std::tanh(x);
-}
-enum Approximated : std::uint8_t {
-  kExp2,
-  kLog2,
-  kReciprocal,
-  kReciprocalRoot,
-  kRoot,
-  kSine,
-  kCosine,
-  kTanh
-};
-constexpr std::array<Approximation, 8> kApproximations{{
-    {&exp2_of, 2, 0},
-    {&log2_of, 1, 0x1p-22},
-    {&reciprocal_of, 1, 0},
-    {&reciprocal_root_of, 2, 0},
-    {&root_of, 1, 0},
-    {&sine_of, 0, 0x1p-21},
-    {&cosine_of, 0, 0x1p-21},
-    {&tanh_of, 1 << 12, 0},
-}};
-
-float approximated(const Approximation& by, float value, Noise* noise) {
-  const double exact = by.function(value);
-  auto result = static_cast<float>(exact);
-  if (noise == nullptr || !std::isfinite(result) || result == 0)
-    return canonical(result);
-  if (by.ulps != 0)
-    result = noise->around(result, by.ulps);
-  if (by.absolute != 0)
-    result += static_cast<float>(by.absolute *
-                                 (static_cast<double>(noise->below(2049)) / 1024 - 1));
-  return result;
-}
-
-template <typename T>
-void approximate(Lanes& lanes, const Instruction& instruction) {
-  const Approximation& by = kApproximations[instruction.mode];
-  T* const to = lanes.at<T>(instruction.operands[0]);
-  const T* const from = lanes.at<T>(instruction.operands[1]);
-  const unsigned width = instruction.is_other ? 2 : 1;
-  for_each_lane(lanes.mask, [&](unsigned lane) {
-    for (unsigned at = width * lane; at < width * (lane + 1); ++at) {
-      const float value = to_float(instruction.flushes ? flushed(from[at]) : from[at]);
-      const T result = from_float<T>(
-          approximated(by, value, std::is_same_v<T, float> ? lanes.noise : nullptr));
-      to[at] = instruction.flushes ? flushed(result) : result;
-    }
-  });
-}
-// rcp and rsqrt of doubles: the high 32 bits alone count.
-void approximate_doubles(Lanes& lanes, const Instruction& instruction) {
-  const Approximation& by = kApproximations[instruction.mode];
-  double* const to = lanes.at<double>(instruction.operands[0]);
-  const double* const from = lanes.at<double>(instruction.operands[1]);
-  const auto high = [](double value) {
-    return std::bit_cast<double>(std::bit_cast<std::uint64_t>(value) &
-                                 0xffffffff00000000ULL);
-  };
-  for_each_lane(lanes.mask,
-                [&](unsigned lane) { to[lane] = high(by.function(high(from[lane]))); });
-}
-
 void select_approximation(Decoder& decoder) {
-  static constexpr auto kNames = std::to_array<std::string_view>(
-      {"ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh"});
   const std::string_view opcode = decoder.statement().opcode;
   Instruction& made = decoder.made;
   const Type type = type_of(decoder.statement());
@@ -464,42 +357,16 @@ void select_approximation(Decoder& decoder) {
   made.flushes = decoder.take("ftz");
   decoder.take_type();
   decoder.operands(type, {type});
-  if (!is_approximate) {  // rcp, sqrt
-    if (made.rounding != Rounding::kNearest)
-      require(decoder, directed_handler(opcode, type));
-    else
-      require(decoder, opcode == "rcp" ? rounded_handler<Reciprocal, 1>(made, type)
-                                       : rounded_handler<Root, 1>(made, type));
-    return;
+  if (is_approximate) {
+    choose_approximation(made, opcode, type);
+  } else if (made.rounding != Rounding::kNearest) {  // rcp, sqrt
+    decoder.run_by(directed_handler(opcode, type));
+  } else {
+    decoder.run_by(opcode == "rcp" ? rounded_handler<Reciprocal, 1>(made, type)
+                                   : rounded_handler<Root, 1>(made, type));
   }
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (kNames[i] == opcode)
-      made.mode = static_cast<std::uint8_t>(i);
-  }
-  made.is_other = type.count == 2;
-  if (type.bits == 64)
-    made.run = &approximate_doubles;
-  else if (type.kind == Kind::kBfloat)
-    made.run = &approximate<Bfloat>;
-  else if (type.bits == 16)
-    made.run = &approximate<ptx::Half>;
-  else
-    made.run = &approximate<float>;
 }
 
-// div.approx and div.full: 2 units in the last place.
-void divide_approximately(Lanes& lanes, const Instruction& instruction) {
-  float* const to = lanes.at<float>(instruction.operands[0]);
-  const float* const a = lanes.at<float>(instruction.operands[1]);
-  const float* const b = lanes.at<float>(instruction.operands[2]);
-  const bool flushes = instruction.flushes;
-  for_each_lane(lanes.mask, [&](unsigned lane) {
-    float result = flushes ? flushed(a[lane]) / flushed(b[lane]) : a[lane] / b[lane];
-    if (lanes.noise != nullptr)
-      result = lanes.noise->around(result, 2);
-    to[lane] = canonical(flushes ? flushed(result) : result);
-  });
-}
 void select_division(Decoder& decoder) {
   const bool is_approximate = decoder.take("approx") || decoder.take("full");
   if (!is_approximate) {

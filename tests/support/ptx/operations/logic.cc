@@ -75,24 +75,17 @@ void not_predicate(Lanes& lanes, const Instruction& instruction) {
                       ~lanes.predicate(instruction.operands[1]));
 }
 
-void require(Decoder& decoder, Handler handler) {
-  if (handler == nullptr)
-    decoder.refuse("this type is not one of the instruction's");
-  decoder.made.run = handler;
-}
-
 template <typename F>
 void select_pair(Decoder& decoder) {
   const Type type = decoder.take_type();
   decoder.operands(type, {type, type});
-  require(decoder,
-          type == kPred ? Handler{&of_predicates<F>} : bits_handler<F, 2>(type));
+  decoder.run_by(type == kPred ? Handler{&of_predicates<F>} : bits_handler<F, 2>(type));
 }
 template <typename F>
 void select_one(Decoder& decoder) {
   const Type type = decoder.take_type();
   decoder.operands(type, {type});
-  require(decoder, type == kPred ? Handler{&not_predicate} : bits_handler<F, 1>(type));
+  decoder.run_by(type == kPred ? Handler{&not_predicate} : bits_handler<F, 1>(type));
 }
 
 template <typename F, typename T>
