@@ -337,6 +337,8 @@ Operand FunctionDecoder::destination(const Argument& argument, Type type) {
 void FunctionDecoder::address(const Argument& argument, Space space) {
   if (argument.kind != Argument::Kind::kAddress)
     refuse("it has no address");
+  if (argument.parts.size() != 1)
+    refuse("addresses with coordinates are not run here");
   const Argument& base = argument.parts[0];
   made.offset = static_cast<std::int64_t>(argument.value);
   made.space = space;

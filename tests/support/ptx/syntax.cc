@@ -424,8 +424,8 @@ Argument Parser::parse_argument() {
     argument.parts.push_back(parse_argument());
     if (tokens_.take("+"))
       argument.value = parse_argument().value;
-    if (!tokens_.take("]"))
-      refuse("addresses with coordinates are not run here");
+    while (tokens_.take(",")) argument.parts.push_back(parse_argument());
+    expect("]");
   } else if (tokens_.take("-")) {
     argument = parse_argument();
     constexpr std::uint64_t kSign = std::uint64_t{1} << 63U;

@@ -20,7 +20,7 @@ struct Argument {
     kFloat,    // value: the bits of a double
     kFloat32,  // value: 0f3F800000
     kFloat64,  // value: 0d3FF0000000000000
-    kAddress,  // [parts[0] + value]
+    kAddress,  // [parts[0] + value], and coordinates behind
     kVector,   // {parts}
     kList,     // (parts)
     kNone,     // _

@@ -87,7 +87,8 @@ void Tokens::advance() {
     while (size < rest.size()) {
       const bool is_qualifier =
           rest.substr(size, 2) == "::" && rest.front() != '%' && rest.front() != '$';
-      if (!is_in_name(rest[size]) && !is_qualifier)
+      const bool is_next_directive = rest.front() == '.' && rest[size] == '.';
+      if ((!is_in_name(rest[size]) && !is_qualifier) || is_next_directive)
         break;
       size += is_qualifier ? 2 : 1;
     }

@@ -12,8 +12,9 @@ class Tokens {
  public:
   explicit Tokens(std::string_view text) : text_(text) { advance(); }
 
-  /// A name with its dots ("ld.global.L1::no_allocate.f32"), a number, a string in its
-  /// quotes, or one other character; "" at the end.
+  /// A name with its dots ("ld.global.L1::no_allocate.f32"), a directive (of ".reg.b16"
+  /// the first), a number, a string in its quotes, or one other character; "" at the
+  /// end.
   [[nodiscard]] std::string_view peek() const { return token_; }
   std::string_view next();
   /// True, and behind it, if it is next.
