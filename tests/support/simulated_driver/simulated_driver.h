@@ -11,6 +11,10 @@
 //   KILN_SIMULATED_LOADING=lazy|eager      lazy
 //   KILN_SIMULATED_FAULTS=cuInit=100,cuModuleLoadData:3=2   every call, or the nth
 //   KILN_SIMULATED_ABSENT=cuModuleEnumerateFunctions,...    not there for dlsym
+//   KILN_SIMULATED_KERNELS=run|record      run: their PTX, by an interpreter
+//   KILN_SIMULATED_CHECKS=unset,races      what else is looked for; none
+//   KILN_SIMULATED_SEED=1                  an order of blocks, warps and lanes; 0
+//   KILN_SIMULATED_MEMORY=device|process   which kernels may use; device
 // It is read when the library is first called, the devices at cuInit; a value that
 // cannot be read makes cuInit fail with 1 after a line on stderr that says why.
 // Functions go by the names in programs, without "_v2".

@@ -3,6 +3,8 @@
 // with e elements a register, register q of lane l has of A the row l/4 (and 8 more
 // where q is odd) and the columns e*(l%4) + 4e*(q/2) + 0..e-1; of B the rows
 // e*(l%4) + 4e*q + 0..e-1 and the column l/4; of C and D the columns 2*(l%4) + 0..1.
+// So the elements of a register of all lanes, one behind the other, are 8 rows of A, or
+// 8 columns of B.
 
 #include <algorithm>
 #include <array>
