@@ -30,113 +30,105 @@ std::string_view name_of(Access access) {
 }
 
 [[noreturn]] void fail(const Lanes& lanes, const Instruction& instruction,
-                       unsigned lane, Space space, std::uint64_t address,
-                       std::size_t bytes, Access access, int result) {
+                       const Touch& touch, int result) {
   const bool is_aligned = result != kMisalignedAddress;
   std::string why = fmt::format(
-      "invalid {} {} of {} bytes at {:#x} by {}: {}; {}", name_of(space),
-      name_of(access), bytes, address, lanes.block->describe_thread(*lanes.warp, lane),
+      "invalid {} {} of {} bytes at {:#x} by {}: {}; {}", name_of(touch.space),
+      name_of(touch.access), touch.bytes, touch.at,
+      lanes.block->describe_thread(*lanes.warp, touch.lane),
       !is_aligned ? "the address is misaligned"
-      : space == Space::kShared
+      : touch.space == Space::kShared
           ? fmt::format("the block has {} bytes", lanes.block->shared.size())
           : "out of bounds",
       describe(lanes.block->grid.program, *instruction.statement));
-  if (is_aligned && space == Space::kGlobal)
-    why += "; " + lanes.block->grid.memory.describe(address);
+  if (is_aligned && touch.space == Space::kGlobal)
+    why += "; " + lanes.block->grid.memory.describe(touch.at);
   throw Fault{result, std::move(why)};
 }
 
-Space space_of(std::uint64_t address, std::uint64_t& offset) {
-  offset = address & ~kWindowMask;
-  switch (address & kWindowMask) {
-    case kSharedWindow:
-      return Space::kShared;
-    case kLocalWindow:
-      return Space::kLocal;
-    case kParamWindow:
-      return Space::kParam;
-    default:
-      offset = address;
-      return Space::kGlobal;
-  }
+/// Of a generic address, the space and the place in it.
+void resolve(Touch& touch) {
+  const std::uint64_t window = touch.at & kWindowMask;
+  touch.space = window == kSharedWindow  ? Space::kShared
+                : window == kLocalWindow ? Space::kLocal
+                : window == kParamWindow ? Space::kParam
+                                         : Space::kGlobal;
+  if (touch.space != Space::kGlobal)
+    touch.at &= ~kWindowMask;
 }
 
-void check_set(const Lanes& lanes, const Instruction& instruction, std::uint8_t* set,
-               std::size_t bytes, Access access, Space space) {
-  if (access != Access::kRead) {
-    std::fill_n(set, bytes, std::uint8_t{1});
+void check_set(const Lanes& lanes, const Instruction& instruction, const Touch& touch,
+               std::uint8_t* set) {
+  if (touch.access != Access::kRead) {
+    std::fill_n(set, touch.bytes, std::uint8_t{1});
     return;
   }
-  if (!std::all_of(set, set + bytes, [](std::uint8_t each) { return each != 0; }))
-    lanes.block->note(
-        fmt::format("read of {} memory that was never written: {}", name_of(space),
-                    describe(lanes.block->grid.program, *instruction.statement)));
+  if (!std::all_of(set, set + touch.bytes, [](std::uint8_t each) { return each != 0; }))
+    lanes.block->note(fmt::format(
+        "read of {} memory that was never written: {}", name_of(touch.space),
+        describe(lanes.block->grid.program, *instruction.statement)));
 }
 
-void check_race(const Lanes& lanes, const Instruction& instruction, unsigned lane,
-                std::uint64_t at, std::size_t bytes, Access access) {
+void check_race(const Lanes& lanes, const Instruction& instruction,
+                const Touch& touch) {
   Block& block = *lanes.block;
-  const auto conflict = block.races.note(lanes.warp->first_thread() + lane, at, bytes,
-                                         access, instruction.statement);
+  const auto conflict =
+      block.races.note(lanes.warp->first_thread() + touch.lane, touch.at, touch.bytes,
+                       touch.access, instruction.statement);
   if (conflict)
     block.note(fmt::format(
         "race in shared memory, no barrier between the {} of \"{}\" "
         "and the {} of \"{}\"",
         name_of(conflict->before), describe(block.grid.program, *conflict->statement),
-        name_of(access), describe(block.grid.program, *instruction.statement)));
+        name_of(touch.access), describe(block.grid.program, *instruction.statement)));
+}
+
+/// Where it lies in this process; null where it is no memory of its space.
+std::byte* find(const Lanes& lanes, const Instruction& instruction,
+                const Touch& touch) {
+  Block& block = *lanes.block;
+  const auto is_within = [&](std::size_t size) {
+    return touch.at <= size && touch.bytes <= size - touch.at;
+  };
+  if (touch.space == Space::kShared) {
+    if (!is_within(block.shared.size()))
+      return nullptr;
+    if (!block.shared_set.empty())
+      check_set(lanes, instruction, touch, block.shared_set.data() + touch.at);
+    if (block.races.is_watching())
+      check_race(lanes, instruction, touch);
+    return block.shared.data() + touch.at;
+  }
+  if (touch.space == Space::kLocal)
+    return lanes.warp->local(touch.lane, touch.at, touch.bytes);
+  if (touch.space == Space::kParam) {
+    const auto parameters = block.grid.launch.parameters;
+    if (touch.access != Access::kRead || !is_within(parameters.size()))
+      return nullptr;
+    // Read, never written. NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast)
+    return const_cast<std::byte*>(parameters.data() + touch.at);
+  }
+  const Stretch* const stretch = block.grid.find(touch.at);
+  if (stretch == nullptr || touch.bytes > stretch->end - touch.at ||
+      (stretch->is_read_only && touch.access != Access::kRead))
+    return nullptr;
+  if (stretch->set != nullptr && block.grid.checks.unset)
+    check_set(lanes, instruction, touch, stretch->set + (touch.at - stretch->begin));
+  // An address of this process. NOLINTNEXTLINE(performance-no-int-to-ptr)
+  return reinterpret_cast<std::byte*>(touch.at);
 }
 
 }  // namespace
 
-std::byte* reach_one(const Lanes& lanes, const Instruction& instruction, unsigned lane,
-                     Space space, std::uint64_t address, std::size_t bytes,
-                     Access access) {
-  Block& block = *lanes.block;
-  std::uint64_t at = address;
-  if (space == Space::kGlobal)
-    space = space_of(address, at);
-  const auto refuse = [&](int result) {
-    fail(lanes, instruction, lane, space, at, bytes, access, result);
-  };
-  const std::size_t alignment = std::min<std::size_t>(bytes, 16);
-  if (at % alignment != 0)
-    refuse(kMisalignedAddress);
-  switch (space) {
-    case Space::kShared:
-      if (at > block.shared.size() || bytes > block.shared.size() - at)
-        refuse(kIllegalAddress);
-      if (!block.shared_set.empty())
-        check_set(lanes, instruction, block.shared_set.data() + at, bytes, access,
-                  space);
-      if (block.races.is_watching())
-        check_race(lanes, instruction, lane, at, bytes, access);
-      return block.shared.data() + at;
-    case Space::kLocal: {
-      std::byte* const local = lanes.warp->local(lane, at, bytes);
-      if (local == nullptr)
-        refuse(kIllegalAddress);
-      return local;
-    }
-    case Space::kParam: {
-      const auto parameters = block.grid.launch.parameters;
-      if (access != Access::kRead || at > parameters.size() ||
-          bytes > parameters.size() - at)
-        refuse(kIllegalAddress);
-      // Read, never written. NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast)
-      return const_cast<std::byte*>(parameters.data() + at);
-    }
-    default: {
-      const Stretch* const stretch = block.grid.find(at);
-      if (stretch == nullptr || bytes > stretch->end - at ||
-          (stretch->is_read_only && access != Access::kRead))
-        refuse(kIllegalAddress);
-      if (stretch->set != nullptr && block.grid.checks.unset)
-        check_set(lanes, instruction, stretch->set + (at - stretch->begin), bytes,
-                  access, space);
-      // An address of this process. NOLINTNEXTLINE(performance-no-int-to-ptr)
-      return reinterpret_cast<std::byte*>(at);
-    }
-  }
+std::byte* reach_one(const Lanes& lanes, const Instruction& instruction, Touch touch) {
+  if (touch.space == Space::kGlobal)
+    resolve(touch);
+  if (touch.at % std::min<std::size_t>(touch.bytes, 16) != 0)
+    fail(lanes, instruction, touch, kMisalignedAddress);
+  std::byte* const found = find(lanes, instruction, touch);
+  if (found == nullptr)
+    fail(lanes, instruction, touch, kIllegalAddress);
+  return found;
 }
 
 namespace {
@@ -251,8 +243,12 @@ Reach reach(const Lanes& lanes, const Instruction& instruction, const Operand& b
   }
   for (std::uint32_t left = lanes.mask; left != 0; left &= left - 1) {
     const auto lane = static_cast<unsigned>(std::countr_zero(left));
-    reached.at[lane] =
-        reach_one(lanes, instruction, lane, space, address[lane], bytes, access);
+    reached.at[lane] = reach_one(lanes, instruction,
+                                 {.lane = lane,
+                                  .space = space,
+                                  .at = address[lane],
+                                  .bytes = bytes,
+                                  .access = access});
   }
   return reached;
 }

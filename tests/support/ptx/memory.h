@@ -20,9 +20,16 @@ struct Reach {
 Reach reach(const Lanes& lanes, const Instruction& instruction, const Operand& base,
             std::size_t bytes, Access access);
 
-/// The same of one lane, at an address of the space (kGlobal: generic).
-std::byte* reach_one(const Lanes& lanes, const Instruction& instruction, unsigned lane,
-                     Space space, std::uint64_t address, std::size_t bytes,
-                     Access access);
+/// One lane's access.
+struct Touch {
+  unsigned lane = 0;
+  Space space = Space::kGlobal;  // kGlobal: at is generic
+  std::uint64_t at = 0;
+  std::size_t bytes = 0;
+  Access access = Access::kRead;
+};
+
+/// The same of one lane.
+std::byte* reach_one(const Lanes& lanes, const Instruction& instruction, Touch touch);
 
 }  // namespace kiln::ptx

@@ -32,8 +32,8 @@ std::string text_at(const Lanes& lanes, const Instruction& instruction, unsigned
                     std::uint64_t address) {
   std::string text;
   while (address != 0) {
-    const std::byte each = *reach_one(lanes, instruction, lane, Space::kGlobal,
-                                      address + text.size(), 1, Access::kRead);
+    const std::byte each = *reach_one(
+        lanes, instruction, {.lane = lane, .at = address + text.size(), .bytes = 1});
     if (each == std::byte{0})
       break;
     text += static_cast<char>(each);
@@ -64,8 +64,8 @@ class Values {
     at_ = (at_ + sizeof(T) - 1) / sizeof(T) * sizeof(T);
     T value;
     std::memcpy(&value,
-                reach_one(lanes_, instruction_, lane_, Space::kGlobal, address_ + at_,
-                          sizeof(T), Access::kRead),
+                reach_one(lanes_, instruction_,
+                          {.lane = lane_, .at = address_ + at_, .bytes = sizeof(T)}),
                 sizeof value);
     at_ += sizeof(T);
     return value;
