@@ -152,11 +152,10 @@ void FunctionDecoder::finish_jumps() {
 
 // Behind the last statement lanes leave.
 void FunctionDecoder::add_end() {
-  static const syntax::Statement kEnd{.opcode = "ret",
-                                      .text = "the end of the function"};
-  Instruction end{.course = Course::kReturn, .statement = &kEnd};
+  static const syntax::Statement statement{.opcode = "ret",
+                                           .text = "the end of the function"};
   starts_.push_back(function_.code.size());
-  function_.code.push_back(std::move(end));
+  function_.code.push_back({.course = Course::kReturn, .statement = &statement});
 }
 
 void FunctionDecoder::run() {

@@ -182,6 +182,8 @@ const Function* find_entry(const Program& program, std::string_view name) {
   return found != nullptr && found->is_entry ? found : nullptr;
 }
 
+// What it has apart from its own struct is not the launch's.
+// NOLINTNEXTLINE(readability-function-size)
 tl::expected<void, LaunchError> launch(const Program& program, const Launch& launch,
                                        const Symbols& symbols, GlobalMemory& memory,
                                        const Schedule& schedule, const Checks& checks,
