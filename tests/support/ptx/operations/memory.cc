@@ -29,6 +29,7 @@ void load(Lanes& lanes, const Instruction& instruction) {
       if constexpr (std::is_same_v<In, Register>)
         to[lane] = value;
       else
+        // The sign is extended. NOLINTNEXTLINE(bugprone-signed-char-misuse)
         to[lane] = static_cast<Register>(value);
     });
   }
@@ -77,6 +78,7 @@ void move_parameter(Lanes& lanes, const Instruction& instruction) {
         if constexpr (std::is_same_v<In, Register>)
           in_register[lane] = value;
         else
+          // As above. NOLINTNEXTLINE(bugprone-signed-char-misuse)
           in_register[lane] = static_cast<Register>(value);
       }
     });
