@@ -207,6 +207,7 @@ void kiln_simulated_read_ptx_from(const char* cache_root) {
 const char* kiln_simulated_take_report() {
   thread_local std::string taken;
   taken = kiln::simulated::take_report();
+  // Until the next call. NOLINTNEXTLINE(clang-analyzer-cplusplus.InnerPointer)
   return taken.c_str();
 }
 
@@ -231,5 +232,6 @@ const char* kiln_simulated_name(const char* image) {
 const char* kiln_simulated_take_error() {
   thread_local std::string taken;
   taken = std::exchange(kiln::simulated::last_error(), {});
+  // Until the next call. NOLINTNEXTLINE(clang-analyzer-cplusplus.InnerPointer)
   return taken.c_str();
 }

@@ -20,8 +20,8 @@ using U16 = std::uint16_t;
 using U32 = std::uint32_t;
 /// A half's value, as IEEE 754 says it of binary16.
 double value_of(U16 bits) {
-  const int exponent = bits >> 10U & 31U;
-  const int fraction = bits & 0x3ffU;
+  const auto exponent = static_cast<int>(bits >> 10U & 31U);
+  const auto fraction = static_cast<int>(bits & 0x3ffU);
   double value = exponent == 0 ? std::ldexp(fraction, -24)
                                : std::ldexp(fraction + 1024, exponent - 25);
   if (exponent == 31)
