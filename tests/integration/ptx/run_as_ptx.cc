@@ -14,6 +14,7 @@
 #include "tests/support/compile_jobs.h"
 #include "tests/support/cpu_kernel/guarded_memory.h"
 #include "tests/support/cpu_kernel/variant.h"
+#include "tests/support/ptx/variables.h"
 #include "util/try.h"
 
 namespace kiln::test {
@@ -21,6 +22,8 @@ namespace {
 
 class TestMemory final : public ptx::GlobalMemory {
  public:
+  explicit TestMemory(const ptx::Variables& variables) : variables_(variables) {}
+
   std::optional<ptx::Stretch> find(std::uint64_t address) override {
     for (const auto* memory : kiln_cpu::GuardedMemory::all()) {
       const auto begin = reinterpret_cast<std::uint64_t>(memory->data());
@@ -29,11 +32,14 @@ class TestMemory final : public ptx::GlobalMemory {
                             .end = begin + memory->size(),
                             .is_read_only = !memory->is_writable()};
     }
-    return std::nullopt;
+    return ptx::find(variables_, address);
   }
   [[nodiscard]] std::string describe(std::uint64_t address) const override {
     return kiln_cpu::GuardedMemory::describe_any(address);
   }
+
+ private:
+  const ptx::Variables& variables_;
 };
 
 const render::TemplateCatalog& catalog() {
@@ -69,29 +75,6 @@ Result<std::string> ptx_of(const render::KernelSpec& spec, const Parameters& par
   return known->emplace(name, as_text(output.image)).first->second;
 }
 
-/// Variables as the module has them: templates give none a value that is an address.
-struct Variables {
-  std::vector<std::vector<std::uint64_t>> memory{};
-  ptx::Symbols symbols{};
-};
-Variables variables_of(const ptx::Program& program) {
-  Variables made;
-  for (const auto& variable : program.module.variables) {
-    if (variable.space != ptx::Space::kGlobal && variable.space != ptx::Space::kConst)
-      continue;
-    auto& words = made.memory.emplace_back(variable.size / 8 + 1);
-    std::size_t at = 0;
-    for (const auto& each : variable.initial) {
-      std::memcpy(reinterpret_cast<std::byte*>(words.data()) + at, &each.value,
-                  variable.type.bytes());
-      at += variable.type.bytes();
-    }
-    made.symbols[std::string(variable.name)] =
-        reinterpret_cast<std::uint64_t>(words.data());
-  }
-  return made;
-}
-
 Result<void> run_one(const ops::Launch& launch, ComputeCapability capability,
                      const AsPtx& how, ptx::Report& report) {
   const auto spec = KILN_TRY(catalog().find(launch.kernel));
@@ -116,9 +99,10 @@ Result<void> run_one(const ops::Launch& launch, ComputeCapability capability,
                    .parameters = parameters};
   std::copy_n(geometry.grid.begin(), 3, made.grid.begin());
   std::copy_n(geometry.block.begin(), 3, made.block.begin());
-  TestMemory memory;
-  const auto done = ptx::launch(**program, made, variables_of(**program).symbols,
-                                memory, how.schedule, how.checks, report);
+  const ptx::Variables variables = ptx::make_variables(**program, {});
+  TestMemory memory(variables);
+  const auto done = ptx::launch(**program, made, variables.symbols, memory,
+                                how.schedule, how.checks, report);
   if (!done)
     return fail(ErrorCode::kDevice,
                 fmt::format("error {}: {}", done.error().result, done.error().why));

@@ -28,7 +28,6 @@ Block::Block(Grid& of, Extent index)
   const unsigned count = (threads_ + kLanes - 1) / kLanes;
   if (grid.checks.races)
     races.watch(shared.size(), count);
-  started = grid.report.instructions;
   for (unsigned i = 0; i < count; ++i)
     warps.push_back(std::make_unique<Warp>(*this, i, threads_ - i * kLanes));
 }

@@ -44,6 +44,13 @@ void Decoder::operands(Type first, std::initializer_list<Type> others) {
     made.operands.push_back(source(argument(index++), type));
 }
 
+Operand Decoder::second_destination(const syntax::Argument& argument) {
+  if (argument.second.empty())
+    return {};
+  return destination({.kind = syntax::Argument::Kind::kName, .name = argument.second},
+                     kPred);
+}
+
 std::span<const syntax::Argument> Decoder::parts(
     const syntax::Argument& argument) const {
   if (argument.kind == syntax::Argument::Kind::kVector)

@@ -48,6 +48,8 @@ class Decoder {
   virtual Operand source(const syntax::Argument& argument, Type type) = 0;
   /// A register with room for the type.
   virtual Operand destination(const syntax::Argument& argument, Type type) = 0;
+  /// The predicate p of "d|p"; dropped where there is none.
+  Operand second_destination(const syntax::Argument& argument);
   /// `first` is a destination, the others are sources.
   void operands(Type first, std::initializer_list<Type> others);
   /// Those of a vector, or the one.

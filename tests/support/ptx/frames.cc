@@ -14,10 +14,6 @@ namespace {
 constexpr unsigned kDeepestCall = 512;
 constexpr unsigned kPoison = 0xa5;
 
-unsigned first(std::uint32_t lanes) {
-  return static_cast<unsigned>(std::countr_zero(lanes));
-}
-
 }  // namespace
 
 std::uint64_t Warp::special(Special special, unsigned lane, const Frame& frame) const {
@@ -147,16 +143,13 @@ void Warp::call(std::size_t index, const Instruction& instruction) {
     Fragment& fragment = fragments_[index];
     const Lanes lanes = this->lanes(fragment, fragment.lanes);
     const auto* const addresses = lanes.at<std::uint64_t>(instruction.operands[0]);
-    const std::uint64_t address = addresses[first(fragment.lanes)];
+    const std::uint64_t address = addresses[first_lane(fragment.lanes)];
     const auto& functions = block_.grid.program.functions;
     const std::uint64_t number = address - kCodeWindow;
     if (number >= functions.size() || functions[number]->is_entry)
       throw Fault{kInvalidPc,
                   fmt::format("a call of what is no function: {:#x}", address)};
-    std::uint32_t others = 0;
-    for_each_lane(fragment.lanes, [&](unsigned lane) {
-      others |= std::uint32_t{addresses[lane] != address} << lane;
-    });
+    const std::uint32_t others = lanes_unlike_the_first(fragment.lanes, addresses);
     if (others != 0)
       split(index, others, fragment.at);
     callee = functions[number].get();

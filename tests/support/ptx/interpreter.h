@@ -9,7 +9,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -83,7 +82,6 @@ struct Launch {
   Extent cluster{1, 1, 1};
   std::size_t dynamic_shared_bytes = 0;
   std::span<const std::byte> parameters{};  // packed as the entry has them
-  int device = 0;
   unsigned multiprocessors = 1;
 };
 

@@ -63,6 +63,11 @@ struct Lanes {
   }
 };
 
+/// The lowest lane of a mask that has some.
+inline unsigned first_lane(std::uint32_t mask) {
+  return static_cast<unsigned>(std::countr_zero(mask));
+}
+
 /// The next loop is over lanes, none of which reads what another one writes.
 #if defined(__clang__)
 #define KILN_LANES_SIDE_BY_SIDE _Pragma("clang loop vectorize(assume_safety)")
@@ -78,8 +83,17 @@ inline void for_each_lane(std::uint32_t mask, const Visit& visit) {
     for (unsigned lane = 0; lane < kLanes; ++lane) visit(lane);
     return;
   }
-  for (std::uint32_t left = mask; left != 0; left &= left - 1)
-    visit(static_cast<unsigned>(std::countr_zero(left)));
+  for (std::uint32_t left = mask; left != 0; left &= left - 1) visit(first_lane(left));
+}
+
+/// The lanes of the mask whose value is not that of its first lane.
+template <typename T>
+std::uint32_t lanes_unlike_the_first(std::uint32_t mask, const T* values) {
+  std::uint32_t unlike = 0;
+  for_each_lane(mask, [&](unsigned lane) {
+    unlike |= std::uint32_t{values[lane] != values[first_lane(mask)]} << lane;
+  });
+  return unlike;
 }
 
 /// Ends a launch, as an error of the device does.

@@ -15,10 +15,6 @@ namespace {
 constexpr std::uint64_t kQuantum = 20000;       // instructions of a warp
 constexpr std::uint64_t kPatience = 4'000'000;  // instructions, until a block ends
 
-std::size_t rounded_up(std::size_t value, std::size_t unit) {
-  return (value + unit - 1) / std::max<std::size_t>(unit, 1) * unit;
-}
-
 /// The entry and all that it may call.
 void collect(const Program& program, const Function& function,
              std::set<const Function*>& into) {
@@ -62,7 +58,6 @@ void lay_out(Grid& grid) {
     if (wanted.contains(variable.name))
       place(variable);
   }
-  grid.static_shared_bytes = end;
   std::size_t alignment = 16;
   for (const auto* variable : dynamic)
     alignment = std::max(alignment, variable->alignment);
@@ -79,13 +74,13 @@ void lay_out(Grid& grid) {
     std::vector<std::byte>& constants = grid.constants[function];
     constants = function->constants;
     for (const Relocation& relocation : function->relocations) {
-      std::uint64_t value = relocation.addend;
+      std::uint64_t value = 0;
       if (const auto here = addresses.find(relocation.symbol);
           here != addresses.end()) {
-        value += here->second;
+        value = here->second;
       } else if (const auto global = grid.symbols.find(relocation.symbol);
                  global != grid.symbols.end()) {
-        value += global->second;
+        value = global->second;
       } else {
         throw Fault{kNotSupported,
                     fmt::format("nothing here is {}", relocation.symbol)};

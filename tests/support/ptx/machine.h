@@ -3,7 +3,6 @@
 
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <vector>
 
@@ -97,9 +96,9 @@ class Warp {
   [[nodiscard]] std::size_t next_join(std::size_t chosen) const;
   void step(std::size_t index, std::uint64_t& left);
   void part_ways(std::size_t index, const Instruction& instruction);
+  void wait_for_all(std::size_t index, const Instruction& instruction);
   void meet(std::size_t index, const Instruction& instruction);
-  bool exchange_with(std::size_t index, const Instruction& instruction,
-                     std::uint32_t members);
+  void run_exchange(const Instruction& instruction, std::uint32_t members);
   void wait_at_barrier(std::size_t index, const Instruction& instruction);
   void branch_by_table(std::size_t index, const Instruction& instruction);
   void call(std::size_t index, const Instruction& instruction);
@@ -130,7 +129,6 @@ struct Grid {
   const Checks& checks;
   Report& report;
   const Function* entry = nullptr;
-  std::size_t static_shared_bytes = 0;
   std::size_t shared_bytes = 0;
   /// The constants of each function, with addresses.
   std::map<const Function*, std::vector<std::byte>> constants{};
@@ -185,7 +183,6 @@ class Block {
   std::array<Barrier, 16> barriers{};
   Races races;
   Noise random;
-  std::uint64_t started = 0;  // for %clock
 
  private:
   Extent index_{};

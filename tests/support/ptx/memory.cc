@@ -210,9 +210,8 @@ Reach reach(const Lanes& lanes, const Instruction& instruction, const Operand& b
     together |= address[lane];
   });
   // An address of a window, given to an instruction of its space, is one of it as well.
-  if (space == Space::kGlobal && (low & kWindowMask) != 0 &&
-      (low & kWindowMask) == (high & kWindowMask) &&
-      (low & kWindowMask) == kSharedWindow) {
+  if (space == Space::kGlobal && (low & kWindowMask) == kSharedWindow &&
+      (high & kWindowMask) == kSharedWindow) {
     space = Space::kShared;
     for (auto& each : address) each &= ~kWindowMask;
     low &= ~kWindowMask;
@@ -242,7 +241,7 @@ Reach reach(const Lanes& lanes, const Instruction& instruction, const Operand& b
     }
   }
   for (std::uint32_t left = lanes.mask; left != 0; left &= left - 1) {
-    const auto lane = static_cast<unsigned>(std::countr_zero(left));
+    const unsigned lane = first_lane(left);
     reached.at[lane] = reach_one(lanes, instruction,
                                  {.lane = lane,
                                   .space = space,

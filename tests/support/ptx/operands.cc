@@ -63,10 +63,6 @@ constexpr auto kSpecials = std::to_array<std::pair<std::string_view, Special>>({
     {"%total_smem_size", Special::kTotalSharedSize},
 });
 
-std::size_t rounded_up(std::size_t value, std::size_t unit) {
-  return (value + unit - 1) / std::max<std::size_t>(unit, 1) * unit;
-}
-
 // Room for vectors of the machine.
 constexpr std::size_t kSlotAlignment = 32;
 

@@ -22,6 +22,10 @@ using syntax::Space;
 inline constexpr unsigned kLanes = 32;
 inline constexpr std::uint32_t kAllLanes = 0xffffffff;
 
+[[nodiscard]] constexpr std::size_t rounded_up(std::size_t value, std::size_t unit) {
+  return unit == 0 ? value : (value + unit - 1) / unit * unit;
+}
+
 struct Lanes;
 struct Instruction;
 struct Function;
@@ -45,7 +49,8 @@ enum class Course : std::uint8_t {
   kCall,    // callee, or operands[0]
   kReturn,  // of a function
   kExit,
-  kBarrier,   // of the block
+  kBarrier,   // of the block, waited at
+  kArrival,   // at a barrier of the block, without waiting
   kTogether,  // all lanes of the warp at this instruction (".aligned")
   kExchange,  // the lanes of a mask, wherever they are: gather, then run
 };
@@ -67,7 +72,6 @@ struct Instruction {
   std::vector<Operand> operands{};
   std::int64_t offset = 0;  // added to an address, in bytes
   Space space = Space::kGlobal;
-  bool is_generic = false;  // an address of any space
   // What the modifiers say, as far as the handler asks for it.
   Rounding rounding = Rounding::kNearest;
   bool flushes = false;    // ftz
@@ -137,7 +141,6 @@ struct Relocation {
   std::uint32_t at = 0;
   std::uint8_t bytes = 8;
   std::string_view symbol{};
-  std::uint64_t addend = 0;
 };
 
 struct Function {

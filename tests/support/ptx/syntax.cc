@@ -137,11 +137,10 @@ void Parser::parse_location() {
 
 void Parser::parse_top() {
   const std::string_view word = tokens_.next();
-  bool is_extern = false;
   if (word == ".version") {
     tokens_.next();
   } else if (word == ".target") {
-    module_.target = tokens_.next();
+    tokens_.next();
     while (tokens_.take(",")) tokens_.next();
   } else if (word == ".address_size") {
     if (expect_integer() != 64)
@@ -164,7 +163,6 @@ void Parser::parse_top() {
   } else if (word == ".visible" || word == ".weak" || word == ".common") {
     // Of one module it makes no difference.
   } else if (word == ".extern") {
-    is_extern = true;
     if (tokens_.take(".func")) {
       parse_function(false);
       return;
@@ -172,10 +170,8 @@ void Parser::parse_top() {
     const auto space = space_named(tokens_.next());
     if (!space)
       refuse("nothing known follows .extern");
-    Variable variable = parse_variable(*space);
-    variable.is_extern = is_extern;
+    module_.variables.push_back(parse_variable(*space));
     expect(";");
-    module_.variables.push_back(std::move(variable));
   } else if (word == ".entry" || word == ".func") {
     parse_function(word == ".entry");
   } else if (const auto space = space_named(word)) {
@@ -317,7 +313,6 @@ void Parser::parse_label(Function& function, unsigned scope, std::string_view na
     in.tables.push_back(std::move(table));
   } else if (word == ".callprototype") {
     skip_to(";");
-    in.tables.push_back({.name = name});
   } else {
     in.labels.push_back({.name = name, .at = function.statements.size()});
   }
@@ -369,9 +364,7 @@ void Parser::parse_body(Function& function) {
       else
         parse_statement(function, scope, word, begin);
     } else if (word == ".extern") {
-      const std::string_view space = tokens_.next();
-      parse_directive(function, scope, space);
-      function.scopes[scope].variables.back().is_extern = true;
+      parse_directive(function, scope, tokens_.next());
     } else {
       parse_directive(function, scope, word);
     }

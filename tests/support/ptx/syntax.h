@@ -56,9 +56,8 @@ struct Variable {
   Space space = Space::kGlobal;
   Type type{};
   std::size_t alignment = 1;
-  std::size_t size = 0;  // in bytes; 0 for an array without extent
-  unsigned repeats = 0;  // .reg %r<12>
-  bool is_extern = false;
+  std::size_t size = 0;             // in bytes; 0 for an array without extent
+  unsigned repeats = 0;             // .reg %r<12>
   std::vector<Argument> initial{};  // flat; names stand for their addresses
 };
 
@@ -67,7 +66,7 @@ struct Label {
   std::size_t at = 0;  // the statement behind it
 };
 
-/// .branchtargets, .calltargets and .callprototype
+/// .branchtargets and .calltargets
 struct Table {
   std::string_view name{};
   std::vector<std::string_view> targets{};
@@ -93,7 +92,6 @@ struct Function {
 
 struct Module {
   std::string text{};  // the views' own
-  std::string_view target{};
   std::vector<Variable> variables{};
   std::vector<Function> functions{};
   std::vector<std::string_view> files{};  // of .file, by number

@@ -17,9 +17,6 @@ constexpr std::size_t kNone = SIZE_MAX;
 unsigned count(std::uint32_t lanes) {
   return static_cast<unsigned>(std::popcount(lanes));
 }
-unsigned first(std::uint32_t lanes) {
-  return static_cast<unsigned>(std::countr_zero(lanes));
-}
 
 }  // namespace
 
@@ -174,7 +171,8 @@ void Warp::step(std::size_t index, std::uint64_t& left) {
       const bool is_simple =
           (instruction.course == Course::kTogether && active == alive_) ||
           (instruction.course == Course::kExchange && active == alive_ &&
-           lanes.at<std::uint32_t>(instruction.members)[first(active)] == kAllLanes);
+           lanes.at<std::uint32_t>(instruction.members)[first_lane(active)] ==
+               kAllLanes);
       if (!is_simple) {
         part_ways(index, instruction);
         return;
@@ -195,10 +193,13 @@ void Warp::step(std::size_t index, std::uint64_t& left) {
 void Warp::part_ways(std::size_t index, const Instruction& instruction) {
   switch (instruction.course) {
     case Course::kTogether:
+      wait_for_all(index, instruction);
+      return;
     case Course::kExchange:
       meet(index, instruction);
       return;
     case Course::kBarrier:
+    case Course::kArrival:
       wait_at_barrier(index, instruction);
       return;
     case Course::kTable:
@@ -218,20 +219,19 @@ void Warp::part_ways(std::size_t index, const Instruction& instruction) {
   }
 }
 
-void Warp::meet(std::size_t index, const Instruction& instruction) {
-  if (instruction.course == Course::kTogether)
-    index = merge(index, true);
-  Fragment& fragment = fragments_[index];
-  if (instruction.course == Course::kTogether) {
-    if (fragment.lanes != alive_) {
-      fragment.state = Fragment::State::kTogether;
-      return;
-    }
-    Lanes lanes = this->lanes(fragment, fragment.lanes);
-    instruction.run(lanes, instruction);
-    ++fragment.at;
+void Warp::wait_for_all(std::size_t index, const Instruction& instruction) {
+  Fragment& fragment = fragments_[merge(index, true)];
+  if (fragment.lanes != alive_) {
+    fragment.state = Fragment::State::kTogether;
     return;
   }
+  Lanes lanes = this->lanes(fragment, fragment.lanes);
+  instruction.run(lanes, instruction);
+  ++fragment.at;
+}
+
+void Warp::meet(std::size_t index, const Instruction& instruction) {
+  Fragment& fragment = fragments_[index];
   fragment.state = Fragment::State::kExchange;
   const Lanes lanes = this->lanes(fragment, fragment.lanes);
   const auto* const masks = lanes.at<std::uint32_t>(instruction.members);
@@ -242,58 +242,49 @@ void Warp::meet(std::size_t index, const Instruction& instruction) {
                               block_.describe_thread(*this, lane), masks[lane],
                               describe(block_.grid.program, *instruction.statement))};
   });
-  const std::uint32_t members = masks[first(fragment.lanes)];
-  std::uint32_t others = 0;
-  for_each_lane(fragment.lanes, [&](unsigned lane) {
-    others |= std::uint32_t{masks[lane] != members} << lane;
-  });
+  const std::uint32_t members = masks[first_lane(fragment.lanes)];
   // Lanes with another mask are another party; these wait, so that they stay apart.
-  if (others != 0)
+  if (const std::uint32_t others = lanes_unlike_the_first(fragment.lanes, masks);
+      others != 0)
     split(index, others, fragment.at);
-  exchange_with(index, instruction, members);
+  run_exchange(instruction, members);
 }
 
 // Every lane of the mask that has not left has to be at such an instruction with the
 // same mask, be it elsewhere in the code.
-bool Warp::exchange_with(std::size_t index, const Instruction& instruction,
-                         std::uint32_t members) {
-  struct Party {
-    std::size_t index;
-    const Instruction* instruction;
-  };
-  std::vector<Party> parties;
+void Warp::run_exchange(const Instruction& instruction, std::uint32_t members) {
+  std::vector<Fragment*> parties;
   std::uint32_t present = 0;
-  for (std::size_t i = 0; i < fragments_.size(); ++i) {
-    const Fragment& each = fragments_[i];
+  const auto instruction_of = [](const Fragment& fragment) -> const Instruction& {
+    return fragment.frame->function->code[fragment.at];
+  };
+  for (Fragment& each : fragments_) {
     if (each.state != Fragment::State::kExchange)
       continue;
-    const Instruction& at = each.frame->function->code[each.at];
-    const auto* const masks =
-        reinterpret_cast<const std::uint32_t*>(each.frame->bytes.get() + at.members.at);
-    if (masks[first(each.lanes)] != members ||
+    const Instruction& at = instruction_of(each);
+    const auto* const masks = lanes(each, each.lanes).at<std::uint32_t>(at.members);
+    if (masks[first_lane(each.lanes)] != members ||
         at.statement->opcode != instruction.statement->opcode ||
         at.statement->modifiers != instruction.statement->modifiers)
       continue;
-    parties.push_back({i, &at});
+    parties.push_back(&each);
     present |= each.lanes;
   }
   if ((members & alive_ & ~present) != 0)
-    return false;
+    return;
   participants = present;
-  for (const Party& party : parties) {
-    Lanes lanes = this->lanes(fragments_[party.index], fragments_[party.index].lanes);
-    if (party.instruction->gather != nullptr)
-      party.instruction->gather(lanes, *party.instruction);
+  for (const Fragment* party : parties) {
+    Lanes lanes = this->lanes(*party, party->lanes);
+    if (const Instruction& at = instruction_of(*party); at.gather != nullptr)
+      at.gather(lanes, at);
   }
-  for (const Party& party : parties) {
-    Fragment& each = fragments_[party.index];
-    Lanes lanes = this->lanes(each, each.lanes);
-    party.instruction->run(lanes, *party.instruction);
-    ++each.at;
-    each.state = Fragment::State::kReady;
+  for (Fragment* party : parties) {
+    Lanes lanes = this->lanes(*party, party->lanes);
+    const Instruction& at = instruction_of(*party);
+    at.run(lanes, at);
+    ++party->at;
+    party->state = Fragment::State::kReady;
   }
-  std::ignore = index;
-  return true;
 }
 
 // Operands: the barrier, the number of threads; mode: see control.cc.
@@ -306,7 +297,7 @@ void Warp::wait_at_barrier(std::size_t index, const Instruction& instruction) {
     return;
   }
   Lanes lanes = this->lanes(fragment, fragment.lanes);
-  const unsigned lane = first(fragment.lanes);
+  const unsigned lane = first_lane(fragment.lanes);
   const unsigned barrier = lanes.at<std::uint32_t>(instruction.operands[0])[lane];
   const Operand& threads = instruction.operands[1];
   const unsigned expected =
@@ -316,8 +307,7 @@ void Warp::wait_at_barrier(std::size_t index, const Instruction& instruction) {
   // Of an aligned barrier with a count the warp counts whole.
   const unsigned arrives =
       instruction.is_other && expected != 0 ? kLanes : count(fragment.lanes);
-  const bool waits = instruction.saturates;
-  if (waits) {
+  if (instruction.course == Course::kBarrier) {
     fragment.state = Fragment::State::kBarrier;
     fragment.barrier = barrier;
   } else {
@@ -346,14 +336,11 @@ void Warp::branch_by_table(std::size_t index, const Instruction& instruction) {
   Fragment& fragment = fragments_[index];
   const Lanes lanes = this->lanes(fragment, fragment.lanes);
   const auto* const which = lanes.at<std::uint32_t>(instruction.operands[0]);
-  const std::uint32_t target = which[first(fragment.lanes)];
+  const std::uint32_t target = which[first_lane(fragment.lanes)];
   if (target >= instruction.targets.size())
     throw Fault{kIllegalInstruction, "a branch beyond the end of its table"};
-  std::uint32_t others = 0;
-  for_each_lane(fragment.lanes, [&](unsigned lane) {
-    others |= std::uint32_t{which[lane] != target} << lane;
-  });
-  if (others != 0)
+  if (const std::uint32_t others = lanes_unlike_the_first(fragment.lanes, which);
+      others != 0)
     split(index, others, fragment.at);
   fragments_[index].at = instruction.targets[target];
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/support/ptx/interpreter.h"
+#include "tests/support/ptx/variables.h"
 #include "tests/support/simulated_driver/launches.h"
 #include "tests/support/simulated_driver/simulated_driver.h"
 
@@ -31,11 +32,10 @@ struct Computing {
 [[nodiscard]] bool set_computing(Computing& computing, std::string_view name,
                                  std::string_view value);
 
-/// A module's code, with the memory of its variables that the image does not tell.
+/// A module's code, with the memory of the variables that its image does not tell.
 struct ModuleCode {
   std::shared_ptr<const ptx::Program> program{};
-  ptx::Symbols symbols{};
-  std::vector<std::vector<std::byte>> variables{};
+  ptx::Variables variables{};
 };
 
 /// A launch that will be computed.

@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <utility>
 
@@ -25,11 +23,8 @@ class DeviceMemory final : public ptx::GlobalMemory {
   std::optional<ptx::Stretch> find(std::uint64_t address) override {
     if (auto own = find_allocated(address))
       return own;
-    for (const auto& variable : of_.code->variables) {
-      const auto begin = reinterpret_cast<std::uint64_t>(variable.data());
-      if (address >= begin && address < begin + variable.size())
-        return ptx::Stretch{.begin = begin, .end = begin + variable.size()};
-    }
+    if (auto variable = ptx::find(of_.code->variables, address))
+      return variable;
     return of_.how.is_host_memory_seen ? find_mapped(address) : std::nullopt;
   }
 
@@ -42,8 +37,8 @@ class DeviceMemory final : public ptx::GlobalMemory {
       return fmt::format("{:#x} is no memory of the device", address);
     const auto& [begin, allocation] = *std::prev(after);
     return fmt::format(
-        "{:#x} lies {} bytes behind the begin of the nearest memory, {} bytes at "
-        "{:#x}",
+        "{:#x} lies {} bytes from the start of the nearest memory below, which has {} "
+        "bytes and is at {:#x}",
         address, address - begin, allocation.size, begin);
   }
 
@@ -83,27 +78,6 @@ class DeviceMemory final : public ptx::GlobalMemory {
   std::vector<std::shared_ptr<Written::Bytes>> watched_{};  // of all stretches
 };
 
-/// The values that PTX gives to a variable; names of others are their addresses.
-void initialize(const ptx::syntax::Variable& variable, std::byte* to, std::size_t size,
-                const ptx::Symbols& symbols, const ptx::Program& program) {
-  const std::size_t unit = variable.type.bytes();
-  std::size_t at = 0;
-  for (const auto& each : variable.initial) {
-    std::uint64_t bits = each.value;
-    if (each.kind == ptx::syntax::Argument::Kind::kName) {
-      const auto symbol = symbols.find(each.name);
-      bits += symbol != symbols.end() ? symbol->second : program.address_of(each.name);
-    } else if (each.kind == ptx::syntax::Argument::Kind::kFloat && unit == 4) {
-      bits =
-          std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(bits)));
-    }
-    if (at + unit > size)
-      return;
-    std::memcpy(to + at, &bits, std::min<std::size_t>(unit, sizeof bits));
-    at += unit;
-  }
-}
-
 tl::expected<std::shared_ptr<const ModuleCode>, std::string> make_code(
     Simulator& simulator, const Module& module) {
   const Image& image = *module.image;
@@ -114,7 +88,8 @@ tl::expected<std::shared_ptr<const ModuleCode>, std::string> make_code(
       return tl::unexpected(fmt::format(
           "no cache here has an object of this cubin with its PTX (SHA-256 {}): what "
           "was "
-          "linked, made for link-time optimization, or compiled by others is not run",
+          "linked, made for link-time optimization, or compiled by others is not run; "
+          "of Kiln's own kernels, let KILN_CACHE_DIR name the cache that they are in",
           image.sha256));
     text = std::move(*stored);
   }
@@ -123,22 +98,8 @@ tl::expected<std::shared_ptr<const ModuleCode>, std::string> make_code(
     return tl::unexpected(program.error());
   auto code = std::make_shared<ModuleCode>();
   code->program = *std::move(program);
-  for (const auto& [name, address] : module.globals) code->symbols[name] = address;
-  std::vector<std::pair<const ptx::syntax::Variable*, std::byte*>> made;
-  for (const auto& variable : code->program->module.variables) {
-    const bool is_memory =
-        variable.space == ptx::Space::kGlobal || variable.space == ptx::Space::kConst;
-    if (!is_memory || code->symbols.contains(variable.name))
-      continue;
-    auto& bytes = code->variables.emplace_back(variable.size + variable.alignment);
-    const auto begin = reinterpret_cast<std::uint64_t>(bytes.data());
-    const std::uint64_t aligned =
-        (begin + variable.alignment - 1) / variable.alignment * variable.alignment;
-    code->symbols[std::string(variable.name)] = aligned;
-    made.emplace_back(&variable, bytes.data() + (aligned - begin));
-  }
-  for (const auto& [variable, bytes] : made)
-    initialize(*variable, bytes, variable->size, code->symbols, *code->program);
+  code->variables = ptx::make_variables(
+      *code->program, ptx::Symbols(module.globals.begin(), module.globals.end()));
   return code;
 }
 
@@ -181,7 +142,6 @@ void compute(const Computation& computation) {
   ptx::Launch launch{.entry = record.function,
                      .dynamic_shared_bytes = record.dynamic_shared_bytes,
                      .parameters = computation.parameters,
-                     .device = record.device,
                      .multiprocessors = computation.multiprocessors};
   std::copy_n(record.grid, 3, launch.grid.begin());
   std::copy_n(record.block, 3, launch.block.begin());
@@ -191,9 +151,9 @@ void compute(const Computation& computation) {
   if (record.is_cooperative != 0)  // all of them wait for each other
     schedule.blocks_at_once = launch.grid[0] * launch.grid[1] * launch.grid[2];
   ptx::Report report;
-  const auto done =
-      ptx::launch(*computation.code->program, launch, computation.code->symbols, memory,
-                  schedule, computation.how.checks, report);
+  const auto done = ptx::launch(*computation.code->program, launch,
+                                computation.code->variables.symbols, memory, schedule,
+                                computation.how.checks, report);
   if (!report.printed.empty()) {
     std::fputs(report.printed.c_str(), stdout);
     std::fflush(stdout);

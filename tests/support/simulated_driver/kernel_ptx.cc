@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
+#include <memory>
 #include <system_error>
 
+#include "cache/layout.h"
 #include "cache/object.h"
-#include "codec/digest.h"
 #include "util/read_file.h"
 
 namespace kiln::simulated {
@@ -24,49 +26,55 @@ std::filesystem::path root_of_environment() {
   return variable("HOME") / ".cache" / "kiln";
 }
 
-/// The files two folders below; what cannot be read is left out.
-std::vector<std::filesystem::path> objects_of(const std::filesystem::path& root) {
-  std::vector<std::filesystem::path> files;
-  std::error_code failed;
-  for (const auto& folder :
-       std::filesystem::directory_iterator(root / "objects" / "v1", failed)) {
-    std::error_code inner;
-    for (const auto& each : std::filesystem::directory_iterator(folder.path(), inner))
-      files.push_back(each.path());
-  }
-  return files;
+/// Null for what is no object, or none any more.
+std::optional<cache::StoredObject> read_object(const std::filesystem::path& path,
+                                               const Digest& key) {
+  auto read = read_file(path, cache::kMaxObjectBytes);
+  if (!read || !*read)
+    return std::nullopt;
+  const auto bytes = std::make_shared<const Bytes>(**std::move(read));
+  auto object = cache::StoredObject::parse(cache::Buffer(bytes, *bytes), key);
+  return object ? std::optional(*std::move(object)) : std::nullopt;
 }
 
 }  // namespace
 
-void KernelPtx::read_new(const std::filesystem::path& root) {
-  for (const auto& path : objects_of(root)) {
-    const auto key = Digest::from_hex(path.parent_path().filename().string() +
-                                      path.filename().string());
-    if (!key || !read_.insert(path).second)
-      continue;
-    const auto bytes = read_file(path, cache::kMaxObjectBytes);
-    if (!bytes || !*bytes)
-      continue;
-    cache::Buffer buffer((*bytes)->size());
-    std::copy((*bytes)->begin(), (*bytes)->end(), buffer.data());
-    const auto object = cache::StoredObject::parse(std::move(buffer), *key);
-    if (!object)
-      continue;
-    auto ptx = object->ptx();
-    if (ptx && !ptx->empty())
-      ptx_[Digest::of(object->payload()).hex()] = std::move(*ptx);
+std::vector<KernelPtx::Unread> KernelPtx::list_unread(
+    const std::filesystem::path& root) const {
+  std::vector<Unread> found;
+  const cache::Layout layout(root);
+  for (unsigned folder = 0; folder < cache::kFolderCount; ++folder) {
+    std::error_code failed;  // a folder that is not there has no objects
+    for (const auto& each :
+         std::filesystem::directory_iterator(layout.object_folder(folder), failed)) {
+      const auto key = cache::Layout::key_of(folder, each.path().filename().native());
+      if (key && !read_.contains(each.path()))
+        found.push_back({each.path(), *key, each.last_write_time(failed)});
+    }
   }
+  return found;
 }
 
 std::optional<std::string> KernelPtx::find(const std::string& sha256) {
-  auto found = ptx_.find(sha256);
-  if (found == ptx_.end()) {
-    for (const auto& root : roots_) read_new(root);
-    read_new(root_of_environment());
-    found = ptx_.find(sha256);
+  if (const auto known = ptx_.find(sha256); known != ptx_.end())
+    return known->second;
+  std::vector<Unread> unread;
+  for (const auto& root : roots_)
+    std::ranges::move(list_unread(root), std::back_inserter(unread));
+  std::ranges::move(list_unread(root_of_environment()), std::back_inserter(unread));
+  std::ranges::sort(unread, std::ranges::greater{}, &Unread::used);
+  for (const Unread& each : unread) {
+    read_.insert(each.path);
+    const auto object = read_object(each.path, each.key);
+    auto ptx = object ? object->ptx() : Result<std::string>();
+    if (!ptx || ptx->empty())
+      continue;
+    const std::string image = Digest::of(object->payload()).hex();
+    ptx_[image] = *std::move(ptx);
+    if (image == sha256)
+      return ptx_[image];
   }
-  return found == ptx_.end() ? std::nullopt : std::optional(found->second);
+  return std::nullopt;
 }
 
 }  // namespace kiln::simulated

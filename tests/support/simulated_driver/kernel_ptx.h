@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "codec/digest.h"
+
 namespace kiln::simulated {
 
 /// One thread at a time.
@@ -20,16 +22,22 @@ class KernelPtx {
     roots_.insert(roots_.begin(), std::move(root));
   }
 
-  /// Of the image with that SHA-256; nullopt where no object has it. Reads what was
-  /// stored since the last call.
+  /// Of the image with that SHA-256; nullopt where no object has it. Reads objects
+  /// until it is found, those that were used last first.
   [[nodiscard]] std::optional<std::string> find(const std::string& sha256);
 
  private:
-  void read_new(const std::filesystem::path& root);
+  struct Unread {
+    std::filesystem::path path;
+    Digest key;
+    std::filesystem::file_time_type used;
+  };
+  [[nodiscard]] std::vector<Unread> list_unread(
+      const std::filesystem::path& root) const;
 
   std::vector<std::filesystem::path> roots_;
   std::set<std::filesystem::path> read_;
-  std::map<std::string, std::string> ptx_;  // by SHA-256
+  std::map<std::string, std::string> ptx_;  // of the objects read, by SHA-256
 };
 
 }  // namespace kiln::simulated

@@ -13,14 +13,15 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 // Each thread writes its number and reads that of its opposite.
-std::string reversed(const std::string& barrier) {
-  return R"(
-    .shared .align 4 .b8 x[512];
+std::string reversed(const std::string& barrier, unsigned threads = 128) {
+  return fmt::format(R"(
+    .shared .align 4 .b8 x[{0}];
     mov.u32 %r3, x; shl.b32 %r4, %r0, 2; add.s32 %r5, %r3, %r4;
-    st.shared.u32 [%r5], %r0;)" +
-         barrier + R"(
-    sub.s32 %r6, 508, %r4; add.s32 %r6, %r6, %r3;
-    ld.shared.u32 %r2, [%r6];)" +
+    st.shared.u32 [%r5], %r0;
+    {2}
+    sub.s32 %r6, {1}, %r4; add.s32 %r6, %r6, %r3;
+    ld.shared.u32 %r2, [%r6];)",
+                     4 * threads, 4 * (threads - 1), barrier) +
          kStore;
 }
 const Setting kFourWarps{.block = {128, 1, 1}, .words = 128};
@@ -54,16 +55,7 @@ TEST(Barriers, AMissingOneIsSeenUnderSomeOrderAndAsARace) {
 }
 
 TEST(Barriers, WithinAWarpItsOwnSeparates) {
-  const auto body = [](const std::string& barrier) {
-    return R"(
-    .shared .align 4 .b8 x[128];
-    mov.u32 %r3, x; shl.b32 %r4, %r0, 2; add.s32 %r5, %r3, %r4;
-    st.shared.u32 [%r5], %r0;)" +
-           barrier + R"(
-    sub.s32 %r6, 124, %r4; add.s32 %r6, %r6, %r3;
-    ld.shared.u32 %r2, [%r6];)" +
-           kStore;
-  };
+  const auto body = [](const std::string& barrier) { return reversed(barrier, 32); };
   Setting checked;
   checked.checks.races = true;
   EXPECT_FALSE(run(body(""), checked).report.notes.empty());

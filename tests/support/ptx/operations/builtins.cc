@@ -124,7 +124,7 @@ void print(Lanes& lanes, const Instruction& instruction) {
 }
 
 void fail_assertion(Lanes& lanes, const Instruction& instruction) {
-  const auto lane = static_cast<unsigned>(std::countr_zero(lanes.mask));
+  const unsigned lane = first_lane(lanes.mask);
   const auto text = [&](std::size_t index) {
     return text_at(lanes, instruction, lane,
                    argument<std::uint64_t>(lanes, instruction, index, lane));

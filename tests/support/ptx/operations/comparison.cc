@@ -132,26 +132,22 @@ void set_predicates(Lanes& lanes, const Instruction& instruction) {
   lanes.set_predicate(instruction.operands[1], combined(instruction, second, with));
 }
 
-// Operands: d, a, b, c. True is all ones, of a float 1.
+// Operands: d, a, b, c. offset: what is true.
 template <Comparison kComparison, typename T, unsigned kWidth>
 void set_value(Lanes& lanes, const Instruction& instruction) {
   const std::uint32_t with = further(lanes, instruction);
   const Operand& to = instruction.operands[0];
-  const bool is_float = instruction.saturates;
   for (unsigned part = 0; part < kWidth; ++part) {
     const std::uint32_t answer = combined(
         instruction, answers<kComparison, T, kWidth>(lanes, instruction, part), with);
     for_each_lane(lanes.mask, [&](unsigned lane) {
       const bool is_true = (answer >> lane & 1U) != 0;
-      const std::uint32_t of_float =
-          to.bytes == 2 * kWidth ? static_cast<std::uint32_t>(instruction.offset)
-                                 : 0x3f800000U;
-      const std::uint32_t value = !is_true ? 0 : is_float ? of_float : ~0U;
+      const std::int64_t value = is_true ? instruction.offset : 0;
       if (to.bytes == 2 * kWidth)
         lanes.at<std::uint16_t>(to)[kWidth * lane + part] =
             static_cast<std::uint16_t>(value);
       else
-        lanes.at<std::uint32_t>(to)[lane] = value;
+        lanes.at<std::uint32_t>(to)[lane] = static_cast<std::uint32_t>(value);
     });
   }
 }
@@ -246,14 +242,10 @@ void select_predicates(Decoder& decoder) {
   const Named named = take_modifiers(decoder);
   const Type type = decoder.take_type();
   const auto& to = decoder.argument(0);
-  decoder.made.operands = {decoder.destination(to, kPred), {}};
-  if (!to.second.empty())
-    decoder.made.operands[1] = decoder.destination(
-        {.kind = syntax::Argument::Kind::kName, .name = to.second}, kPred);
+  decoder.made.operands = {decoder.destination(to, kPred),
+                           decoder.second_destination(to)};
   add_compared(decoder, type, 1);
-  decoder.made.run = by_type<Predicates>(type, named.comparison);
-  if (decoder.made.run == nullptr)
-    decoder.refuse("this type is not one of the instruction's");
+  decoder.run_by(by_type<Predicates>(type, named.comparison));
 }
 
 void select_value(Decoder& decoder) {
@@ -262,11 +254,12 @@ void select_value(Decoder& decoder) {
   const Type type = decoder.take_type();
   decoder.made.operands = {decoder.destination(decoder.argument(0), to)};
   add_compared(decoder, type, 1);
-  decoder.made.saturates = !to.is_integer();  // true is 1
-  decoder.made.offset = to.kind == Kind::kBfloat ? 0x3f80 : 0x3c00;
-  decoder.made.run = by_type<Value>(type, named.comparison);
-  if (decoder.made.run == nullptr || to.bits == 64)
-    decoder.refuse("this type is not one of the instruction's");
+  // Of an integer all ones, of a float 1.
+  decoder.made.offset = to.is_integer()            ? -1
+                        : to.kind == Kind::kBfloat ? 0x3f80
+                        : to.bits == 16            ? 0x3c00
+                                                   : 0x3f800000;
+  decoder.run_by(to.bits == 64 ? nullptr : by_type<Value>(type, named.comparison));
 }
 
 template <typename T>

@@ -82,31 +82,28 @@ void select_exit(Decoder& decoder) {
 }
 
 void trap(Lanes& lanes, const Instruction& instruction) {
-  const auto lane = static_cast<unsigned>(std::countr_zero(lanes.mask));
   throw Fault{kIllegalInstruction,
-              lanes.block->describe_thread(*lanes.warp, lane) + " ran into " +
+              lanes.block->describe_thread(*lanes.warp, first_lane(lanes.mask)) +
+                  " ran into " +
                   describe(lanes.block->grid.program, *instruction.statement)};
 }
 void select_trap(Decoder& decoder) {
   decoder.made.run = &trap;
 }
-void go_on(Lanes&, const Instruction&) {}
-void select_breakpoint(Decoder& decoder) {
-  decoder.made.run = &go_on;
-}
-
 // bar.red: operands barrier, threads, result, predicate; mode: popc, and, or.
+Block::Barrier& barrier_of(const Lanes& lanes, const Instruction& instruction) {
+  const auto* const numbers = lanes.at<std::uint32_t>(instruction.operands[0]);
+  return lanes.block->barriers[numbers[first_lane(lanes.mask)]];
+}
 void gather_votes(Lanes& lanes, const Instruction& instruction) {
-  auto& barrier = lanes.block->barriers[lanes.at<std::uint32_t>(
-      instruction.operands[0])[std::countr_zero(lanes.mask)]];
+  Block::Barrier& barrier = barrier_of(lanes, instruction);
   const std::uint32_t votes = lanes.predicate(instruction.operands[3]) & lanes.mask;
   barrier.count += static_cast<unsigned>(std::popcount(votes));
   barrier.all = barrier.all && votes == lanes.mask;
   barrier.any = barrier.any || votes != 0;
 }
 void read_votes(Lanes& lanes, const Instruction& instruction) {
-  const auto& barrier = lanes.block->barriers[lanes.at<std::uint32_t>(
-      instruction.operands[0])[std::countr_zero(lanes.mask)]];
+  const Block::Barrier& barrier = barrier_of(lanes, instruction);
   if (instruction.mode != 0) {
     const bool answer = instruction.mode == 1 ? barrier.result_all : barrier.result_any;
     lanes.set_predicate(instruction.operands[2], answer ? kAllLanes : 0);
@@ -116,8 +113,7 @@ void read_votes(Lanes& lanes, const Instruction& instruction) {
   for_each_lane(lanes.mask, [&](unsigned lane) { to[lane] = barrier.result_count; });
 }
 
-// Operands: the barrier, the threads that it waits for, or dropped. is_other: aligned;
-// saturates: the threads wait.
+// Operands: the barrier, the threads that it waits for, or dropped. is_other: aligned.
 void select_barrier(Decoder& decoder) {
   auto& made = decoder.made;
   if (decoder.take("warp")) {
@@ -130,10 +126,9 @@ void select_barrier(Decoder& decoder) {
   if (decoder.take("cluster"))
     decoder.refuse("clusters are not run here");
   decoder.take("cta");
-  made.course = Course::kBarrier;
   const auto kind = decoder.take_one({"sync", "arrive", "red"});
+  made.course = kind == 1 ? Course::kArrival : Course::kBarrier;
   made.is_other = decoder.take("aligned") || decoder.statement().opcode == "bar";
-  made.saturates = kind != 1;
   const bool votes = kind == 2;
   std::size_t at = votes ? 1 : 0;
   const std::size_t least = votes ? 3 : 1;
@@ -162,7 +157,6 @@ std::span<const Operation> control_operations() {
       {"ret", &select_return},
       {"exit", &select_exit},
       {"trap", &select_trap},
-      {"brkpt", &select_breakpoint},
       {"bar", &select_barrier},
       {"barrier", &select_barrier},
   });

@@ -83,13 +83,10 @@ void select_shuffle(Decoder& decoder) {
   const auto& to = decoder.argument(0);
   auto& made = decoder.made;
   made.mode = static_cast<std::uint8_t>(*mode);
-  made.operands = {decoder.destination(to, kB32),
-                   decoder.source(decoder.argument(1), kB32),
-                   decoder.source(decoder.argument(2), kB32),
-                   decoder.source(decoder.argument(3), kB32), Operand{}};
-  if (!to.second.empty())
-    made.operands[4] = decoder.destination(
-        {.kind = syntax::Argument::Kind::kName, .name = to.second}, kPred);
+  made.operands = {
+      decoder.destination(to, kB32), decoder.source(decoder.argument(1), kB32),
+      decoder.source(decoder.argument(2), kB32),
+      decoder.source(decoder.argument(3), kB32), decoder.second_destination(to)};
   made.members = members_of(decoder, 4);
   made.gather = &gather<std::uint32_t>;
   made.run = &shuffle;
@@ -155,10 +152,8 @@ void select_match(Decoder& decoder) {
   const Type type = bits_of(decoder.take_type());
   const auto& to = decoder.argument(0);
   made.operands = {decoder.destination(to, kB32),
-                   decoder.source(decoder.argument(1), type), Operand{}};
-  if (!to.second.empty())
-    made.operands[2] = decoder.destination(
-        {.kind = syntax::Argument::Kind::kName, .name = to.second}, kPred);
+                   decoder.source(decoder.argument(1), type),
+                   decoder.second_destination(to)};
   made.members = members_of(decoder, 2);
   made.gather = type.bits == 64 ? &gather<std::uint64_t> : &gather<std::uint32_t>;
   made.run = &match;
@@ -191,7 +186,8 @@ void reduce(Lanes& lanes, const Instruction& instruction) {
   auto* const to = lanes.at<std::uint32_t>(instruction.operands[0]);
   for_each_lane(lanes.mask, [&](unsigned lane) { to[lane] = result; });
 }
-// Of floats: min and max, mode; is_other: of magnitudes; saturates: NaN is kept.
+// Of floats: min and max, mode; is_other: of magnitudes.
+template <bool kKeepsNan>
 void reduce_floats(Lanes& lanes, const Instruction& instruction) {
   bool is_nan = false;
   bool is_first = true;
@@ -209,7 +205,7 @@ void reduce_floats(Lanes& lanes, const Instruction& instruction) {
                                           : std::fmax(result, value);
     is_first = false;
   });
-  if (instruction.saturates && is_nan)
+  if (kKeepsNan && is_nan)
     result = std::bit_cast<float>(kNan32);
   auto* const to = lanes.at<float>(instruction.operands[0]);
   for_each_lane(lanes.mask, [&](unsigned lane) { to[lane] = result; });
@@ -222,7 +218,7 @@ void select_reduction(Decoder& decoder) {
     decoder.refuse("its operation is not known");
   made.mode = static_cast<std::uint8_t>(*mode);
   const bool of_magnitudes = decoder.take("abs");
-  made.saturates = decoder.take("NaN");
+  const bool keeps_nan = decoder.take("NaN");
   const Type type = decoder.take_type();
   decoder.made.operands = {decoder.destination(decoder.argument(0), type),
                            decoder.source(decoder.argument(1), type)};
@@ -230,7 +226,9 @@ void select_reduction(Decoder& decoder) {
   made.gather = &gather<std::uint32_t>;
   made.is_other =
       type.kind == Kind::kFloat ? of_magnitudes : type.kind == Kind::kSigned;
-  made.run = type.kind == Kind::kFloat ? &reduce_floats : &reduce;
+  made.run = type.kind != Kind::kFloat ? &reduce
+             : keeps_nan               ? &reduce_floats<true>
+                                       : &reduce_floats<false>;
 }
 
 void read_active_mask(Lanes& lanes, const Instruction& instruction) {
@@ -245,23 +243,19 @@ void select_active_mask(Decoder& decoder) {
 
 // One of the lanes, the same for all: the first. Operands: d, dropped, p.
 void elect(Lanes& lanes, const Instruction& instruction) {
-  const auto chosen = static_cast<unsigned>(std::countr_zero(lanes.warp->participants));
+  const unsigned chosen = first_lane(lanes.warp->participants);
   lanes.set_predicate(instruction.operands[2], 1U << chosen);
   if (instruction.operands[0].is_dropped())
     return;
   auto* const to = lanes.at<std::uint32_t>(instruction.operands[0]);
   for_each_lane(lanes.mask, [&](unsigned lane) { to[lane] = chosen; });
 }
-void no_value(Lanes&, const Instruction&) {}
 void select_election(Decoder& decoder) {
   decoder.take("sync");
   const auto& to = decoder.argument(0);
-  decoder.made.operands = {
-      decoder.destination(to, kB32), Operand{},
-      decoder.destination({.kind = syntax::Argument::Kind::kName, .name = to.second},
-                          kPred)};
+  decoder.made.operands = {decoder.destination(to, kB32), Operand{},
+                           decoder.second_destination(to)};
   decoder.made.members = members_of(decoder, 1);
-  decoder.made.gather = &no_value;
   decoder.made.run = &elect;
 }
 

@@ -317,7 +317,7 @@ void select_arithmetic(Decoder& decoder) {
                                         (decoder.take("xorsign") ? 2 : 0));
   decoder.take("abs");
   decoder.take_type();
-  if (type != type_of(statement) || decoder.has_type())
+  if (decoder.has_type())
     decoder.refuse("sums of mixed types are not run here");
   if (opcode == "min")
     select_extreme<false>(decoder, type);

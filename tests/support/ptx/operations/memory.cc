@@ -138,7 +138,6 @@ Space take_space(Decoder& decoder) {
   constexpr std::array kSpaces{Space::kGlobal, Space::kConst, Space::kShared,
                                Space::kLocal, Space::kParam};
   const auto space = decoder.take_one({"global", "const", "shared", "local", "param"});
-  decoder.made.is_generic = !space;
   return space ? kSpaces[*space] : Space::kGlobal;
 }
 
@@ -227,6 +226,7 @@ std::span<const Operation> memory_operations() {
       {"membar", &select_hint},
       {"fence", &select_hint},
       {"nanosleep", &select_hint},
+      {"brkpt", &select_hint},
       {"pmevent", &select_hint},
       {"griddepcontrol", &select_hint},
       {"setmaxnreg", &select_hint},

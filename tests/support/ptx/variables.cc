@@ -1,0 +1,63 @@
+#include "tests/support/ptx/variables.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+namespace kiln::ptx {
+namespace {
+
+/// The values that PTX gives; names of others are their addresses.
+void initialize(const syntax::Variable& variable, const Symbols& symbols,
+                const Program& program, std::byte* to) {
+  const std::size_t unit = variable.type.bytes();
+  std::size_t at = 0;
+  for (const syntax::Argument& each : variable.initial) {
+    std::uint64_t bits = each.value;
+    if (each.kind == syntax::Argument::Kind::kName) {
+      const auto symbol = symbols.find(each.name);
+      bits += symbol != symbols.end() ? symbol->second : program.address_of(each.name);
+    } else if (each.kind == syntax::Argument::Kind::kFloat && unit == 4) {
+      bits =
+          std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(bits)));
+    }
+    if (at + unit > variable.size)
+      return;
+    std::memcpy(to + at, &bits, std::min<std::size_t>(unit, sizeof bits));
+    at += unit;
+  }
+}
+
+}  // namespace
+
+Variables make_variables(const Program& program, Symbols known) {
+  Variables made{.symbols = std::move(known)};
+  std::vector<std::pair<const syntax::Variable*, std::byte*>> new_ones;
+  for (const syntax::Variable& variable : program.module.variables) {
+    const bool is_memory =
+        variable.space == Space::kGlobal || variable.space == Space::kConst;
+    if (!is_memory || made.symbols.contains(variable.name))
+      continue;
+    auto& bytes = made.memory.emplace_back(variable.size + variable.alignment);
+    const auto begin = reinterpret_cast<std::uint64_t>(bytes.data());
+    const std::uint64_t address = rounded_up(begin, variable.alignment);
+    made.symbols[std::string(variable.name)] = address;
+    new_ones.emplace_back(&variable, bytes.data() + (address - begin));
+  }
+  // Once all have addresses.
+  for (const auto& [variable, bytes] : new_ones)
+    initialize(*variable, made.symbols, program, bytes);
+  return made;
+}
+
+std::optional<Stretch> find(const Variables& variables, std::uint64_t address) {
+  for (const auto& bytes : variables.memory) {
+    const auto begin = reinterpret_cast<std::uint64_t>(bytes.data());
+    if (address >= begin && address - begin < bytes.size())
+      return Stretch{.begin = begin, .end = begin + bytes.size()};
+  }
+  return std::nullopt;
+}
+
+}  // namespace kiln::ptx

@@ -1,0 +1,25 @@
+// The memory of a module's variables, as a driver makes it when it loads one.
+
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "tests/support/ptx/interpreter.h"
+
+namespace kiln::ptx {
+
+struct Variables {
+  Symbols symbols{};                             // of all of them
+  std::vector<std::vector<std::byte>> memory{};  // of those that were made here
+};
+
+/// Room with their initial values for the .global and .const variables that `known` has
+/// no address of.
+[[nodiscard]] Variables make_variables(const Program& program, Symbols known);
+
+/// The one around an address.
+[[nodiscard]] std::optional<Stretch> find(const Variables& variables,
+                                          std::uint64_t address);
+
+}  // namespace kiln::ptx
