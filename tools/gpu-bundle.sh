@@ -4,15 +4,15 @@ set -uo pipefail
 
 usage() {
   cat <<'HELP'
-usage: tools/gpu-bundle.sh [--build DIR] [--no-nvrtc] [--python VERSION] [FOLDER | FILE.tar.zst]
+usage: tools/gpu-bundle.sh [--build DIR] [--no-nvrtc] [--python VERSION] [FOLDER | FILE.tar.zst | FILE.tar.gz]
 
 Builds the tests for real devices in the release preset and packs them with everything they need.
 They run on a machine with a GPU and without network, packages or toolkit: unpack the bundle there
-and start its run.sh. The default output is build/kiln-gpu-bundle.tar.zst. An output folder must be
-new or empty; a file is replaced.
+and start its run.sh. The default output is build/kiln-gpu-bundle.tar.zst; a .tar.gz, a third larger, is
+for a machine without zstd. An output folder must be new or empty; a file is replaced.
 
-The bundle has gpu_test, gpu_images_test, kiln, kiln-worker, kiln-bench-library, libkiln.so, the
-simulated driver, every shared library that they load except glibc's, and NVRTC; if it is built, also
+The bundle has gpu_test, gpu_images_test, gpu_ptx_test, kiln, kiln-worker, kiln-bench-library, libkiln.so,
+the simulated driver, every shared library that they load except glibc's, and NVRTC; if it is built, also
 kiln-plan-worker with its driver. Plans then need only cuDNN itself: run.sh uses the one on the other
 machine, PyTorch's for example (run.sh --help). The other machine needs Linux on this architecture,
 bash, a glibc no older than here, and the driver. If libkiln_ffi.so is built, the bundle has the
@@ -67,21 +67,22 @@ done
 . "$(dirname "$0")/setup.sh"
 
 output=${output:-$root/build/kiln-gpu-bundle.tar.zst}
-is_archive=0
+compress=() # empty: the output is a folder
 case $output in
   *.tar.zst)
-    is_archive=1
-    [[ ! -d $output ]] || wrong "$output is a folder."
-    command -v zstd >/dev/null || die 3 "zstd is not installed: apt-get install zstd, or name a folder"
+    compress=(zstd -q -T0 -12 --long=27)
+    command -v zstd >/dev/null || die 3 "zstd is not installed: apt-get install zstd, or name a .tar.gz"
     ;;
-  *.tar | *.gz | *.tgz | *.xz | *.zip | *.zst) wrong "an archive is a .tar.zst, not '$output'." ;;
+  *.tar.gz) compress=(gzip -9) ;;
+  *.tar | *.gz | *.tgz | *.xz | *.zip | *.zst) wrong "an archive is a .tar.zst or a .tar.gz, not '$output'." ;;
   *)
     [[ ! -e $output || -d $output ]] || wrong "$output is a file and no .tar.zst."
     [[ -z $(ls -A -- "$output" 2>/dev/null) ]] || wrong "the folder $output is not empty."
     ;;
 esac
+((!${#compress[@]})) || [[ ! -d $output ]] || wrong "$output is a folder."
 
-programs=(gpu_test gpu_images_test kiln kiln-worker kiln-bench-library)
+programs=(gpu_test gpu_images_test gpu_ptx_test kiln kiln-worker kiln-bench-library)
 if [[ -z $build ]]; then
   install_packages build test
   provide_parts nvrtc headers cudnn frontend
@@ -91,9 +92,10 @@ if [[ -z $build ]]; then
   [[ ${python_arguments[0]} != *=ON ]] || targets+=(kiln_ffi)
   build_preset release ON -- "${targets[@]}" || die 1 "the build failed"
   build=$root/build/release
-  if grep -qs kiln-plan-worker "$build/build.ninja"; then
-    build_preset release ON -- kiln-plan-worker || die 1 "the build of kiln-plan-worker failed"
-  fi
+  for part in kiln-plan-worker kiln_jax; do
+    ! grep -qs "$part" "$build/build.ninja" || build_preset release ON -- "$part" ||
+      die 1 "the build of $part failed"
+  done
 fi
 for program in "${programs[@]}"; do
   [[ $program == kiln-bench-library || -x $build/bin/$program ]] ||
@@ -138,8 +140,9 @@ copy_python() {
     cp -- "$build/lib/libkiln_ffi.so" "$bundle/lib/" &&
     cp -r -- python/kiln "$bundle/python/" &&
     cp -- tests/bench/*.py "$bundle/tests/bench/" &&
-    cp -- tests/gpu/python_operations.py "$bundle/tests/gpu/" &&
-    cp -- tests/python/{ops_cases,ops_device,simulated}.py "$bundle/tests/python/" &&
+    cp -- tests/gpu/*.py "$bundle/tests/gpu/" &&
+    cp -- tests/python/{jax_cases,ops_cases,ops_device,simulated}.py "$bundle/tests/python/" &&
+    { [[ ! -e $build/lib/libkiln_jax.so ]] || cp -- "$build/lib/libkiln_jax.so" "$bundle/lib/"; } &&
     "$python" - "$bundle/python" <<'COPY'
 import shutil, sys, tvm_ffi, typing_extensions
 of_builds = shutil.ignore_patterns("include", "src", "3rdparty", "cython", "share", "__pycache__")
@@ -218,13 +221,13 @@ fi
 
 mib() { echo $((($1 + 1048575) / 1048576)); }
 unpacked=$(mib "$(du -sb "$bundle" | cut -f1)")
-if ((is_archive)); then
+if ((${#compress[@]})); then
   say "compressing $unpacked MiB"
   tar -C "$work" --owner=0 --group=0 -cf - kiln-gpu-bundle |
-    zstd -q -T0 -12 --long=27 -f -o "$work/packed" || die 1 "packing failed"
+    "${compress[@]}" >"$work/packed" || die 1 "packing failed"
   mv -f -- "$work/packed" "$output" || die 1 "cannot write $output"
   say "$output: $(mib "$(stat -c %s "$output")") MiB, unpacked $unpacked MiB"
-  say "there: tar --zstd -xf $(basename "$output") && kiln-gpu-bundle/run.sh"
+  say "there: tar -xf $(basename "$output") && kiln-gpu-bundle/run.sh"
 else
   mv -T -- "$bundle" "$output" || die 1 "cannot write $output" # replaces an empty folder
   say "$output: $unpacked MiB; $output/run.sh runs it"

@@ -8,8 +8,8 @@ usage: run.sh [--jobs N] [--no-sanitizer] [--no-bench] [-- GoogleTest arguments]
 
 Runs Kiln's tests on the GPUs of this machine: once as they are, then under compute-sanitizer
 (memcheck, racecheck) if that program is installed; the benchmarks of the kernels (`kiln bench`) and of
-the library; then the package for Python: its operations beside torch's, what a call costs, and the
-kernels of others on the same problems, if python3 has a torch with CUDA. Ends with a summary. Needs only
+the library; then the package for Python: its operations beside torch's and JAX's, what a call costs, and the
+kernels of others on the same problems, if python3 has a torch or a JAX with CUDA. Ends with a summary. Needs only
 a CUDA driver; writes logs to the folder results beside this script. On an H200 with 16 cores the tests
 take a minute, compute-sanitizer another and `kiln bench` a minute and a half. With a cuDNN 9.8 or later,
 also tests attention with cuDNN. It uses the cuDNN that `kiln doctor` finds, else a package of the
@@ -142,6 +142,8 @@ note cudnn "$(sed -n 's/^[a-z]* *cudnn: //p' "$results/doctor.log" | head -n 1)"
 
 step gpu_test in_shards "$here/bin/gpu_test" "${arguments[@]}"
 step gpu_images_test "$here/bin/gpu_images_test"
+# What the interpreter of PTX computes, beside the first device.
+step gpu_ptx_test "$here/bin/gpu_ptx_test"
 
 if ! ((sanitize)); then
   note compute-sanitizer "left out"
@@ -179,6 +181,11 @@ python_steps() {
       {softmax,rope,layernorm,rmsnorm,activation,glu,cross_entropy_forward,cross_entropy,attention}:dtype=bf16
   else
     note "python operations" "left out: ${why##*$'\n'}"
+  fi
+  if why=$(python3 -c 'import jax; assert jax.devices("cuda")' 2>&1); then
+    step "jax operations" python3 "$here/tests/gpu/jax_operations.py"
+  else
+    note "jax operations" "left out: ${why##*$'\n'}"
   fi
   ((!bench)) || step "python costs" python3 "$here/tests/bench/python_costs.py"
 }

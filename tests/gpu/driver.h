@@ -23,8 +23,11 @@
   X(cuCtxSynchronize)              \
   X(cuCtxDestroy)                  \
   X(cuModuleLoadData)              \
+  X(cuModuleLoadDataEx)            \
+  X(cuModuleGetFunction)           \
   X(cuModuleUnload)                \
   X(cuFuncGetAttribute)            \
+  X(cuLaunchKernel)                \
   X(cuMemAlloc)                    \
   X(cuMemFree)                     \
   X(cuMemcpyHtoD)                  \

@@ -3,13 +3,10 @@
 pytest. tools/gpu-run.sh starts it where it finds a torch with CUDA. An argument names
 another device of torch. Exit status: 1 if something failed, else 0."""
 
-import importlib
-import importlib.util
 import sys
-import types
-from pathlib import Path
 
 import torch
+import without_pytest
 
 import kiln
 
@@ -21,14 +18,6 @@ extern "C" __global__ void scale(float* y, const float* x, float factor, int n) 
 """
 
 
-def stand_in_of_pytest():
-    """All that the modules of the cases take of it while they are imported."""
-    return types.SimpleNamespace(
-        importorskip=lambda name, **_: importlib.import_module(name),
-        fixture=lambda **_: lambda function: function,
-    )
-
-
 def a_kernel_computes_on_tensors_of_torch():
     x = torch.arange(1000.0)
     y = torch.empty_like(x)
@@ -37,9 +26,7 @@ def a_kernel_computes_on_tensors_of_torch():
 
 
 def tests():
-    sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
-    if importlib.util.find_spec("pytest") is None:
-        sys.modules["pytest"] = stand_in_of_pytest()
+    without_pytest.use_cases()
     from ops_cases import CASES_AND_TYPES, id_of
     from ops_device import check_case
 
@@ -48,20 +35,16 @@ def tests():
     yield "kiln.Kernel", a_kernel_computes_on_tensors_of_torch
 
 
+def seeded(tests):
+    for each in tests:
+        torch.manual_seed(0)
+        yield each
+
+
 def main():
     # Of the tensors that the cases make, too.
     torch.set_default_device(sys.argv[1] if len(sys.argv) > 1 else "cuda")
-    passed, failed = 0, []
-    for name, test in tests():
-        torch.manual_seed(0)
-        try:
-            test()
-            passed += 1
-        except Exception as error:  # the others run all the same
-            print(f"{name}: {type(error).__name__}: {error}", flush=True)
-            failed.append(name)
-    print(f"torch {torch.__version__}: {passed} passed, {len(failed)} failed")
-    return 1 if failed else 0
+    return without_pytest.run(seeded(tests()), f"torch {torch.__version__}")
 
 
 if __name__ == "__main__":

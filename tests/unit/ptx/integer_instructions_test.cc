@@ -86,6 +86,11 @@ TEST(IntegerInstructions, AddAndSubtractSaturate) {
 TEST(IntegerInstructions, TheHighAndTheWideProduct) {
   expect<S32, S32>("mul.hi.s32 %d, %a, %b;",
                    [](S64 a, S64 b, S32) { return S32((a * b) >> 32); });
+  expect<S32, S32>("mad.hi.sat.s32 %d, %a, %b, %c;", [](S32 a, S32 b, S32 c) {
+    return static_cast<S32>(std::clamp<S64>((S64{a} * b >> 32) + c,
+                                            std::numeric_limits<S32>::min(),
+                                            std::numeric_limits<S32>::max()));
+  });
   expect<U32, U32>("mul.hi.u32 %d, %a, %b;",
                    [](U64 a, U64 b, U32) { return U32((a * b) >> 32U); });
   expect<U64, U64>("mul.hi.u64 %d, %a, %b;", [](U64 a, U64 b, U64) {

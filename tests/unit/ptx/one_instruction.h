@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/ptx/arena.h"
+#include "tests/unit/ptx/on_device.h"
 
 namespace kiln::ptx::test {
 
@@ -56,14 +57,17 @@ inline std::string kernel_of(const std::string& text, std::size_t in, std::size_
 template <typename In>
 using Inputs = std::vector<std::array<In, 3>>;  // a, b, c of each lane
 
-/// Of each lane %d. Fails the test where it does not run.
+/// Of each lane %d. Fails the test where it does not run, or where a device's %d is
+/// further away.
 template <typename Out, typename In>
 std::vector<Out> run(const std::string& text, Inputs<In> inputs,
-                     const Schedule& schedule = {}) {
-  const auto program = decode(kernel_of(text, sizeof(In), sizeof(Out)));
+                     const Schedule& schedule = {}, const Nearness& near = {}) {
+  const std::string kernel = kernel_of(text, sizeof(In), sizeof(Out));
+  const auto program = decode(kernel);
   EXPECT_TRUE(program) << program.error();
   if (!program)
     return std::vector<Out>(inputs.size());
+  const std::vector<Out> zeros(inputs.size());
   Arena arena;
   const std::uint64_t in = arena.add(std::span<const std::array<In, 3>>(inputs), true);
   const std::uint64_t out = arena.reserve(inputs.size() * sizeof(Out));
@@ -76,7 +80,14 @@ std::vector<Out> run(const std::string& text, Inputs<In> inputs,
                             .parameters = parameters.bytes()},
                            {}, arena, schedule, {}, report);
   EXPECT_TRUE(done) << text << ": " << done.error().why;
-  return arena.read<Out>(out, inputs.size());
+  auto computed = arena.read<Out>(out, inputs.size());
+  if (schedule.seed == 0)
+    expect_as_on_device({.text = kernel,
+                         .block = {static_cast<unsigned>(inputs.size()), 1, 1},
+                         .in = std::as_bytes(std::span(inputs)),
+                         .initial = std::as_bytes(std::span(zeros))},
+                        text, std::as_bytes(std::span(computed)), sizeof(Out), near);
+  return computed;
 }
 
 }  // namespace kiln::ptx::test

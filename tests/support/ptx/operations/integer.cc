@@ -60,11 +60,18 @@ struct MultiplyWide {
     return Twice<T>{a} * b;
   }
 };
-template <typename Product>
+struct AddSaturated {
+  std::int32_t operator()(std::int32_t a, std::int32_t b) const {
+    return static_cast<std::int32_t>(std::clamp<std::int64_t>(
+        std::int64_t{a} + b, std::numeric_limits<std::int32_t>::min(),
+        std::numeric_limits<std::int32_t>::max()));
+  }
+};
+template <typename Product, typename Sum = Add>
 struct Then {
   template <typename T, typename S>
   S operator()(T a, T b, S c) const {
-    return Add{}(static_cast<S>(Product{}(a, b)), c);
+    return Sum{}(static_cast<S>(Product{}(a, b)), c);
   }
 };
 // Division by zero has no defined result; devices give all ones.
@@ -123,13 +130,6 @@ struct AtLeastZero {
   template <typename T>
   T operator()(T a, T b) const {
     return ClampedAtZero{}(F{}(a, b));
-  }
-};
-struct AddSaturated {
-  std::int32_t operator()(std::int32_t a, std::int32_t b) const {
-    return static_cast<std::int32_t>(std::clamp<std::int64_t>(
-        std::int64_t{a} + b, std::numeric_limits<std::int32_t>::min(),
-        std::numeric_limits<std::int32_t>::max()));
   }
 };
 struct SubtractSaturated {
@@ -305,15 +305,20 @@ void select_product(Decoder& decoder, Type type, Part part) {
                                : wide_handler<std::uint32_t>(adds));
     return;
   }
-  if (decoder.made.saturates)
-    decoder.refuse("sums of products with .sat are not run here");
+  // mad.hi.sat.s32 alone.
+  if (decoder.made.saturates &&
+      !(adds && part == Part::kHigh && is_signed && type.bits == 32))
+    decoder.refuse("its modifier .sat is not known here");
   if (adds)
     decoder.operands(type, {type, type, type});
   else
     decoder.operands(type, {type, type});
   if (part == Part::kHigh)
-    decoder.run_by(adds ? integer_handler<Then<MultiplyHigh>, 3>(type)
-                        : integer_handler<MultiplyHigh, 2>(type));
+    decoder.run_by(
+        !adds ? integer_handler<MultiplyHigh, 2>(type)
+        : decoder.made.saturates
+            ? elementwise_of<Then<MultiplyHigh, AddSaturated>, std::int32_t, 3>()
+            : integer_handler<Then<MultiplyHigh>, 3>(type));
   else
     decoder.run_by(adds ? integer_handler<Then<MultiplyLow>, 3>(type)
                         : integer_handler<MultiplyLow, 2>(type));

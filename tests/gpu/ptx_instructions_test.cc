@@ -1,0 +1,357 @@
+// Each instruction that the interpreter runs for a lane, beside a device: the same
+// inputs, at edges and at random, and all forms of it. Without a device it only runs
+// here.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <tuple>
+#include <type_traits>
+
+#include "tests/unit/ptx/one_instruction.h"
+
+namespace kiln::ptx::test {
+namespace {
+
+using U16 = std::uint16_t;
+using U32 = std::uint32_t;
+using U64 = std::uint64_t;
+/// One f16 or bf16.
+struct H16 {
+  U16 bits;
+};
+using Texts = std::vector<std::string>;
+
+template <typename T>
+std::vector<U64> edges() {
+  constexpr U64 kSign = U64{1} << (8 * sizeof(T) - 1);
+  if constexpr (std::is_same_v<T, float>)
+    return {0x00000000, 0x80000000, 0x3f800000, 0xbf800000, 0x7f800000, 0xff800000,
+            0x7fc00000, 0x7fffffff, 0xffc00001, 0x7fa00000, 0x00000001, 0x80000001,
+            0x007fffff, 0x00800000, 0x7f7fffff, 0x3f000000, 0x40400000, 0x4f000000,
+            0x33800000, 0x42fe0000, 0xc3160000, 0x41200000};
+  if constexpr (std::is_same_v<T, double>)
+    return {0,
+            kSign,
+            0x3ff0000000000000,
+            0xbff0000000000000,
+            0x3fe0000000000000,
+            0x4008000000000000,
+            0x7fefffffffffffff,
+            1,
+            0x000fffffffffffff,
+            0x37a16c262777579c,  // 1e-40, a subnormal float
+            0x41edcd6500000000,  // 4e9
+            0x43e158e460913d00,  // 1e19
+            0x7ff0000000000000,
+            0xfff0000000000000,
+            0x7ff8000000000000,
+            0xfff8000000000001,
+            0x7ff4000000000000};
+  if constexpr (std::is_same_v<T, H16>)
+    return {0x0000, 0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00, 0x7e00,
+            0x7fff, 0xfe01, 0x0001, 0x8001, 0x0400, 0x03ff, 0x7bff,
+            0x3800, 0x3f80, 0x7f80, 0xff80, 0x7fc0, 0x0080};
+  return {0, 1, 2, 31, 32, 33, 64, 0x55, ~U64{0}, kSign, kSign - 1};
+}
+
+template <typename T>
+T as_value(U64 bits) {
+  T value{};
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+/// Every pair of edges, then any bits, and numbers of every size.
+template <typename T>
+Inputs<T> of_every_kind() {
+  std::mt19937_64 random(3);
+  const auto known = edges<T>();
+  Inputs<T> all;
+  for (const U64 a : known) {
+    for (const U64 b : known)
+      all.push_back({as_value<T>(a), as_value<T>(b),
+                     as_value<T>(known[random() % known.size()])});
+  }
+  while (all.size() < 1024) {
+    auto& each = all.emplace_back();
+    for (T& one : each) {
+      const bool is_any = random() % 2 == 0;
+      if constexpr (std::is_floating_point_v<T>)
+        one = is_any ? as_value<T>(random())
+                     : static_cast<T>(std::ldexp(1 + 0x1p-13 * double(random() % 8192),
+                                                 int(random() % 32) - 16) *
+                                      (random() % 2 == 0 ? 1 : -1));
+      else
+        one = as_value<T>(is_any ? random() : random() >> random() % 64);
+    }
+  }
+  return all;
+}
+
+template <typename Out, typename In>
+void compare_each(const Texts& texts, const Nearness& near = {}) {
+  static const auto inputs = of_every_kind<In>();
+  for (const auto& text : texts) std::ignore = run<Out>(text, inputs, {}, near);
+}
+/// "{}" in each text is the type.
+template <typename Out, typename In>
+void compare_each_of(const std::string& type, const Texts& texts) {
+  for (const auto& text : texts)
+    compare_each<Out, In>({fmt::format(fmt::runtime(text), type)});
+}
+/// `see` is called with each size of integers and its C++ type.
+template <typename See>
+void for_integers(const See& see) {
+  see("16", U16{});
+  see("32", U32{});
+  see("64", U64{});
+}
+
+const Texts kRoundings{"rn", "rz", "rm", "rp"};
+
+TEST(PtxInstructions, OfIntegers) {
+  for_integers([](const std::string& bits, auto zero) {
+    using T = decltype(zero);
+    for (const char* sign : {"u", "s"})
+      compare_each_of<T, T>(
+          sign + bits,
+          {"add.{} %d, %a, %b;", "sub.{} %d, %a, %b;", "mul.lo.{} %d, %a, %b;",
+           "mul.hi.{} %d, %a, %b;", "min.{} %d, %a, %b;", "max.{} %d, %a, %b;",
+           "mad.lo.{} %d, %a, %b, %c;", "mad.hi.{} %d, %a, %b, %c;",
+           "sad.{} %d, %a, %b, %c;", "mov.b32 %x, 33; shr.{} %d, %a, %x;"});
+    // By 0 the ISA says nothing.
+    compare_each<T, T>({fmt::format("or.b{0} %b, %b, 1; div.u{0} %d, %a, %b;", bits),
+                        fmt::format("or.b{0} %b, %b, 1; rem.u{0} %d, %a, %b;", bits),
+                        fmt::format("or.b{0} %b, %b, 1; div.s{0} %d, %a, %b;", bits),
+                        fmt::format("or.b{0} %b, %b, 1; rem.s{0} %d, %a, %b;", bits)});
+    compare_each_of<T, T>(
+        bits, {"abs.s{} %d, %a;", "neg.s{} %d, %a;", "not.b{} %d, %a;",
+               "cnot.b{} %d, %a;", "and.b{} %d, %a, %b;", "xor.b{} %d, %a, %b;"});
+    if constexpr (sizeof(T) > 2) {
+      compare_each_of<U32, T>(
+          bits, {"popc.b{} %d, %a;", "clz.b{} %d, %a;", "bfind.u{} %d, %a;",
+                 "bfind.s{} %d, %a;", "bfind.shiftamt.s{} %d, %a;"});
+      const std::string narrow =
+          fmt::format("cvt.u32.u{0} %x, %b; cvt.u32.u{0} %y, %c; ", bits);
+      compare_each_of<T, T>(
+          bits, {"brev.b{} %d, %a;", narrow + "bfe.u{} %d, %a, %x, %y;",
+                 narrow + "bfe.s{} %d, %a, %x, %y;", narrow + "shl.b{} %d, %a, %x;",
+                 narrow + "bfi.b{} %d, %a, %b, %x, %y;"});
+    }
+  });
+  for (const char* compared : {"eq", "ne", "lt", "le", "gt", "ge"})
+    compare_each_of<U32, U32>(
+        compared, {"set.{}.u32.s32 %d, %a, %b;", "set.{}.f32.s32 %d, %a, %b;"});
+  for (const char* compared : {"lo", "ls", "hi", "hs"})
+    compare_each_of<U32, U32>(compared, {"set.{}.u32.u32 %d, %a, %b;"});
+}
+
+TEST(PtxInstructions, OfWordsOfBits) {
+  compare_each<U32, U32>({"add.sat.s32 %d, %a, %b;",
+                          "sub.sat.s32 %d, %a, %b;",
+                          "mad.hi.sat.s32 %d, %a, %b, %c;",
+                          "mul24.lo.u32 %d, %a, %b;",
+                          "mul24.hi.s32 %d, %a, %b;",
+                          "mad24.lo.s32 %d, %a, %b, %c;",
+                          "dp4a.u32.s32 %d, %a, %b, %c;",
+                          "dp4a.s32.s32 %d, %a, %b, %c;",
+                          "dp2a.lo.u32.s32 %d, %a, %b, %c;",
+                          "dp2a.hi.s32.u32 %d, %a, %b, %c;",
+                          "bmsk.clamp.b32 %d, %a, %b;",
+                          "bmsk.wrap.b32 %d, %a, %b;",
+                          "szext.clamp.s32 %d, %a, %b;",
+                          "szext.wrap.u32 %d, %a, %b;",
+                          "lop3.b32 %d, %a, %b, %c, 0xe8;",
+                          "lop3.b32 %d, %a, %b, %c, 0x1d;",
+                          "fns.b32 %d, %a, %b, %c;",
+                          "add.cc.u32 %x, %a, %b; addc.u32 %d, %c, 0;",
+                          "sub.cc.u32 %x, %a, %b; subc.u32 %d, %c, 5;",
+                          "mad.lo.cc.u32 %x, %a, %b, %c; madc.hi.u32 %d, %a, %b, 0;",
+                          "slct.u32.s32 %d, %a, %b, %c;",
+                          "slct.u32.f32 %d, %a, %b, %c;",
+                          "slct.ftz.u32.f32 %d, %a, %b, %c;",
+                          "add.u16x2 %d, %a, %b;",
+                          "min.s16x2 %d, %a, %b;",
+                          "max.u16x2 %d, %a, %b;",
+                          "min.relu.s32 %d, %a, %b;"});
+  for (const char* mode : {"", ".f4e", ".b4e", ".rc8", ".ecl", ".ecr", ".rc16"})
+    compare_each_of<U32, U32>(mode, {"prmt.b32{} %d, %a, %b, %c;"});
+  for (const char* way : {"l.clamp", "r.clamp", "l.wrap", "r.wrap"})
+    compare_each_of<U32, U32>(way, {"shf.{}.b32 %d, %a, %b, %c;"});
+}
+
+TEST(PtxInstructions, OfFloats) {
+  for (const auto& rounding : kRoundings) {
+    for (const char* how : {"", ".ftz", ".sat", ".ftz.sat"})
+      compare_each_of<float, float>(
+          rounding + how, {"add.{}.f32 %d, %a, %b;", "sub.{}.f32 %d, %a, %b;",
+                           "mul.{}.f32 %d, %a, %b;", "fma.{}.f32 %d, %a, %b, %c;"});
+    for (const char* how : {"", ".ftz"})
+      compare_each_of<float, float>(
+          rounding + how,
+          {"div.{}.f32 %d, %a, %b;", "rcp.{}.f32 %d, %a;", "sqrt.{}.f32 %d, %a;"});
+    compare_each_of<double, double>(
+        rounding, {"add.{}.f64 %d, %a, %b;", "mul.{}.f64 %d, %a, %b;",
+                   "fma.{}.f64 %d, %a, %b, %c;", "div.{}.f64 %d, %a, %b;",
+                   "rcp.{}.f64 %d, %a;", "sqrt.{}.f64 %d, %a;"});
+  }
+  for (const char* how :
+       {"", ".ftz", ".NaN", ".ftz.NaN", ".xorsign.abs", ".NaN.xorsign.abs"})
+    compare_each_of<float, float>(how,
+                                  {"min{}.f32 %d, %a, %b;", "max{}.f32 %d, %a, %b;"});
+  compare_each<float, float>({"abs.f32 %d, %a;", "abs.ftz.f32 %d, %a;",
+                              "neg.f32 %d, %a;", "neg.ftz.f32 %d, %a;",
+                              "copysign.f32 %d, %a, %b;"});
+  compare_each<double, double>({"min.f64 %d, %a, %b;", "max.f64 %d, %a, %b;",
+                                "abs.f64 %d, %a;", "neg.f64 %d, %a;",
+                                "copysign.f64 %d, %a, %b;"});
+  for (const char* kind :
+       {"finite", "infinite", "number", "notanumber", "normal", "subnormal"}) {
+    compare_each_of<U32, float>(kind, {"testp.{}.f32 %p, %a; selp.b32 %d, 1, 0, %p;"});
+    compare_each_of<U32, double>(kind, {"testp.{}.f64 %p, %a; selp.b32 %d, 1, 0, %p;"});
+  }
+  for (const char* compared : {"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu",
+                               "leu", "gtu", "geu", "num", "nan"}) {
+    compare_each_of<U32, float>(
+        compared, {"set.{}.u32.f32 %d, %a, %b;", "set.{}.ftz.f32.f32 %d, %a, %b;"});
+    compare_each_of<U32, double>(compared, {"set.{}.u32.f64 %d, %a, %b;"});
+    compare_each_of<U32, H16>(
+        compared, {"set.{}.u32.f16 %d, %a, %b;", "set.{}.u32.bf16 %d, %a, %b;",
+                   "set.{}.ftz.u32.f16 %d, %a, %b;"});
+    compare_each_of<U32, U32>(compared, {"set.{}.f16x2.f16x2 %d, %a, %b;"});
+  }
+}
+
+TEST(PtxInstructions, OfHalves) {
+  for (const char* type : {"f16", "bf16"}) {
+    compare_each_of<H16, H16>(
+        type,
+        {"add.rn.{} %d, %a, %b;", "sub.rn.{} %d, %a, %b;", "mul.rn.{} %d, %a, %b;",
+         "fma.rn.{} %d, %a, %b, %c;", "fma.rn.relu.{} %d, %a, %b, %c;",
+         "min.{} %d, %a, %b;", "max.NaN.{} %d, %a, %b;",
+         "min.xorsign.abs.{} %d, %a, %b;", "abs.{} %d, %a;", "neg.{} %d, %a;"});
+    compare_each_of<U32, U32>(
+        type, {"add.rn.{}x2 %d, %a, %b;", "sub.rn.{}x2 %d, %a, %b;",
+               "mul.rn.{}x2 %d, %a, %b;", "fma.rn.{}x2 %d, %a, %b, %c;",
+               "min.{}x2 %d, %a, %b;", "max.NaN.{}x2 %d, %a, %b;", "abs.{}x2 %d, %a;",
+               "neg.{}x2 %d, %a;"});
+  }
+  compare_each<H16, H16>({"add.ftz.f16 %d, %a, %b;", "mul.ftz.sat.f16 %d, %a, %b;",
+                          "fma.rn.ftz.f16 %d, %a, %b, %c;",
+                          "fma.rn.sat.f16 %d, %a, %b, %c;"});
+}
+
+TEST(PtxInstructions, ThatConvertIntegers) {
+  for_integers([](const std::string& to, auto to_zero) {
+    for_integers([&](const std::string& from, auto from_zero) {
+      for (const char* signs : {"ss", "su", "us", "uu"}) {
+        const auto types = fmt::format("{}{}.{}{}", signs[0], to, signs[1], from);
+        compare_each_of<decltype(to_zero), decltype(from_zero)>(types,
+                                                                {"cvt.{} %d, %a;"});
+        if (signs[0] != signs[1] || to < from)
+          compare_each_of<decltype(to_zero), decltype(from_zero)>(
+              types, {"cvt.sat.{} %d, %a;"});
+      }
+    });
+    for (const char* type : {"s8", "u8"}) {
+      const auto types = fmt::format("{}.s{}", type, to);
+      compare_each_of<U32, decltype(to_zero)>(types,
+                                              {"cvt.{} %d, %a;", "cvt.sat.{} %d, %a;"});
+    }
+  });
+}
+
+TEST(PtxInstructions, ThatConvertFloats) {
+  for (const auto& rounding : kRoundings) {
+    compare_each_of<float, double>(
+        rounding, {"cvt.{}.f32.f64 %d, %a;", "cvt.{}.ftz.sat.f32.f64 %d, %a;"});
+    compare_each_of<float, float>(
+        rounding, {"cvt.{}i.f32.f32 %d, %a;", "cvt.{}i.ftz.f32.f32 %d, %a;"});
+    compare_each_of<double, double>(rounding, {"cvt.{}i.f64.f64 %d, %a;"});
+    compare_each_of<H16, H16>(rounding, {"cvt.{}i.f16.f16 %d, %a;"});
+    compare_each_of<H16, float>(rounding,
+                                {"cvt.{}.f16.f32 %d, %a;", "cvt.{}.bf16.f32 %d, %a;",
+                                 "cvt.{}.sat.f16.f32 %d, %a;"});
+    compare_each_of<H16, double>(rounding, {"cvt.{}.f16.f64 %d, %a;"});
+    compare_each_of<U32, float>(rounding,
+                                {"cvt.{}i.s8.f32 %d, %a;", "cvt.{}i.u8.f32 %d, %a;"});
+    for_integers([&](const std::string& bits, auto zero) {
+      using T = decltype(zero);
+      for (const char* sign : {"s", "u"}) {
+        const auto integer = sign + bits;
+        compare_each_of<float, T>(integer, {"cvt." + rounding + ".f32.{} %d, %a;"});
+        compare_each_of<double, T>(integer, {"cvt." + rounding + ".f64.{} %d, %a;"});
+        compare_each_of<T, double>(integer, {"cvt." + rounding + "i.{}.f64 %d, %a;"});
+        compare_each_of<T, float>(integer,
+                                  {"cvt." + rounding + "i.{}.f32 %d, %a;",
+                                   "cvt." + rounding + "i.ftz.sat.{}.f32 %d, %a;"});
+        compare_each_of<T, H16>(integer, {"cvt." + rounding + "i.{}.f16 %d, %a;",
+                                          "cvt." + rounding + "i.{}.bf16 %d, %a;"});
+        compare_each_of<H16, T>(integer, {"cvt." + rounding + ".f16.{} %d, %a;",
+                                          "cvt." + rounding + ".bf16.{} %d, %a;"});
+      }
+    });
+  }
+  compare_each<float, H16>(
+      {"cvt.f32.f16 %d, %a;", "cvt.ftz.f32.f16 %d, %a;", "cvt.f32.bf16 %d, %a;"});
+  compare_each<double, H16>({"cvt.f64.f16 %d, %a;"});
+  compare_each<double, float>({"cvt.f64.f32 %d, %a;", "cvt.ftz.f64.f32 %d, %a;"});
+}
+
+TEST(PtxInstructions, ThatPackNumbersOfFewBits) {
+  compare_each<U32, float>(
+      {"cvt.rn.f16x2.f32 %d, %a, %b;", "cvt.rz.f16x2.f32 %d, %a, %b;",
+       "cvt.rn.relu.f16x2.f32 %d, %a, %b;", "cvt.rn.satfinite.f16x2.f32 %d, %a, %b;",
+       "cvt.rn.bf16x2.f32 %d, %a, %b;", "cvt.rz.relu.bf16x2.f32 %d, %a, %b;",
+       "cvt.rna.tf32.f32 %d, %a;", "cvt.rna.satfinite.tf32.f32 %d, %a;",
+       "cvt.rn.tf32.f32 %d, %a;", "cvt.rz.tf32.f32 %d, %a;"});
+  for (const char* type : {"e4m3x2", "e5m2x2"}) {
+    compare_each_of<H16, float>(type, {"cvt.rn.satfinite.{}.f32 %d, %a, %b;",
+                                       "cvt.rn.satfinite.relu.{}.f32 %d, %a, %b;"});
+    compare_each_of<H16, U32>(type, {"cvt.rn.satfinite.{}.f16x2 %d, %a;"});
+    compare_each_of<U32, H16>(
+        type, {"cvt.rn.f16x2.{} %d, %a;", "cvt.rn.relu.f16x2.{} %d, %a;"});
+  }
+  compare_each<H16, float>(
+      {"cvt.rn.relu.f16.f32 %d, %a;", "cvt.rn.relu.bf16.f32 %d, %a;"});
+}
+
+// The errors are those that the PTX ISA names for each instruction.
+TEST(PtxInstructions, ThatApproximate) {
+  compare_each<float, float>({"rcp.approx.f32 %d, %a;", "rcp.approx.ftz.f32 %d, %a;",
+                              "sqrt.approx.f32 %d, %a;", "sqrt.approx.ftz.f32 %d, %a;"},
+                             {.units = 1});
+  compare_each<float, float>({"rsqrt.approx.f32 %d, %a;",
+                              "rsqrt.approx.ftz.f32 %d, %a;", "ex2.approx.f32 %d, %a;",
+                              "ex2.approx.ftz.f32 %d, %a;", "div.full.f32 %d, %a, %b;"},
+                             {.units = 2});
+  compare_each<float, float>({"lg2.approx.f32 %d, %a;", "lg2.approx.ftz.f32 %d, %a;"},
+                             {.units = 3, .absolute = 0x1p-22});
+  compare_each<float, float>({"tanh.approx.f32 %d, %a;"}, {.units = 1U << 13U});
+  compare_each<H16, H16>({"ex2.approx.f16 %d, %a;", "ex2.approx.ftz.bf16 %d, %a;",
+                          "tanh.approx.f16 %d, %a;", "tanh.approx.bf16 %d, %a;"},
+                         {.units = 2, .bytes = 2});
+  compare_each<U32, U32>({"ex2.approx.f16x2 %d, %a;", "ex2.approx.ftz.bf16x2 %d, %a;",
+                          "tanh.approx.f16x2 %d, %a;", "tanh.approx.bf16x2 %d, %a;"},
+                         {.units = 2, .bytes = 2});
+  // Of divisors between 2^-126 and 2^126; of angles between -2 pi and 2 pi.
+  Inputs<float> some;
+  std::mt19937_64 random(4);
+  while (some.size() < 1024) {
+    const auto any = [&] { return static_cast<float>(random()) * 0x1p-64F * 12 - 6; };
+    some.push_back({any(), any(), any()});
+  }
+  for (const char* text :
+       {"div.approx.f32 %d, %a, %b;", "div.approx.ftz.f32 %d, %a, %b;"})
+    std::ignore = run<float>(text, some, {}, {.units = 2});
+  for (const char* text : {"sin.approx.f32 %d, %a;", "cos.approx.f32 %d, %a;"})
+    std::ignore = run<float>(text, some, {}, {.absolute = 0x1p-20});
+}
+
+}  // namespace
+}  // namespace kiln::ptx::test
