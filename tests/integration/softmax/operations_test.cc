@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "ops/plans.h"
+#include "tests/integration/softmax/operation.h"
 #include "tests/integration/softmax/problem.h"
 #include "tests/support/cpu_kernel/run_plan.h"
 
@@ -16,12 +17,6 @@ using ops::DType;
 using ops::SoftmaxMask;
 
 using Case = std::tuple<DType, SoftmaxMask>;
-
-Kind kind_of(SoftmaxMask mask) {
-  return mask == SoftmaxMask::kNone    ? Kind::kPlain
-         : mask == SoftmaxMask::kBytes ? Kind::kMasked
-                                       : Kind::kCausal;
-}
 
 /// Row lengths whose kernels are compiled for the CPU, each class once.
 std::vector<I64> row_lengths(DType dtype) {
@@ -44,45 +39,6 @@ class SoftmaxOperation : public testing::TestWithParam<Case> {
     const auto done = kiln_cpu::run_plan(*std::move(plan), kernels_of_program());
     ASSERT_TRUE(done) << done.error().message;
   }
-
-  template <typename Args>
-  static Args arguments(const Shape& shape) {
-    Args args;
-    std::tie(args.dtype, args.mask) = GetParam();
-    args.batch = shape.batch;
-    args.heads = shape.heads;
-    args.sq = shape.sq;
-    args.skv = shape.cols;
-    return args;
-  }
-
-  template <typename T>
-  static void check(const Shape& shape) {
-    SCOPED_TRACE(testing::Message() << shape);
-    const Kind kind = kind_of(std::get<1>(GetParam()));
-    const Setting setting{.scale = 0.25F};
-    Tensors<T> forward({kind, true}, shape, setting);
-    Tensor<T> y = forward.make_out();
-    auto args = arguments<ops::SoftmaxForward>(shape);
-    args.y = y.data();
-    args.x = forward.in().data();
-    if (args.mask == ops::SoftmaxMask::kBytes)
-      args.mask_bytes = forward.mask().bytes;
-    args.scale = setting.scale;
-    run(args);
-    std::ignore = forward.check(y);
-
-    Tensors<T> backward({kind, false}, shape, setting);
-    std::ranges::copy(y, backward.y().begin());
-    Tensor<T> dx = backward.make_out();
-    auto gradient_args = arguments<ops::SoftmaxBackward>(shape);
-    gradient_args.dx = dx.data();
-    gradient_args.dy = backward.in().data();
-    gradient_args.y = backward.y().data();
-    gradient_args.scale = setting.scale;
-    run(gradient_args);
-    std::ignore = backward.check(dx);
-  }
 };
 
 INSTANTIATE_TEST_SUITE_P(
@@ -96,15 +52,19 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 TEST_P(SoftmaxOperation, ComputesForwardAndBackwardForEveryClassOfRowLength) {
-  test::with_type(to_string(std::get<0>(GetParam())), []<typename T>() {
-    for (const I64 cols : row_lengths(std::get<0>(GetParam())))
-      check<T>({.batch = 2, .heads = 2, .sq = 3, .cols = cols});
+  const auto [dtype, mask] = GetParam();
+  test::with_type(to_string(dtype), [&, dtype = dtype, mask = mask]<typename T>() {
+    for (const I64 cols : row_lengths(dtype))
+      check_operations<T>(dtype, mask, {.batch = 2, .heads = 2, .sq = 3, .cols = cols},
+                          [](const auto& args) { run(args); });
   });
 }
 
 TEST_P(SoftmaxOperation, LaunchesNothingWhereThereIsNothing) {
+  const auto [dtype, mask] = GetParam();
   for (const I64 empty : {0, 1, 2, 3}) {
-    const auto args = arguments<ops::SoftmaxForward>({.batch = empty == 0 ? 0 : 2,
+    const auto args = arguments<ops::SoftmaxForward>(dtype, mask,
+                                                     {.batch = empty == 0 ? 0 : 2,
                                                       .heads = empty == 1 ? 0 : 2,
                                                       .sq = empty == 2 ? 0 : 2,
                                                       .cols = empty == 3 ? 0 : 2});

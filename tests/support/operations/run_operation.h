@@ -1,6 +1,7 @@
 // An operation on a problem's tensors, run where the program's tests run: as its plan
-// on this CPU (run_plan.cc), or through a service on a device (tests/gpu). So that one
-// problem, with its reference and its bounds, tests both.
+// on this CPU (run_plan.cc) or as PTX (tests/integration/ptx), or through a service on
+// a device (tests/gpu). So that one problem, with its reference and its bounds, tests
+// both.
 
 #pragma once
 
@@ -13,6 +14,7 @@
 #include "kiln/ops/norm.h"
 #include "kiln/ops/rope.h"
 #include "kiln/result.h"
+#include "ops/plan.h"
 #include "tests/support/cpu_kernel/executor.h"
 
 namespace kiln::test {
@@ -33,6 +35,12 @@ struct Schedule {
   LaunchArguments most{};
   bool checks_pointers = true;  // as operations do
 };
+
+/// What the operation launches on the device, with the extents that are chosen. Errors:
+/// those of the operation.
+[[nodiscard]] Result<ops::Launches> plan_operation(const Operation& operation,
+                                                   const Device& device,
+                                                   const Schedule& schedule);
 
 /// What operations are run on, or planned for.
 [[nodiscard]] Device operations_device(const Schedule& schedule);
