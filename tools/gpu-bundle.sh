@@ -8,8 +8,8 @@ usage: tools/gpu-bundle.sh [--build DIR] [--no-nvrtc] [--python VERSION] [FOLDER
 
 Builds the tests for real devices in the release preset and packs them with everything they need.
 They run on a machine with a GPU and without network, packages or toolkit: unpack the bundle there
-and start its run.sh. The default output is build/kiln-gpu-bundle.tar.zst; a .tar.gz, a third larger, is
-for a machine without zstd. An output folder must be new or empty; a file is replaced.
+and start its run.sh. The default output is build/kiln-gpu-bundle.tar.zst; a .tar.gz is larger,
+and for a machine without zstd. An output folder must be new or empty; a file is replaced.
 
 The bundle has gpu_test, gpu_images_test, gpu_ptx_test, kiln, kiln-worker, kiln-bench-library, libkiln.so,
 the simulated driver, every shared library that they load except glibc's, and NVRTC; if it is built, also
@@ -76,7 +76,7 @@ case $output in
   *.tar.gz) compress=(gzip -9) ;;
   *.tar | *.gz | *.tgz | *.xz | *.zip | *.zst) wrong "an archive is a .tar.zst or a .tar.gz, not '$output'." ;;
   *)
-    [[ ! -e $output || -d $output ]] || wrong "$output is a file and no .tar.zst."
+    [[ ! -e $output || -d $output ]] || wrong "$output is a file, and neither a .tar.zst nor a .tar.gz."
     [[ -z $(ls -A -- "$output" 2>/dev/null) ]] || wrong "the folder $output is not empty."
     ;;
 esac
