@@ -56,6 +56,7 @@ using tvm::ffi::AnyView;
 
 constexpr std::size_t kMostDimensions = 8;
 constexpr std::size_t kWorkspaceAlignment = 256;
+constexpr std::size_t kXlaAlignment = 16;  // XLA refuses to allocate for a greater one
 
 [[noreturn]] void refuse(const std::string& message) {
   throw tvm::ffi::Error("kiln.InvalidArgument", message, "");
@@ -327,7 +328,9 @@ ffi::Error launch_on_cuda(void* stream, std::int32_t ordinal,
     const DLDevice device{kDLCUDA, ordinal};
     const CurrentStream current(device, stream);
     Call(device, call, args, rets).launch([&](std::size_t bytes) {
-      return scratch.Allocate(bytes, kWorkspaceAlignment).value_or(nullptr);
+      std::size_t room = bytes + (kWorkspaceAlignment - kXlaAlignment);
+      void* memory = scratch.Allocate(room, kXlaAlignment).value_or(nullptr);
+      return std::align(kWorkspaceAlignment, bytes, memory, room);
     });
   });
 }
