@@ -69,7 +69,8 @@ Select select_of(std::string_view opcode) {
           logic_operations(), float_operations(), comparison_operations(),
           conversion_operations(), movement_operations(), memory_operations(),
           atomic_operations(), copy_operations(), warp_operations(),
-          matrix_operations(), control_operations()}) {
+          matrix_operations(), fragment_operations(), mbarrier_operations(),
+          video_operations(), control_operations()}) {
       for (const Operation& each : family) found.emplace(each.opcode, each.select);
     }
     return found;

@@ -104,6 +104,9 @@ std::span<const Operation> atomic_operations();
 std::span<const Operation> copy_operations();
 std::span<const Operation> warp_operations();
 std::span<const Operation> matrix_operations();
+std::span<const Operation> fragment_operations();
+std::span<const Operation> mbarrier_operations();
+std::span<const Operation> video_operations();
 std::span<const Operation> control_operations();
 
 }  // namespace kiln::ptx

@@ -61,6 +61,14 @@ struct PendingCopy {
   unsigned source_bytes = 0;  // the rest becomes zeros
 };
 
+/// Copies of a lane that an mbarrier waits for.
+struct Tracked {
+  unsigned warp = 0;
+  unsigned lane = 0;
+  std::byte* barrier = nullptr;
+  std::vector<PendingCopy> copies{};
+};
+
 class Block;
 
 class Warp {
@@ -172,6 +180,10 @@ class Block {
 
   [[nodiscard]] Extent index() const { return index_; }
   [[nodiscard]] unsigned threads() const { return threads_; }
+  /// True of a place in its shared memory.
+  [[nodiscard]] bool has(const std::byte* at) const {
+    return at >= shared.data() && at < shared.data() + shared.size();
+  }
   [[nodiscard]] Extent thread(unsigned number) const;
   [[nodiscard]] std::string describe_thread(const Warp& warp, unsigned lane) const;
   void note(const std::string& what);
@@ -181,6 +193,7 @@ class Block {
   std::vector<std::uint8_t> shared_set{};  // not 0 where it was written; empty: unknown
   std::vector<std::unique_ptr<Warp>> warps{};
   std::array<Barrier, 16> barriers{};
+  std::vector<Tracked> tracked{};
   Races races;
   Noise random;
 

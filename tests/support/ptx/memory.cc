@@ -120,11 +120,16 @@ std::byte* find(const Lanes& lanes, const Instruction& instruction,
 
 }  // namespace
 
+void require_aligned(const Lanes& lanes, const Instruction& instruction,
+                     const Touch& touch) {
+  if (touch.at % std::min<std::size_t>(touch.bytes, 16) != 0)
+    fail(lanes, instruction, touch, kMisalignedAddress);
+}
+
 std::byte* reach_one(const Lanes& lanes, const Instruction& instruction, Touch touch) {
   if (touch.space == Space::kGlobal)
     resolve(touch);
-  if (touch.at % std::min<std::size_t>(touch.bytes, 16) != 0)
-    fail(lanes, instruction, touch, kMisalignedAddress);
+  require_aligned(lanes, instruction, touch);
   std::byte* const found = find(lanes, instruction, touch);
   if (found == nullptr)
     fail(lanes, instruction, touch, kIllegalAddress);

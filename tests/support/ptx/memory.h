@@ -29,7 +29,11 @@ struct Touch {
   Access access = Access::kRead;
 };
 
-/// The same of one lane.
+/// Throws Fault where the access is not at a multiple of its bytes, 16 at most.
+void require_aligned(const Lanes& lanes, const Instruction& instruction,
+                     const Touch& touch);
+
+/// The same as reach() of one lane.
 std::byte* reach_one(const Lanes& lanes, const Instruction& instruction, Touch touch);
 
 }  // namespace kiln::ptx

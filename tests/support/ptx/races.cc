@@ -3,15 +3,9 @@
 #include <algorithm>
 
 namespace kiln::ptx {
-namespace {
-
-constexpr std::size_t kCellBytes = 4;
-
-}  // namespace
-
 void Races::watch(std::size_t bytes, unsigned warps) {
   cells_.resize((bytes + kCellBytes - 1) / kCellBytes);
-  clocks_.assign(warps, std::vector<std::uint32_t>(warps, 0));
+  clocks_.assign(warps, Clock(warps, 0));
   for (unsigned warp = 0; warp < warps; ++warp) clocks_[warp][warp] = 1;
   meetings_.resize(warps);
 }
@@ -28,9 +22,28 @@ bool Races::is_before(const Mark& mark, unsigned thread) const {
          meetings_[warp].last[thread % kLanes][mark.thread % kLanes] > mark.step;
 }
 
-// Bytes of one cell that different threads write, as two halves, are no race: a cell is
-// told from its neighbours only where an access covers it whole, so narrow accesses are
-// watched by their first byte's cell and may miss a race, never make one up.
+void Races::note(Cell& cell, const Mark& mark, Access access,
+                 std::optional<Conflict>& found) const {
+  const auto conflict = [&](const Mark& before, Access kind) {
+    const bool are_atomic = before.is_atomic && access == Access::kAtomic;
+    if (!found && !are_atomic && !is_before(before, mark.thread))
+      found = {.before = kind, .thread = before.thread, .statement = before.statement};
+  };
+  conflict(cell.write, Access::kWrite);
+  if (access == Access::kRead) {
+    Mark& slot = cell.reads[0].thread == mark.thread || cell.reads[0].clock == 0 ||
+                         is_before(cell.reads[0], mark.thread)
+                     ? cell.reads[0]
+                     : cell.reads[1];
+    slot = mark;
+    return;
+  }
+  for (const Mark& read : cell.reads) conflict(read, Access::kRead);
+  cell.write = mark;
+  cell.reads = {};
+}
+
+// A cell is split into its bytes by the first access that does not cover it whole.
 std::optional<Races::Conflict> Races::note(unsigned thread, std::uint64_t at,
                                            std::size_t bytes, Access access,
                                            const syntax::Statement* statement) {
@@ -41,44 +54,53 @@ std::optional<Races::Conflict> Races::note(unsigned thread, std::uint64_t at,
                   .step = meetings_[warp].step,
                   .is_atomic = access == Access::kAtomic,
                   .statement = statement};
-  if (bytes < kCellBytes)
-    return found;
-  for (std::uint64_t each = at; each < at + bytes; each += kCellBytes) {
-    Cell& cell = cells_[each / kCellBytes];
-    const auto conflict = [&](const Mark& before, Access kind) {
-      const bool are_atomic = before.is_atomic && access == Access::kAtomic;
-      if (!found && !are_atomic && !is_before(before, thread))
-        found = {
-            .before = kind, .thread = before.thread, .statement = before.statement};
-    };
-    conflict(cell.write, Access::kWrite);
-    if (access == Access::kRead) {
-      Mark& slot = cell.reads[0].thread == thread || cell.reads[0].clock == 0 ||
-                           is_before(cell.reads[0], thread)
-                       ? cell.reads[0]
-                       : cell.reads[1];
-      slot = mark;
+  const std::uint64_t end = at + bytes;
+  for (std::uint64_t index = at / kCellBytes; index * kCellBytes < end; ++index) {
+    Cell& cell = cells_[index];
+    const std::uint64_t first = std::max(at, index * kCellBytes) - index * kCellBytes;
+    const std::uint64_t last = std::min(end - index * kCellBytes, kCellBytes);
+    if (!cell.is_split && last - first == kCellBytes) {
+      note(cell, mark, access, found);
       continue;
     }
-    for (const Mark& read : cell.reads) conflict(read, Access::kRead);
-    cell.write = mark;
-    cell.reads = {};
+    if (!cell.is_split) {
+      split_[index].fill(cell);
+      cell.is_split = true;
+    }
+    auto& parts = split_[index];
+    for (std::uint64_t byte = first; byte < last; ++byte)
+      note(parts[byte], mark, access, found);
   }
   return found;
 }
 
+void Races::raise(Clock& clock, const Clock& by) {
+  for (std::size_t i = 0; i < clock.size(); ++i) clock[i] = std::max(clock[i], by[i]);
+}
+
+void Races::release(std::uint64_t barrier, unsigned warp) {
+  Clock& known = released_[barrier];
+  known.resize(clocks_.size());
+  raise(known, clocks_[warp]);
+  ++clocks_[warp][warp];
+}
+
+void Races::acquire(std::uint64_t barrier, unsigned warp) {
+  Clock& known = released_[barrier];
+  known.resize(clocks_.size());
+  raise(clocks_[warp], known);
+  ++clocks_[warp][warp];
+}
+
 void Races::join_warps(std::uint32_t warps) {
-  std::vector<std::uint32_t> joined(clocks_.size(), 0);
+  Clock joined(clocks_.size(), 0);
   const auto for_each_warp = [&](const auto& visit) {
     for (std::size_t warp = 0; warp < clocks_.size(); ++warp) {
       if ((warps >> warp & 1U) != 0)
         visit(clocks_[warp], warp);
     }
   };
-  for_each_warp([&](auto& clock, std::size_t) {
-    for (std::size_t i = 0; i < joined.size(); ++i)
-      joined[i] = std::max(joined[i], clock[i]);
-  });
+  for_each_warp([&](auto& clock, std::size_t) { raise(joined, clock); });
   for_each_warp([&](auto& clock, std::size_t warp) {
     clock = joined;
     ++clock[warp];

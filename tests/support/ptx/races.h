@@ -34,10 +34,14 @@ class Races {
                                Access access, const syntax::Statement* statement);
   /// The warps of a mask met at a barrier.
   void join_warps(std::uint32_t warps);
+  /// A warp arrives at an mbarrier, and a warp learns that all have.
+  void release(std::uint64_t barrier, unsigned warp);
+  void acquire(std::uint64_t barrier, unsigned warp);
   /// The lanes of a mask met.
   void join_lanes(unsigned warp, std::uint32_t lanes);
 
  private:
+  using Clock = std::vector<std::uint32_t>;  // what is known of each warp
   struct Mark {
     std::uint32_t thread = 0;
     std::uint32_t clock = 0;  // of its warp; 0: none
@@ -45,16 +49,25 @@ class Races {
     bool is_atomic = false;
     const syntax::Statement* statement = nullptr;
   };
-  /// Of four bytes: the last write, and the last reads of two threads.
+  /// Of four bytes, or of one of them: the last write, and the last reads of two
+  /// threads.
   struct Cell {
     Mark write{};
     std::array<Mark, 2> reads{};
+    bool is_split = false;
   };
+  static constexpr std::size_t kCellBytes = 4;
   [[nodiscard]] bool is_before(const Mark& mark, unsigned thread) const;
 
+  static void raise(Clock& clock, const Clock& by);
+
+  void note(Cell& cell, const Mark& mark, Access access,
+            std::optional<Conflict>& found) const;
+
   std::vector<Cell> cells_;
-  std::vector<std::vector<std::uint32_t>>
-      clocks_;  // of each warp: what it knows of each
+  std::map<std::size_t, std::array<Cell, kCellBytes>> split_;  // by the cell's index
+  std::vector<Clock> clocks_;                                  // of each warp
+  std::map<std::uint64_t, Clock> released_;                    // at each mbarrier
   struct Meetings {
     std::uint32_t step = 1;
     std::array<std::array<std::uint32_t, kLanes>, kLanes> last{};

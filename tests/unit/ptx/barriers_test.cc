@@ -11,6 +11,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 // Each thread writes its number and reads that of its opposite.
 std::string reversed(const std::string& barrier, unsigned threads = 128) {
@@ -64,6 +65,29 @@ TEST(Barriers, WithinAWarpItsOwnSeparates) {
                each_of(32, [](unsigned i) { return 31 - i; }));
 }
 
+TEST(Barriers, BytesAndHalvesRaceAsWordsDo) {
+  // Each thread writes its own part, and reads that of the thread `other` ahead.
+  const auto notes = [](unsigned bytes, unsigned other, const std::string& barrier) {
+    Setting checked = kFourWarps;
+    checked.checks.races = true;
+    return run(fmt::format(R"(
+    .shared .align 4 .b8 x[1024];
+    mov.u32 %r3, x; mad.lo.s32 %r4, %r0, {0}, %r3;
+    cvt.u16.u32 %h1, %r0;
+    st.shared.u{1} [%r4], %h1;
+    {3}
+    ld.shared.u{1} %h2, [%r4+{2}];)",
+                           bytes, 8 * bytes, bytes * other, barrier),
+               checked)
+        .report.notes;
+  };
+  for (const unsigned bytes : {1U, 2U}) {
+    EXPECT_THAT(notes(bytes, 0, ""), IsEmpty()) << bytes;
+    EXPECT_THAT(notes(bytes, 1, ""), Not(IsEmpty())) << bytes;
+    EXPECT_THAT(notes(bytes, 1, "bar.sync 0;"), IsEmpty()) << bytes;
+  }
+}
+
 TEST(Barriers, ReduceAPredicateOfAllThreads) {
   expect_words(
       "setp.lt.u32 %p1, %r0, 70; bar.red.popc.u32 %r2, 0, %p1;" + std::string(kStore),
@@ -112,11 +136,18 @@ TEST(Barriers, LanesMeetAtOneInALoop) {
 }
 
 TEST(Barriers, AThreadThatHasLeftIsNotWaitedFor) {
-  expect_words("setp.ge.u32 %p1, %r0, 40; @%p1 ret;" + reversed("bar.sync 0;"),
+  expect_words(R"(
+    .shared .align 4 .b8 x[256];
+    mov.u32 %r3, x; mad.lo.s32 %r4, %r0, 4, %r3;
+    st.shared.u32 [%r4], %r0;
+    setp.ge.u32 %p1, %r0, 40;
+    @%p1 ret;
+    bar.sync 0;
+    sub.s32 %r5, 63, %r0; mad.lo.s32 %r4, %r5, 4, %r3;
+    ld.shared.u32 %r2, [%r4];)" +
+                   std::string(kStore),
                {.block = {64, 1, 1}, .words = 64},
-               each_of(64, [](unsigned i) -> unsigned {
-                 return i < 40 ? 0xffffffffU : 0U;  // its opposite wrote nothing
-               }));
+               each_of(64, [](unsigned i) { return i < 40 ? 63 - i : 0; }));
 }
 
 TEST(Barriers, OneThatSomeNeverReachIsADeadlockWithNames) {

@@ -2,6 +2,8 @@
 // without bulk. What is copied lands when its thread waits for it, as late as it may;
 // until then nobody may look at the place.
 
+#include "tests/support/ptx/operations/copies.h"
+
 #include <algorithm>
 #include <array>
 
@@ -88,15 +90,22 @@ void wait(Lanes& lanes, const Instruction& instruction) {
       land(*lanes.block, pending);
     return is_due;
   });
+  settle(*lanes.block, [&](const Tracked& each) {
+    return each.warp == lanes.warp->index() && (lanes.mask >> each.lane & 1U) != 0;
+  });
 }
 
 void select_copy(Decoder& decoder) {
   auto& made = decoder.made;
   if (!decoder.take("async"))
     decoder.refuse("only cp.async is run here");
-  for (const std::string_view later : {"bulk", "mbarrier", "reduce"}) {
+  for (const std::string_view later : {"bulk", "reduce"}) {
     if (decoder.take(later))
-      decoder.refuse("bulk copies and their barriers are not run here");
+      decoder.refuse("bulk copies are not run here");
+  }
+  if (decoder.take("mbarrier")) {
+    select_arrival_after_copies(decoder);
+    return;
   }
   if (decoder.take("commit_group")) {
     made.run = &commit;
@@ -130,6 +139,26 @@ void select_copy(Decoder& decoder) {
 }
 
 }  // namespace
+
+void track(const Lanes& lanes, unsigned lane, std::byte* barrier) {
+  Tracked made{.warp = lanes.warp->index(), .lane = lane, .barrier = barrier};
+  std::erase_if(lanes.warp->copies, [&](const PendingCopy& pending) {
+    if (pending.lane == lane)
+      made.copies.push_back(pending);
+    return pending.lane == lane;
+  });
+  lanes.block->tracked.push_back(std::move(made));
+}
+
+void settle(Block& block, const std::function<bool(const Tracked&)>& is_due) {
+  std::erase_if(block.tracked, [&](const Tracked& each) {
+    if (!is_due(each))
+      return false;
+    for (const PendingCopy& pending : each.copies) land(block, pending);
+    arrive_of(each);
+    return true;
+  });
+}
 
 std::span<const Operation> copy_operations() {
   static constexpr auto kAll = std::to_array<Operation>({{"cp", &select_copy}});
