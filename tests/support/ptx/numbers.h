@@ -25,12 +25,30 @@ struct Bfloat {
 inline constexpr std::uint32_t kNan32 = 0x7fffffff;
 inline constexpr std::uint16_t kNan16 = 0x7fff;
 
-/// A float's arithmetic gives one NaN; a double's keeps what the machine makes.
+/// A float's arithmetic gives one NaN.
 inline float canonical(float value) {
   return value != value ? std::bit_cast<float>(kNan32) : value;
 }
-inline double canonical(double value) {
-  return value;
+/// Of a NaN the quiet one.
+inline double quieted(double value) {
+  return value != value ? std::bit_cast<double>(std::bit_cast<std::uint64_t>(value) |
+                                                0x8'0000'0000'0000ULL)
+                        : value;
+}
+
+/// A result with the NaN of a device of compute capability 9.0: of floats the
+/// canonical one, of doubles the last among the operands, if one of them is a NaN.
+template <typename... Operands>
+float with_nan(float result, Operands...) {
+  return canonical(result);
+}
+template <typename... Operands>
+double with_nan(double result, Operands... operands) {
+  if (result == result)
+    return result;
+  for (const double each : {operands...})
+    result = each != each ? quieted(each) : result;
+  return result;
 }
 
 inline float to_float(Half half) {
@@ -90,7 +108,8 @@ inline Half flushed(Half value) {
   return {static_cast<std::uint16_t>((bits & 0x7c00U) == 0 ? bits & 0x8000U : bits)};
 }
 inline Bfloat flushed(Bfloat value) {
-  return value;  // no instruction flushes them
+  const unsigned bits = value.bits;
+  return {static_cast<std::uint16_t>((bits & 0x7f80U) == 0 ? bits & 0x8000U : bits)};
 }
 inline double flushed(double value) {
   return value;

@@ -118,7 +118,7 @@ TEST(Memory, WhatNobodyWroteIsNotedWhenItIsRead) {
   EXPECT_THAT(of_shared.begin()->first,
               HasSubstr("read of shared memory that was never written"));
   EXPECT_EQ(of_shared.begin()->second, 32U);
-  EXPECT_THAT(notes("st.global.u32 [%d0], %r0; ld.global.u32 %r2, [%d0];"), IsEmpty());
+  EXPECT_THAT(notes("st.global.u32 [%d0], 7; ld.global.u32 %r2, [%d0];"), IsEmpty());
   EXPECT_EQ(notes("ld.global.u32 %r2, [%d0];").size(), 1U);
 }
 

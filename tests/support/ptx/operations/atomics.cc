@@ -102,6 +102,7 @@ void in_some_order(const Lanes& lanes, const Visit& visit) {
 
 // Operands: the address, the old value (or dropped), b, c (or b once more). kElements
 // of T a lane.
+// A sum of floats flushes subnormals, but in shared memory.
 template <typename F, typename T, unsigned kElements>
 void update(Lanes& lanes, const Instruction& instruction) {
   const auto& operands = instruction.operands;
@@ -114,8 +115,17 @@ void update(Lanes& lanes, const Instruction& instruction) {
     std::array<T, kElements> old;
     std::memcpy(old.data(), reached.at[lane], bytes);
     std::array<T, kElements> changed;
+    const bool flushes = std::is_same_v<F, Add> && std::is_same_v<T, float> &&
+                         !lanes.block->has(reached.at[lane]);
+    const auto flush = [&](T value) {
+      if constexpr (std::is_same_v<T, float>)
+        return flushes ? flushed(value) : value;
+      else
+        return value;
+    };
     for (unsigned i = 0; i < kElements; ++i)
-      changed[i] = F{}(old[i], b[kElements * lane + i], c[kElements * lane + i]);
+      changed[i] = flush(
+          F{}(flush(old[i]), flush(b[kElements * lane + i]), c[kElements * lane + i]));
     std::memcpy(reached.at[lane], changed.data(), bytes);
     for (unsigned i = 0; to != nullptr && i < kElements; ++i)
       to[kElements * lane + i] = old[i];

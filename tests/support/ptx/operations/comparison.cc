@@ -281,7 +281,7 @@ void select_choice(Decoder& decoder) {
                                        : &choose<std::uint32_t>;
 }
 
-// slct: by the sign of c, of which -0 is not negative.
+// slct: by the sign of c, of which -0 is not negative, nor what is flushed to it.
 template <typename T, typename C>
 void choose_by_sign(Lanes& lanes, const Instruction& instruction) {
   const auto& operands = instruction.operands;
@@ -289,11 +289,15 @@ void choose_by_sign(Lanes& lanes, const Instruction& instruction) {
   const T* const a = lanes.at<T>(operands[1]);
   const T* const b = lanes.at<T>(operands[2]);
   const C* const c = lanes.at<C>(operands[3]);
-  for_each_lane(lanes.mask,
-                [&](unsigned lane) { to[lane] = c[lane] >= C{0} ? a[lane] : b[lane]; });
+  for_each_lane(lanes.mask, [&](unsigned lane) {
+    C by = c[lane];
+    if constexpr (std::is_same_v<C, float>)
+      by = instruction.flushes ? flushed(by) : by;
+    to[lane] = by >= C{0} ? a[lane] : b[lane];
+  });
 }
 void select_choice_by_sign(Decoder& decoder) {
-  decoder.take("ftz");  // a subnormal's sign is that of its zero, but -0 is chosen as 0
+  decoder.made.flushes = decoder.take("ftz");
   const Type type = bits_of(decoder.take_type());
   const Type by = decoder.take_type();
   decoder.operands(type, {type, type, by});

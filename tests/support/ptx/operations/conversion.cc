@@ -17,13 +17,15 @@ namespace {
 struct Number {
   bool is_integer = false;
   bool is_signed = false;
+  bool is_double = false;
   std::uint64_t integer = 0;  // sign-extended
   double real = 0;
 };
 
 Number read(const std::byte* from, Type type, bool flushes) {
   Number number{.is_integer = type.is_integer(),
-                .is_signed = type.kind == Kind::kSigned};
+                .is_signed = type.kind == Kind::kSigned,
+                .is_double = type.is_float(64)};
   std::uint64_t bits = 0;
   std::memcpy(&bits, from, type.bits / 8);
   if (number.is_integer) {
@@ -44,10 +46,10 @@ Number read(const std::byte* from, Type type, bool flushes) {
     number.real = to_float(Half{static_cast<std::uint16_t>(bits)});
   else if (type.bits == 64)
     number.real = std::bit_cast<double>(bits);
-  else
-    number.real = flushes
-                      ? flushed(std::bit_cast<float>(static_cast<std::uint32_t>(bits)))
-                      : std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+  else {
+    const auto value = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+    number.real = flushes ? canonical(flushed(value)) : value;
+  }
   return number;
 }
 
@@ -58,9 +60,10 @@ std::uint64_t to_integer(const Number& number, Type type, const Instruction& how
       is_signed ? (Wide{1} << (type.bits - 1)) - 1 : (Wide{1} << type.bits) - 1;
   const Wide least = is_signed ? -(Wide{1} << (type.bits - 1)) : 0;
   if (!number.is_integer) {
-    // NaN is 0; what is too large is the nearest of the type.
+    // NaN is 0, of a double in 16 bits the sign; what is too large is the nearest of
+    // the type.
     if (std::isnan(number.real))
-      return 0;
+      return number.is_double && type.bits == 16 ? 0x8000 : 0;
     const double rounded = rounded_to_integer(number.real, how.rounding);
     if (rounded >= static_cast<double>(most))
       return static_cast<std::uint64_t>(most);
@@ -129,13 +132,26 @@ std::uint64_t encode(double value, Type type) {
                            : std::bit_cast<std::uint32_t>(static_cast<float>(value));
 }
 
+/// A double's NaN with what there is room for.
+std::uint64_t nan_of(double nan, Type type) {
+  const auto bits = std::bit_cast<std::uint64_t>(nan);
+  const std::uint64_t sign = bits >> 63U;
+  if (type.bits == 64)
+    return bits;
+  return type.bits == 16 ? sign << 15U | (bits >> 42U & 0x7fffU)
+                         : sign << 31U | (bits >> 29U & 0x7fffffffU);
+}
+
 // mode: what the modifiers say of the result.
 enum Mode : std::uint8_t { kRelu = 1, kFinite = 2, kToIntegral = 4 };
 
 std::uint64_t to_real(const Number& number, Type type, const Instruction& how) {
   const auto format = format_of(type);
-  double value =
-      number.is_integer ? real_of_integer(number, !format, how.rounding) : number.real;
+  double value = number.is_integer ? real_of_integer(number, !format, how.rounding)
+                                   : quieted(number.real);
+  if (number.is_double && std::isnan(value) && type.kind == Kind::kFloat &&
+      !how.saturates)
+    return nan_of(value, type);
   if ((how.mode & kToIntegral) != 0)
     value = rounded_to_integer(value, how.rounding);
   else if (format)
@@ -209,10 +225,8 @@ struct Cast {
   }
 };
 struct FromSmall {
-  template <typename T>
-  float operator()(T value) const {
-    return to_float(value);
-  }
+  float operator()(Half value) const { return canonical(to_float(value)); }
+  float operator()(Bfloat value) const { return to_float(value); }
 };
 template <typename T>
 struct ToSmall {

@@ -61,8 +61,9 @@ void directed(Lanes& lanes, const Instruction& instruction) {
   const int before = std::fegetround();
   std::fesetround(machine_rounding(instruction.rounding));
   for_each_lane(lanes.mask, [&](unsigned lane) {
-    const T result =
-        flush(compute(kOperation, flush(a[lane]), flush(b[lane]), flush(c[lane])));
+    const T result = flush(
+        with_nan(compute(kOperation, flush(a[lane]), flush(b[lane]), flush(c[lane])),
+                 a[lane], b[lane], c[lane]));
     to[lane] = instruction.saturates ? saturated(result) : result;
   });
   std::fesetround(before);

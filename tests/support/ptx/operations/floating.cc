@@ -64,7 +64,7 @@ struct Rounded {
   template <typename T, typename... More>
   T operator()(T a, More... more) const {
     if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
-      return finish(canonical(F{}(input(a), input(more)...)));
+      return finish(with_nan(F{}(input(a), input(more)...), a, more...));
     else if constexpr (std::is_same_v<F, Fuse>)
       return finish(from_float<T>(
           to_float_odd(fused_to_odd(to_float(input(a)), to_float(input(more))...))));
@@ -92,7 +92,7 @@ struct Rounded {
   }
 };
 
-// Of two NaNs the canonical one, of one NaN the number; -0 lies below 0.
+// Of two NaNs a NaN, of one NaN the number; -0 lies below 0.
 template <bool kGreatest, bool kKeepsNan>
 struct Extreme {
   template <typename T>
@@ -101,7 +101,7 @@ struct Extreme {
     const bool is_second_nan = b != b;
     if (is_first_nan || is_second_nan)
       return kKeepsNan || (is_first_nan && is_second_nan)
-                 ? canonical(std::numeric_limits<T>::quiet_NaN())
+                 ? std::numeric_limits<T>::quiet_NaN()
              : is_first_nan ? b
                             : a;
     if (a == b)
@@ -118,21 +118,23 @@ struct OfMagnitudes {
   }
 };
 
-// By their bits, of NaN too.
+// Of a NaN: the canonical one, and of doubles the same with its sign.
 struct Absolute {
-  float operator()(float a) const { return std::fabs(a); }
-  double operator()(double a) const { return std::fabs(a); }
+  float operator()(float a) const { return canonical(std::fabs(a)); }
+  double operator()(double a) const { return a != a ? quieted(a) : std::fabs(a); }
   template <typename T>
   T operator()(T a) const {
-    return {static_cast<std::uint16_t>(a.bits & 0x7fffU)};
+    const float value = to_float(a);
+    return {static_cast<std::uint16_t>(value != value ? kNan16 : a.bits & 0x7fffU)};
   }
 };
 struct Negate {
-  float operator()(float a) const { return -a; }
-  double operator()(double a) const { return -a; }
+  float operator()(float a) const { return canonical(-a); }
+  double operator()(double a) const { return a != a ? quieted(a) : -a; }
   template <typename T>
   T operator()(T a) const {
-    return {static_cast<std::uint16_t>(a.bits ^ 0x8000U)};
+    const float value = to_float(a);
+    return {static_cast<std::uint16_t>(value != value ? kNan16 : a.bits ^ 0x8000U)};
   }
 };
 template <typename F>
