@@ -141,7 +141,7 @@ copy_python() {
     cp -r -- python/kiln "$bundle/python/" &&
     cp -- tests/bench/*.py "$bundle/tests/bench/" &&
     cp -- tests/gpu/*.py "$bundle/tests/gpu/" &&
-    cp -- tests/python/{jax_cases,ops_cases,ops_device,simulated}.py "$bundle/tests/python/" &&
+    cp -- tests/python/{corpus_cases,jax_cases,ops_cases,ops_device,simulated}.py "$bundle/tests/python/" &&
     { [[ ! -e $build/lib/libkiln_jax.so ]] || cp -- "$build/lib/libkiln_jax.so" "$bundle/lib/"; } &&
     "$python" - "$bundle/python" <<'COPY'
 import shutil, sys, tvm_ffi, typing_extensions

@@ -79,6 +79,10 @@ mkdir -p "$results" || exit 3
 export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export KILN_CACHE_DIR=${KILN_CACHE_DIR:-$here/cache}
 export KILN_WORKER=$here/bin/kiln-worker
+# The headers of libraries, for an NVRTC that came without them.
+if [[ -z ${CUDA_HOME:-}${CUDA_PATH:-} && -d /usr/local/cuda/include ]]; then
+  export CUDA_HOME=/usr/local/cuda
+fi
 if [[ -z ${KILN_NVRTC:-} && -e $here/lib/nvrtc ]]; then
   KILN_NVRTC=$(realpath "$here/lib/nvrtc") && export KILN_NVRTC
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""kiln.ops and kiln.Kernel on a GPU, beside torch: the cases of tests/python, without
-pytest. tools/gpu-run.sh starts it where it finds a torch with CUDA. An argument names
+"""kiln.ops and kiln.Kernel on a GPU, beside torch and NumPy: the cases of tests/python,
+without pytest. tools/gpu-run.sh starts it where it finds a torch with CUDA. An argument names
 another device of torch. Exit status: 1 if something failed, else 0."""
 
 import sys
@@ -27,12 +27,23 @@ def a_kernel_computes_on_tensors_of_torch():
 
 def tests():
     without_pytest.use_cases()
+    import corpus_cases
     from ops_cases import CASES_AND_TYPES, id_of
     from ops_device import check_case
 
     for case, dtype in CASES_AND_TYPES:
         yield f"{case.name} {id_of(dtype)}", lambda c=case, d=dtype: check_case(c, d)
     yield "kiln.Kernel", a_kernel_computes_on_tensors_of_torch
+    for case in corpus_cases.CASES:
+        yield case.name, lambda c=case: corpus_cases.check(c, None, on_device, from_device)
+
+
+def on_device(array):
+    return torch.from_numpy(array.copy()).to(torch.get_default_device())
+
+
+def from_device(tensor):
+    return tensor.cpu().numpy()
 
 
 def seeded(tests):

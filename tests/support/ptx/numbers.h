@@ -37,7 +37,8 @@ inline double quieted(double value) {
 }
 
 /// A result with the NaN of a device of compute capability 9.0: of floats the
-/// canonical one, of doubles the last among the operands, if one of them is a NaN.
+/// canonical one, of doubles the last NaN among the operands, which are in the order of
+/// that device's choice.
 template <typename... Operands>
 float with_nan(float result, Operands...) {
   return canonical(result);
@@ -129,6 +130,11 @@ inline float to_float_odd(double value) {
 template <typename T>
 T saturated(T value) {
   return !(value > T{0}) ? T{0} : value > T{1} ? T{1} : value;
+}
+
+template <typename T>
+T fused_with_nan(T result, T a, T b, T c) {
+  return with_nan(result, a, c, b);
 }
 
 /// A format with fewer bits than a double: e8m7 is bf16.

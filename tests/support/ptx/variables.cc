@@ -8,14 +8,16 @@
 namespace kiln::ptx {
 namespace {
 
-/// The values that PTX gives; names of others are their addresses.
-void initialize(const syntax::Variable& variable, const Symbols& symbols,
-                const Program& program, std::byte* to) {
+/// The values that PTX gives: visit(at, bits, whether it is the address of another).
+template <typename Visit>
+void for_each_value(const syntax::Variable& variable, const Symbols& symbols,
+                    const Program& program, const Visit& visit) {
   const std::size_t unit = variable.type.bytes();
   std::size_t at = 0;
   for (const syntax::Argument& each : variable.initial) {
     std::uint64_t bits = each.value;
-    if (each.kind == syntax::Argument::Kind::kName) {
+    const bool is_address = each.kind == syntax::Argument::Kind::kName;
+    if (is_address) {
       const auto symbol = symbols.find(each.name);
       bits += symbol != symbols.end() ? symbol->second : program.address_of(each.name);
     } else if (each.kind == syntax::Argument::Kind::kFloat && unit == 4) {
@@ -24,7 +26,7 @@ void initialize(const syntax::Variable& variable, const Symbols& symbols,
     }
     if (at + unit > variable.size)
       return;
-    std::memcpy(to + at, &bits, std::min<std::size_t>(unit, sizeof bits));
+    visit(at, bits, is_address);
     at += unit;
   }
 }
@@ -46,9 +48,25 @@ Variables make_variables(const Program& program, Symbols known) {
     new_ones.emplace_back(&variable, bytes.data() + (address - begin));
   }
   // Once all have addresses.
-  for (const auto& [variable, bytes] : new_ones)
-    initialize(*variable, made.symbols, program, bytes);
+  for (const auto& [variable, bytes] : new_ones) {
+    const std::size_t unit = variable->type.bytes();
+    std::byte* const to = bytes;
+    for_each_value(*variable, made.symbols, program,
+                   [&](std::size_t at, std::uint64_t bits, bool) {
+                     std::memcpy(to + at, &bits, std::min(unit, sizeof bits));
+                   });
+  }
   return made;
+}
+
+void for_each_initial_address(const Program& program, const Symbols& symbols,
+                              const VisitAddress& visit) {
+  for (const syntax::Variable& variable : program.module.variables)
+    for_each_value(variable, symbols, program,
+                   [&](std::size_t at, std::uint64_t bits, bool is_address) {
+                     if (is_address && variable.type.bytes() == sizeof bits)
+                       visit(variable.name, at, bits);
+                   });
 }
 
 std::optional<Stretch> find(const Variables& variables, std::uint64_t address) {

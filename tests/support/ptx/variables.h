@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string_view>
 #include <vector>
 
 #include "tests/support/ptx/interpreter.h"
@@ -17,6 +20,13 @@ struct Variables {
 /// Room with their initial values for the .global and .const variables that `known` has
 /// no address of.
 [[nodiscard]] Variables make_variables(const Program& program, Symbols known);
+
+/// Calls visit(variable, at, value) for each address among initial values: of another
+/// variable, or of a function. A cubin leaves them to the driver.
+using VisitAddress =
+    std::function<void(std::string_view variable, std::size_t at, std::uint64_t value)>;
+void for_each_initial_address(const Program& program, const Symbols& symbols,
+                              const VisitAddress& visit);
 
 /// The one around an address.
 [[nodiscard]] std::optional<Stretch> find(const Variables& variables,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <utility>
 
@@ -78,6 +79,25 @@ class DeviceMemory final : public ptx::GlobalMemory {
   std::vector<std::shared_ptr<Written::Bytes>> watched_{};  // of all stretches
 };
 
+// What a driver does when it loads the module; the program's PTX is known only now.
+// What was written since then stays.
+void set_initial_addresses(const Module& module, const ModuleCode& code) {
+  for (const Global& global : module.image->globals) {
+    const auto place = module.globals.find(global.name);
+    if (place == module.globals.end())
+      continue;
+    // Memory of this process. NOLINTNEXTLINE(performance-no-int-to-ptr)
+    auto* const bytes = reinterpret_cast<std::byte*>(place->second);
+    ptx::for_each_initial_address(
+        *code.program, code.variables.symbols,
+        [&](std::string_view variable, std::size_t at, std::uint64_t value) {
+          if (variable == global.name && at + sizeof value <= global.initial.size() &&
+              std::memcmp(bytes + at, global.initial.data() + at, sizeof value) == 0)
+            std::memcpy(bytes + at, &value, sizeof value);
+        });
+  }
+}
+
 tl::expected<std::shared_ptr<const ModuleCode>, std::string> make_code(
     Simulator& simulator, const Module& module) {
   const Image& image = *module.image;
@@ -100,6 +120,7 @@ tl::expected<std::shared_ptr<const ModuleCode>, std::string> make_code(
   code->program = *std::move(program);
   code->variables = ptx::make_variables(
       *code->program, ptx::Symbols(module.globals.begin(), module.globals.end()));
+  set_initial_addresses(module, *code);
   return code;
 }
 

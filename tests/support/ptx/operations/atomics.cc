@@ -19,8 +19,10 @@ struct Add {
     if constexpr (std::is_integral_v<T>)
       return static_cast<T>(static_cast<Wrapping<T>>(old) +
                             static_cast<Wrapping<T>>(value));
-    else if constexpr (std::is_floating_point_v<T>)
-      return old + value;
+    else if constexpr (std::is_same_v<T, float>)
+      return canonical(old + value);
+    else if constexpr (std::is_same_v<T, double>)
+      return value != value ? value : old != old ? old : old + value;
     else
       return from_float<T>(to_float(old) + to_float(value));
   }

@@ -25,27 +25,36 @@ int machine_rounding(Rounding rounding) {
   }
 }
 
+enum Directed : std::uint8_t {
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kDivide,
+  kFuse,
+  kReciprocal,
+  kRoot
+};
 template <typename T>
-T compute(std::uint8_t operation, T a, T b, T c) {
+T compute(Directed operation, T a, T b, T c) {
   switch (operation) {
-    case 0:
+    case kAdd:
       return a + b;
-    case 1:
+    case kSubtract:
       return a - b;
-    case 2:
+    case kMultiply:
       return a * b;
-    case 3:
+    case kDivide:
       return a / b;
-    case 4:
+    case kFuse:
       return std::fma(a, b, c);
-    case 5:
+    case kReciprocal:
       return T{1} / a;
     default:
       return std::sqrt(a);
   }
 }
 
-template <typename T, std::uint8_t kOperation>
+template <typename T, Directed kOperation>
 void directed(Lanes& lanes, const Instruction& instruction) {
   const auto& operands = instruction.operands;
   T* const to = lanes.at<T>(operands[0]);
@@ -61,15 +70,18 @@ void directed(Lanes& lanes, const Instruction& instruction) {
   const int before = std::fegetround();
   std::fesetround(machine_rounding(instruction.rounding));
   for_each_lane(lanes.mask, [&](unsigned lane) {
-    const T result = flush(
-        with_nan(compute(kOperation, flush(a[lane]), flush(b[lane]), flush(c[lane])),
-                 a[lane], b[lane], c[lane]));
+    const T computed =
+        compute(kOperation, flush(a[lane]), flush(b[lane]), flush(c[lane]));
+    const T result = flush(kOperation == kDivide ? with_nan(computed, b[lane], a[lane])
+                           : kOperation == kFuse
+                               ? fused_with_nan(computed, a[lane], b[lane], c[lane])
+                               : with_nan(computed, a[lane], b[lane]));
     to[lane] = instruction.saturates ? saturated(result) : result;
   });
   std::fesetround(before);
 }
 
-template <std::uint8_t kOperation>
+template <Directed kOperation>
 Handler of_type(Type type) {
   if (type.kind != Kind::kFloat || type.count != 1 || type.bits < 32)
     return nullptr;
@@ -80,16 +92,16 @@ Handler of_type(Type type) {
 
 Handler directed_handler(std::string_view opcode, Type type) {
   if (opcode == "add")
-    return of_type<0>(type);
+    return of_type<kAdd>(type);
   if (opcode == "sub")
-    return of_type<1>(type);
+    return of_type<kSubtract>(type);
   if (opcode == "mul")
-    return of_type<2>(type);
+    return of_type<kMultiply>(type);
   if (opcode == "div")
-    return of_type<3>(type);
+    return of_type<kDivide>(type);
   if (opcode == "fma" || opcode == "mad")
-    return of_type<4>(type);
-  return opcode == "rcp" ? of_type<5>(type) : of_type<6>(type);
+    return of_type<kFuse>(type);
+  return opcode == "rcp" ? of_type<kReciprocal>(type) : of_type<kRoot>(type);
 }
 
 }  // namespace kiln::ptx

@@ -64,7 +64,7 @@ struct Rounded {
   template <typename T, typename... More>
   T operator()(T a, More... more) const {
     if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
-      return finish(with_nan(F{}(input(a), input(more)...), a, more...));
+      return finish(nan_chosen(F{}(input(a), input(more)...), a, more...));
     else if constexpr (std::is_same_v<F, Fuse>)
       return finish(from_float<T>(
           to_float_odd(fused_to_odd(to_float(input(a)), to_float(input(more))...))));
@@ -73,6 +73,15 @@ struct Rounded {
   }
 
  private:
+  template <typename T, typename... More>
+  static T nan_chosen(T result, T a, More... more) {
+    if constexpr (std::is_same_v<F, Divide>)
+      return with_nan(result, more..., a);
+    else if constexpr (std::is_same_v<F, Fuse>)
+      return fused_with_nan(result, a, more...);
+    else
+      return with_nan(result, a, more...);
+  }
   template <typename T>
   static T input(T value) {
     if constexpr (kFlushes)
