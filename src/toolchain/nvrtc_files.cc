@@ -104,6 +104,18 @@ std::vector<fs::path> roots_of_wheels(const fs::path& packages) {
   return roots;
 }
 
+/// With CCCL's headers and the compiler's, which wheels have in packages of their own:
+/// PyTorch's have neither.
+bool is_whole(const std::vector<fs::path>& roots) {
+  const auto has = [&](const char* file) {
+    return std::ranges::any_of(roots, [&](const fs::path& root) {
+      std::error_code error;
+      return fs::exists(root / file, error);
+    });
+  };
+  return has("cuda/std/version") && has("crt/mma.h");
+}
+
 }  // namespace
 
 std::optional<fs::path> builtins_beside(const fs::path& nvrtc,
@@ -146,19 +158,28 @@ std::optional<int> major_of_headers(const fs::path& include) {
 }
 
 std::vector<fs::path> include_roots_of(const HeaderSearch& search) {
+  std::vector<fs::path> part;
+  const auto is_answer = [&](const std::vector<fs::path>& roots) {
+    if (part.empty())
+      part = roots;
+    return is_whole(roots);
+  };
   for (const fs::path& nvrtc : {search.found_at, search.nvrtc}) {
     const fs::path root = nvrtc.parent_path().parent_path();
-    if (auto roots = roots_of_toolkit(root); !roots.empty())
-      return roots;
     const fs::path packages = root.parent_path();  // nvidia/ of wheels for CUDA 12
-    if (auto roots = roots_of_wheels(packages); !roots.empty())
-      return roots;
+    for (auto& roots : {roots_of_toolkit(root), roots_of_wheels(packages)}) {
+      if (is_answer(roots))
+        return roots;
+    }
   }
   for (const fs::path& toolkit : search.toolkits) {
     auto roots = roots_of_toolkit(toolkit);
-    if (!roots.empty() && major_of_headers(roots.front()) == search.version.major)
+    if (!roots.empty() && major_of_headers(roots.front()) == search.version.major &&
+        is_answer(roots))
       return roots;
   }
+  if (!part.empty())
+    return part;
   if (auto links =
           packaged_headers(search.system_root, search.links, search.version.major))
     return {*std::move(links)};

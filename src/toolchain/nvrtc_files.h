@@ -29,9 +29,11 @@ struct HeaderSearch {
 };
 
 /// The header folders of the toolkit of an NVRTC, in search order; resolved: beside the
-/// link that was found, beside the file itself, else of a toolkit of the same major
-/// version, else of packages whose headers lie in /usr/include. Of wheels for CUDA 12
-/// those of all `nvidia/*/include`. Empty: there are none. Never /usr/include itself.
+/// link that was found, beside the file itself, else of a named toolkit of the same
+/// major version; the first of these that has CCCL's headers and the compiler's, or,
+/// where none has, the first that has any. Else of packages whose headers lie in
+/// /usr/include. Of wheels for CUDA 12 those of all `nvidia/*/include`. Empty: there
+/// are none. Never /usr/include itself.
 [[nodiscard]] std::vector<std::filesystem::path> include_roots_of(
     const HeaderSearch& search);
 

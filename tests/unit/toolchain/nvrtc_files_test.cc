@@ -140,6 +140,22 @@ TEST_F(NvrtcFiles, WithoutThemAToolkitOfTheSameMajorVersionHasThem) {
   EXPECT_THAT(include_roots_of(search), ElementsAre(root_ / "cuda-12/include"));
 }
 
+TEST_F(NvrtcFiles, APartOfThemIsTakenOnlyWhereNoToolkitThatIsNamedHasAll) {
+  const fs::path torchs = touch("nvidia/cu13/lib/libnvrtc.so.13");
+  std::ignore = touch("nvidia/cu13/include/cuda_fp16.h");
+  for (const char* const file :
+       {"cuda_fp16.h", "crt/mma.h", "cccl/cuda/std/version", "cuda.h"})
+    std::ignore = touch(fmt::format("cuda/include/{}", file));
+  HeaderSearch search{torchs, torchs, {root_ / "cuda"}, {13, 0}};
+  const auto part = ElementsAre(root_ / "nvidia/cu13/include");
+  EXPECT_THAT(include_roots_of(search), part) << "of no version";
+  std::ofstream(root_ / "cuda/include/cuda.h") << "#define CUDA_VERSION 13020\n";
+  EXPECT_THAT(include_roots_of(search),
+              ElementsAre(root_ / "cuda/include", root_ / "cuda/include/cccl"));
+  fs::remove(root_ / "cuda/include/crt/mma.h");
+  EXPECT_THAT(include_roots_of(search), part) << "neither is whole";
+}
+
 TEST_F(NvrtcFiles, ALibraryWithoutAToolkitHasNone) {
   EXPECT_THAT(roots_of(touch("usr/lib/libnvrtc.so.13")), IsEmpty());
 }
