@@ -166,11 +166,11 @@ std::vector<fs::path> include_roots_of(const HeaderSearch& search) {
   };
   for (const fs::path& nvrtc : {search.found_at, search.nvrtc}) {
     const fs::path root = nvrtc.parent_path().parent_path();
-    const fs::path packages = root.parent_path();  // nvidia/ of wheels for CUDA 12
-    for (auto& roots : {roots_of_toolkit(root), roots_of_wheels(packages)}) {
-      if (is_answer(roots))
-        return roots;
-    }
+    auto roots = roots_of_toolkit(root);
+    if (roots.empty())
+      roots = roots_of_wheels(root.parent_path());  // nvidia/ of wheels for CUDA 12
+    if (is_answer(roots))
+      return roots;
   }
   for (const fs::path& toolkit : search.toolkits) {
     auto roots = roots_of_toolkit(toolkit);

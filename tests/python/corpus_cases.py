@@ -15,10 +15,10 @@ K = np.random.default_rng(1).integers(0, 2**32, N, dtype=np.uint64).astype(np.ui
 class Case:
     """A source, whose kernel `k` has an output and inputs, and what it computes of them."""
 
-    def __init__(self, name, source, wanted, *inputs, near=0.0, devices=("9.0",)):
+    def __init__(self, name, source, wanted, *inputs, near=0.0, device="9.0", prints=""):
         self.name, self.source = name, textwrap.dedent(source)
         self.wanted, self.inputs = np.asarray(wanted), inputs
-        self.near, self.devices = near, devices
+        self.near, self.device, self.prints = near, device, prints
 
 
 def of_math(name, kind, dtype, wanted, x, near):
@@ -119,6 +119,7 @@ CASES = [
             [t.max() + t[np.arange(16) ^ 3] + 32 for t in (K % 1000).astype(np.int32).reshape(-1, 16)]
         ),
         (K % 1000).astype(np.int32),
+        device="7.5",
     ),
     Case(
         "matrices_of_wmma",
@@ -141,6 +142,7 @@ CASES = [
         2 * (A16.astype(np.float32) @ B16.astype(np.float32).T + 1),
         A16,
         B16,
+        device="7.5",
     ),
     Case(
         "a_barrier_of_libcudacxx",
@@ -164,6 +166,7 @@ CASES = [
         """,
         3 * (K % 1000).astype(np.int32).reshape(2, -1)[:, ::-1].ravel() + 3,
         (K % 1000).astype(np.int32),
+        device="8.0",
     ),
     Case(
         "a_pipeline_of_copies",
@@ -189,6 +192,7 @@ CASES = [
         """,
         2 * X.reshape(2, -1)[:, ::-1].ravel(),
         X,
+        device="8.0",
     ),
     Case(
         "atomics_and_types_of_libcudacxx",
@@ -227,6 +231,7 @@ CASES = [
         np.maximum(HALVES.astype(np.float32) * 2 + np.tile([1.0, -1.0], N).astype(np.float32), -2)
         .astype(np.float16),
         HALVES,
+        device="12.0",
     ),
     Case(
         "numbers_of_eight_bits",
@@ -273,6 +278,7 @@ CASES = [
             for i in range(32)
         ]),
         K,
+        device="7.5",
     ),
     Case(
         "functions_by_pointer_and_virtual_ones",
@@ -302,11 +308,11 @@ CASES = [
             [FIBONACCI[n], 2 * n][i % 2] + n * n + 7 for i, n in enumerate((K % 10).tolist())
         ]),
         (K % 10).astype(np.int32),
+        prints="1 squares, done",
     ),
     Case(
         "sums_by_compare_and_swap",
         """
-        __device__ double sum_of_all;
         extern "C" __global__ void k(double* y, const double* x) {
           extern __shared__ double part[];
           if (threadIdx.x == 0) part[0] = 0;
@@ -319,13 +325,13 @@ CASES = [
             old = atomicCAS(at, seen, __double_as_longlong(__longlong_as_double(seen) + x[i]));
           } while (old != seen);
           __syncthreads();
-          if (threadIdx.x == 0) atomicAdd(&sum_of_all, 0.0);
           y[i] = part[0];
         }
         """,
         np.repeat(X.astype(np.float64).reshape(2, -1).sum(1), BLOCK),
         X.astype(np.float64),
         near=1e-13,
+        device="12.0",
     ),
     of_math("sin", "double", np.float64, np.sin, 50 * X, 1e-14),
     of_math("exp", "double", np.float64, np.exp, 5 * X, 1e-15),

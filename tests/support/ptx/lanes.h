@@ -63,6 +63,13 @@ struct Lanes {
   }
 };
 
+/// Of a register of 32 or 64 bits.
+inline std::uint64_t register_bits(const Lanes& lanes, const Operand& operand,
+                                   unsigned lane) {
+  return operand.bytes == 8 ? lanes.at<std::uint64_t>(operand)[lane]
+                            : lanes.at<std::uint32_t>(operand)[lane];
+}
+
 /// The lowest lane of a mask that has some.
 inline unsigned first_lane(std::uint32_t mask) {
   return static_cast<unsigned>(std::countr_zero(mask));

@@ -131,7 +131,12 @@ void run_blocks(Grid& grid) {
     bool has_run = false;
     for (const auto& block : running) has_run = block->run(kQuantum) || has_run;
     const std::size_t before = running.size();
-    std::erase_if(running, [](const auto& block) { return block->is_done(); });
+    std::erase_if(running, [](const auto& block) {
+      if (block->is_done() && !block->tracked.empty())
+        block->note(
+            "a block ends while copies that an mbarrier waits for are under way");
+      return block->is_done();
+    });
     check_limit(grid);
     // They may wait for one that has not begun.
     const std::uint64_t now = grid.report.instructions;

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -61,7 +62,7 @@ struct PendingCopy {
   unsigned source_bytes = 0;  // the rest becomes zeros
 };
 
-/// Copies of a lane that an mbarrier waits for.
+/// Copies of a lane that an mbarrier waits for; the lane may leave before.
 struct Tracked {
   unsigned warp = 0;
   unsigned lane = 0;
@@ -182,7 +183,9 @@ class Block {
   [[nodiscard]] unsigned threads() const { return threads_; }
   /// True of a place in its shared memory.
   [[nodiscard]] bool has(const std::byte* at) const {
-    return at >= shared.data() && at < shared.data() + shared.size();
+    const std::less<> is_before;
+    return !is_before(at, shared.data()) &&
+           is_before(at, shared.data() + shared.size());
   }
   [[nodiscard]] Extent thread(unsigned number) const;
   [[nodiscard]] std::string describe_thread(const Warp& warp, unsigned lane) const;
@@ -201,6 +204,21 @@ class Block {
   Extent index_{};
   unsigned threads_ = 0;
 };
+
+/// `visit(lane)` for each lane of the mask, from any on: what they do one after the
+/// other.
+template <typename Visit>
+void in_some_order(const Lanes& lanes, const Visit& visit) {
+  Block& block = *lanes.block;
+  const unsigned first = block.grid.schedule.seed == 0
+                             ? 0
+                             : static_cast<unsigned>(block.random.below(kLanes));
+  for (unsigned i = 0; i < kLanes; ++i) {
+    const unsigned lane = (first + i) % kLanes;
+    if ((lanes.mask >> lane & 1U) != 0)
+      visit(lane);
+  }
+}
 
 /// "ld.global.f32 %f1, [%rd2] (kernel.cu:12)"
 [[nodiscard]] std::string describe(const Program& program,

@@ -36,6 +36,9 @@ inline double quieted(double value) {
                         : value;
 }
 
+/// What an operation of doubles makes that has no result.
+inline constexpr std::uint64_t kNan64 = 0xfff8'0000'0000'0000;
+
 /// A result with the NaN of a device of compute capability 9.0: of floats the
 /// canonical one, of doubles the last NaN among the operands, which are in the order of
 /// that device's choice.
@@ -47,9 +50,9 @@ template <typename... Operands>
 double with_nan(double result, Operands... operands) {
   if (result == result)
     return result;
-  for (const double each : {operands...})
-    result = each != each ? quieted(each) : result;
-  return result;
+  double nan = std::bit_cast<double>(kNan64);
+  ((nan = operands != operands ? quieted(operands) : nan), ...);
+  return nan;
 }
 
 inline float to_float(Half half) {

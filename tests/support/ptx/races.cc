@@ -1,8 +1,10 @@
 #include "tests/support/ptx/races.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace kiln::ptx {
+
 void Races::watch(std::size_t bytes, unsigned warps) {
   cells_.resize((bytes + kCellBytes - 1) / kCellBytes);
   clocks_.assign(warps, Clock(warps, 0));
@@ -17,9 +19,7 @@ bool Races::is_before(const Mark& mark, unsigned thread) const {
   const unsigned other = mark.thread / kLanes;
   if (warp != other)
     return clocks_[warp][other] >= mark.clock;
-  // The warp's own clock moves on at barriers of the block.
-  return clocks_[warp][warp] > mark.clock ||
-         meetings_[warp].last[thread % kLanes][mark.thread % kLanes] > mark.step;
+  return meetings_[warp].last[thread % kLanes][mark.thread % kLanes] > mark.step;
 }
 
 void Races::note(Cell& cell, const Mark& mark, Access access,
@@ -78,18 +78,32 @@ void Races::raise(Clock& clock, const Clock& by) {
   for (std::size_t i = 0; i < clock.size(); ++i) clock[i] = std::max(clock[i], by[i]);
 }
 
-void Races::release(std::uint64_t barrier, unsigned warp) {
-  Clock& known = released_[barrier];
-  known.resize(clocks_.size());
-  raise(known, clocks_[warp]);
+void Races::release(std::uint64_t barrier, unsigned thread) {
+  const unsigned warp = thread / kLanes;
+  Arrivals& arrivals = arrivals_[barrier].current;
+  arrivals.known.resize(clocks_.size());
+  raise(arrivals.known, clocks_[warp]);
   ++clocks_[warp][warp];
+  arrivals.steps[warp][thread % kLanes] = ++meetings_[warp].step;
 }
 
-void Races::acquire(std::uint64_t barrier, unsigned warp) {
-  Clock& known = released_[barrier];
-  known.resize(clocks_.size());
-  raise(clocks_[warp], known);
-  ++clocks_[warp][warp];
+void Races::complete(std::uint64_t barrier) {
+  OfPhases& phases = arrivals_[barrier];
+  phases.completed = std::exchange(phases.current, {});
+}
+
+void Races::acquire(std::uint64_t barrier, unsigned thread) {
+  const unsigned warp = thread / kLanes;
+  const Arrivals& arrivals = arrivals_[barrier].completed;
+  if (arrivals.known.empty())
+    return;
+  raise(clocks_[warp], arrivals.known);
+  const auto steps = arrivals.steps.find(warp);
+  if (steps == arrivals.steps.end())
+    return;
+  auto& last = meetings_[warp].last[thread % kLanes];
+  for (unsigned lane = 0; lane < kLanes; ++lane)
+    last[lane] = std::max(last[lane], steps->second[lane]);
 }
 
 void Races::join_warps(std::uint32_t warps) {
@@ -104,6 +118,7 @@ void Races::join_warps(std::uint32_t warps) {
   for_each_warp([&](auto& clock, std::size_t warp) {
     clock = joined;
     ++clock[warp];
+    join_lanes(static_cast<unsigned>(warp), kAllLanes);
   });
 }
 

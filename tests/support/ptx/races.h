@@ -1,7 +1,8 @@
 // Finds two accesses of different threads to the same shared memory, one of them a
 // write, with no barrier between: clocks of warps that barriers join (Flanagan and
-// Freund, "FastTrack", 2009), and within a warp the last time that two lanes met at a
-// bar.warp.sync.
+// Freund, "FastTrack", 2009), and within a warp the last time that two lanes met.
+// Between warps, what one lane of a warp knows all of its lanes know: a race that only
+// that hides is missed, and none is made up.
 
 #pragma once
 
@@ -34,9 +35,12 @@ class Races {
                                Access access, const syntax::Statement* statement);
   /// The warps of a mask met at a barrier.
   void join_warps(std::uint32_t warps);
-  /// A warp arrives at an mbarrier, and a warp learns that all have.
-  void release(std::uint64_t barrier, unsigned warp);
-  void acquire(std::uint64_t barrier, unsigned warp);
+  // An mbarrier, by its place: a thread arrives at it; its phase ends; a thread learns
+  // that; it is initialized.
+  void release(std::uint64_t barrier, unsigned thread);
+  void complete(std::uint64_t barrier);
+  void acquire(std::uint64_t barrier, unsigned thread);
+  void forget(std::uint64_t barrier) { arrivals_.erase(barrier); }
   /// The lanes of a mask met.
   void join_lanes(unsigned warp, std::uint32_t lanes);
 
@@ -45,7 +49,7 @@ class Races {
   struct Mark {
     std::uint32_t thread = 0;
     std::uint32_t clock = 0;  // of its warp; 0: none
-    std::uint32_t step = 0;   // of the warp's own meetings
+    std::uint32_t step = 0;   // of the meetings of the warp's lanes
     bool is_atomic = false;
     const syntax::Statement* statement = nullptr;
   };
@@ -67,7 +71,17 @@ class Races {
   std::vector<Cell> cells_;
   std::map<std::size_t, std::array<Cell, kCellBytes>> split_;  // by the cell's index
   std::vector<Clock> clocks_;                                  // of each warp
-  std::map<std::uint64_t, Clock> released_;                    // at each mbarrier
+  /// At an mbarrier, in a phase.
+  struct Arrivals {
+    Clock known{};  // of all that arrived
+    /// Of each warp, the step behind each lane's arrival; 0: it has not.
+    std::map<unsigned, std::array<std::uint32_t, kLanes>> steps{};
+  };
+  struct OfPhases {
+    Arrivals current{};
+    Arrivals completed{};
+  };
+  std::map<std::uint64_t, OfPhases> arrivals_;
   struct Meetings {
     std::uint32_t step = 1;
     std::array<std::array<std::uint32_t, kLanes>, kLanes> last{};

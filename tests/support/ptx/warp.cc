@@ -347,12 +347,10 @@ void Warp::branch_by_table(std::size_t index, const Instruction& instruction) {
 
 void Warp::exit(std::size_t index) {
   const std::uint32_t leaving = fragments_[index].lanes;
-  for (const PendingCopy& copy : copies) {
-    if ((leaving >> copy.lane & 1U) != 0) {
-      block_.note("a thread leaves while its asynchronous copies are under way");
-      break;
-    }
-  }
+  const auto is_leaving = [&](unsigned lane) { return (leaving >> lane & 1U) != 0; };
+  if (std::any_of(copies.begin(), copies.end(),
+                  [&](const PendingCopy& each) { return is_leaving(each.lane); }))
+    block_.note("a thread leaves while its asynchronous copies are under way");
   alive_ &= ~leaving;
   fragments_.erase(fragments_.begin() + static_cast<std::ptrdiff_t>(index));
   wake();

@@ -79,23 +79,26 @@ class DeviceMemory final : public ptx::GlobalMemory {
   std::vector<std::shared_ptr<Written::Bytes>> watched_{};  // of all stretches
 };
 
-// What a driver does when it loads the module; the program's PTX is known only now.
-// What was written since then stays.
+// A driver does so when it loads the module; here the PTX is known only now. What was
+// written since then stays, unless it is what the cubin has in the place of the
+// address.
 void set_initial_addresses(const Module& module, const ModuleCode& code) {
-  for (const Global& global : module.image->globals) {
-    const auto place = module.globals.find(global.name);
-    if (place == module.globals.end())
-      continue;
-    // Memory of this process. NOLINTNEXTLINE(performance-no-int-to-ptr)
-    auto* const bytes = reinterpret_cast<std::byte*>(place->second);
-    ptx::for_each_initial_address(
-        *code.program, code.variables.symbols,
-        [&](std::string_view variable, std::size_t at, std::uint64_t value) {
-          if (variable == global.name && at + sizeof value <= global.initial.size() &&
-              std::memcmp(bytes + at, global.initial.data() + at, sizeof value) == 0)
-            std::memcpy(bytes + at, &value, sizeof value);
-        });
-  }
+  ptx::for_each_initial_address(
+      *code.program, code.variables.symbols,
+      [&](std::string_view variable, std::size_t at, std::uint64_t value) {
+        const auto& globals = module.image->globals;
+        const auto global =
+            std::find_if(globals.begin(), globals.end(),
+                         [&](const Global& each) { return each.name == variable; });
+        const auto place = module.globals.find(variable);
+        if (global == globals.end() || place == module.globals.end() ||
+            at + sizeof value > global->initial.size())
+          return;
+        // Memory of this process. NOLINTNEXTLINE(performance-no-int-to-ptr)
+        auto* const to = reinterpret_cast<std::byte*>(place->second) + at;
+        if (std::memcmp(to, global->initial.data() + at, sizeof value) == 0)
+          std::memcpy(to, &value, sizeof value);
+      });
 }
 
 tl::expected<std::shared_ptr<const ModuleCode>, std::string> make_code(

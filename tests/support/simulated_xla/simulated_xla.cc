@@ -74,12 +74,13 @@ XLA_FFI_Error* get_ordinal(XLA_FFI_DeviceOrdinal_Get_Args* args) {
   args->device_ordinal = args->ctx->ordinal;
   return nullptr;
 }
+constexpr std::uintptr_t kPage = 4096;
+
 // As XLA: for an alignment of at most 16, and never better than it was asked for.
 XLA_FFI_Error* allocate(XLA_FFI_DeviceMemory_Allocate_Args* args) {
   constexpr std::size_t kMost = 16;
   if (!std::has_single_bit(args->alignment) || args->alignment > kMost)
     return new XLA_FFI_Error{"no alignment of " + std::to_string(args->alignment)};
-  constexpr std::size_t kPage = 4096;
   const std::size_t whole = (args->size / kPage + 2) * kPage;
   auto* const begin = static_cast<std::byte*>(std::aligned_alloc(kPage, whole));
   args->data = begin + args->alignment;
@@ -87,7 +88,6 @@ XLA_FFI_Error* allocate(XLA_FFI_DeviceMemory_Allocate_Args* args) {
   return nullptr;
 }
 XLA_FFI_Error* free_memory(XLA_FFI_DeviceMemory_Free_Args* args) {
-  constexpr std::uintptr_t kPage = 4096;
   const auto address = reinterpret_cast<std::uintptr_t>(args->data);
   std::free(static_cast<std::byte*>(args->data) - address % kPage);
   ++args->ctx->freed;

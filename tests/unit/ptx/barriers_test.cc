@@ -88,6 +88,26 @@ TEST(Barriers, BytesAndHalvesRaceAsWordsDo) {
   }
 }
 
+TEST(Barriers, WordsRaceWithTheirBytes) {
+  // Each thread stores with `store` at its own word, and loads from the next one.
+  const auto notes = [](const std::string& store, const std::string& load) {
+    Setting checked = kFourWarps;
+    checked.checks.races = true;
+    return run(R"(
+    .shared .align 4 .b8 x[1024];
+    mov.u32 %r3, x; mad.lo.s32 %r4, %r0, 4, %r3; cvt.u16.u32 %h1, %r0;)" +
+                   store + load,
+               checked)
+        .report.notes;
+  };
+  const std::string word = "st.shared.u32 [%r4], %r0;";
+  const std::string byte = "st.shared.u8 [%r4+1], %h1;";
+  EXPECT_THAT(notes(word, "ld.shared.u8 %h2, [%r4+6];"), Not(IsEmpty()));
+  EXPECT_THAT(notes(word, "ld.shared.u8 %h2, [%r4+2];"), IsEmpty());
+  EXPECT_THAT(notes(byte, "ld.shared.u32 %r5, [%r4+4];"), Not(IsEmpty()));
+  EXPECT_THAT(notes(byte, "ld.shared.u8 %h2, [%r4+6];"), IsEmpty());
+}
+
 TEST(Barriers, ReduceAPredicateOfAllThreads) {
   expect_words(
       "setp.lt.u32 %p1, %r0, 70; bar.red.popc.u32 %r2, 0, %p1;" + std::string(kStore),

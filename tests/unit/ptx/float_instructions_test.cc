@@ -11,13 +11,11 @@
 #include <limits>
 #include <random>
 
-#include "tests/unit/ptx/one_instruction.h"
+#include "tests/unit/ptx/inputs.h"
 
 namespace kiln::ptx::test {
 namespace {
 
-using U16 = std::uint16_t;
-using U32 = std::uint32_t;
 /// A half's value, as IEEE 754 says it of binary16.
 double value_of(U16 bits) {
   const auto exponent = static_cast<int>(bits >> 10U & 31U);
@@ -54,38 +52,6 @@ U16 nearest_half(long double number) {
   return static_cast<U16>(bits | (std::signbit(number) ? 0x8000U : 0U));
 }
 
-/// Any bits: numbers of all sizes, subnormals, infinities and NaNs.
-template <typename T, typename Bits>
-Inputs<T> any_inputs() {
-  const T infinity = std::numeric_limits<T>::infinity();
-  const std::vector<T> edges{T(0),
-                             T(-0.0),
-                             T(1),
-                             T(-1),
-                             infinity,
-                             T(-infinity),
-                             std::numeric_limits<T>::quiet_NaN(),
-                             std::numeric_limits<T>::max(),
-                             std::numeric_limits<T>::min(),
-                             std::numeric_limits<T>::denorm_min(),
-                             T(0.5),
-                             T(3)};
-  std::mt19937_64 random(2);
-  Inputs<T> all;
-  for (const T a : edges) {
-    for (const T b : edges) all.push_back({a, b, edges[random() % edges.size()]});
-  }
-  while (all.size() < 1024) {
-    std::array<T, 3> each;
-    for (T& value : each) value = std::bit_cast<T>(static_cast<Bits>(random()));
-    // Sums of like sizes, where rounding is seen.
-    if (random() % 2 == 0)
-      each[1] = T(each[0] * T(0.37));
-    all.push_back(each);
-  }
-  return all;
-}
-
 bool same(float a, float b) {
   return std::bit_cast<U32>(a) == std::bit_cast<U32>(b) || (a != a && b != b);
 }
@@ -100,7 +66,7 @@ bool same(U16 a, U16 b) {
 
 template <typename T, typename Bits>
 void compare(const std::string& text, const std::function<T(T, T, T)>& wanted) {
-  const Inputs<T> all = any_inputs<T, Bits>();
+  const Inputs<T>& all = of_every_kind<T>();
   const std::vector<T> got = run<T>(text, all);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto& [a, b, c] = all[i];
@@ -230,7 +196,7 @@ TEST(FloatInstructions, ComparisonsAnswerOrRefuseNan) {
 }
 
 TEST(FloatInstructions, ConversionsToIntegersRoundAndSaturate) {
-  const Inputs<float> all = any_inputs<float, U32>();
+  const Inputs<float>& all = of_every_kind<float>();
   const auto check = [&](const char* rounding, const auto& round) {
     const auto got =
         run<std::int32_t>(fmt::format("cvt.{}.s32.f32 %d, %a;", rounding), all);
@@ -347,7 +313,7 @@ U16 nearest_bfloat(float value) {
 }
 
 TEST(FloatInstructions, FloatsBecomeBfloatsAndBack) {
-  const Inputs<float> all = any_inputs<float, U32>();
+  const Inputs<float>& all = of_every_kind<float>();
   const auto packed = run<U32>("cvt.rn.bf16x2.f32 %d, %a, %b;", all);
   const auto relu = run<U32>("cvt.rn.relu.bf16x2.f32 %d, %a, %b;", all);
   for (std::size_t i = 0; i < all.size(); ++i) {

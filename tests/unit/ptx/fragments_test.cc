@@ -48,6 +48,7 @@ const Elements kInt{
 const Elements kS8{"s8", 8, [](int v) { return static_cast<std::uint8_t>(v); }};
 const Elements kU8{"u8", 8, kS8.encode, {}, 0, 255};
 const Elements kS4{"s4", 4, [](int v) { return static_cast<unsigned>(v) & 15U; }};
+const Elements kU4{"u4", 4, kS4.encode, {}, 0, 15};
 const Elements kB1{"b1", 1, kS4.encode, {}, 0, 1};
 
 struct Multiplication {
@@ -64,8 +65,9 @@ struct Multiplication {
 constexpr unsigned kPart = 4096;  // bytes for each matrix
 using Matrix = std::vector<std::vector<int>>;
 
-Matrix any_matrix(unsigned rows, unsigned columns, const Elements& elements) {
-  std::mt19937 random(rows * 31 + columns);
+Matrix any_matrix(char which, unsigned rows, unsigned columns,
+                  const Elements& elements) {
+  std::mt19937 random(static_cast<unsigned>(which));
   Matrix made(rows, std::vector<int>(columns));
   for (auto& row : made) {
     for (int& each : row)
@@ -164,15 +166,16 @@ TEST(Fragments, ProductsAreThoseOfThreeLoops) {
       {8, 8, 4, kDouble, kDouble, kDouble},
       {8, 8, 4, kDouble, kDouble, kDouble, true, false, true},
       {8, 8, 32, kS4, kInt, kInt},
+      {8, 8, 32, kU4, kInt, kInt, false, true, true},
       {8, 8, 128, kB1, kInt, kInt, false, true, false, "xor"},
       {8, 8, 128, kB1, kInt, kInt, false, true, false, "and"},
   };
   for (const Multiplication& form : forms) {
     const std::string body = body_of(form);
     SCOPED_TRACE(body);
-    const Matrix a = any_matrix(form.m, form.k, form.factor);
-    const Matrix b = any_matrix(form.k, form.n, form.factor);
-    const Matrix c = any_matrix(form.m, form.n, form.c);
+    const Matrix a = any_matrix('a', form.m, form.k, form.factor);
+    const Matrix b = any_matrix('b', form.k, form.n, form.factor);
+    const Matrix c = any_matrix('c', form.m, form.n, form.c);
     std::vector<std::byte> bytes(4 * kPart);
     write(bytes, 0, a, form.factor, form.a_by_columns);
     write(bytes, kPart, b, form.factor, form.b_by_columns);
@@ -195,6 +198,31 @@ TEST(Fragments, ProductsAreThoseOfThreeLoops) {
       }
     }
   }
+}
+
+TEST(Fragments, LieInSharedMemoryAndBetweenOthers) {
+  // Rows of 8 words, 12 words apart, from shared memory to global without a stride.
+  const Outcome outcome = run(R"(
+    .shared .align 32 .b8 x[384];
+    mov.u32 %r3, x;
+    mad.lo.s32 %r4, %r0, 4, %r3;
+    st.shared.u32 [%r4], %r0;
+    add.s32 %r5, %r0, 32; st.shared.u32 [%r4+128], %r5;
+    add.s32 %r6, %r0, 64; st.shared.u32 [%r4+256], %r6;
+    bar.sync 0;
+    wmma.load.c.sync.aligned.row.m8n8k32.shared.s32 {%r10, %r11}, [%r3], 12;
+    wmma.store.d.sync.aligned.row.m8n8k32.global.s32 [%d0], {%r10, %r11};)",
+                              {.words = 64});
+  EXPECT_EQ(outcome.why, "");
+  EXPECT_EQ(outcome.words, each_of(64, [](unsigned i) { return i / 8 * 12 + i % 8; }));
+}
+
+TEST(Fragments, AreOfAllLanesAndOneAddress) {
+  const std::string load = "wmma.load.a.sync.aligned.row.m8n8k4.f64 %d5, [%d1], 4;";
+  EXPECT_THAT(
+      run("mul.wide.u32 %d1, %r0, 8; add.s64 %d1, %d0, %d1;" + load, {.words = 256})
+          .why,
+      HasSubstr("not all lanes of the warp have the same matrix"));
 }
 
 TEST(Fragments, SumsSaturateWhereTheyAreToldTo) {

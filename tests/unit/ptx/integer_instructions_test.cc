@@ -8,45 +8,14 @@
 #include <limits>
 #include <random>
 
-#include "tests/unit/ptx/one_instruction.h"
+#include "tests/unit/ptx/inputs.h"
 
 namespace kiln::ptx::test {
 namespace {
 
-template <typename T>
-Inputs<T> inputs() {
-  using Limits = std::numeric_limits<T>;
-  const std::vector<T> edges{0,
-                             1,
-                             2,
-                             static_cast<T>(-1),
-                             Limits::min(),
-                             Limits::max(),
-                             static_cast<T>(Limits::max() - 1),
-                             31,
-                             32,
-                             33,
-                             64,
-                             0x55};
-  std::mt19937_64 random(1);
-  Inputs<T> all;
-  for (const T a : edges) {
-    for (const T b : edges) all.push_back({a, b, static_cast<T>(random() % 40)});
-  }
-  while (all.size() < 512) {
-    std::array<T, 3> each{};
-    // Numbers of every length.
-    for (T& value : each)
-      value =
-          static_cast<T>(random() >> (random() % (8 * sizeof(T)) + 64 - 8 * sizeof(T)));
-    all.push_back(each);
-  }
-  return all;
-}
-
 template <typename Out, typename In>
 void expect(const std::string& text, const std::function<Out(In, In, In)>& wanted) {
-  const Inputs<In> all = inputs<In>();
+  const Inputs<In>& all = of_every_kind<In>();
   const std::vector<Out> got = run<Out>(text, all);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto& [a, b, c] = all[i];
@@ -56,11 +25,8 @@ void expect(const std::string& text, const std::function<Out(In, In, In)>& wante
 }
 
 using S16 = std::int16_t;
-using U16 = std::uint16_t;
 using S32 = std::int32_t;
-using U32 = std::uint32_t;
 using S64 = std::int64_t;
-using U64 = std::uint64_t;
 
 TEST(IntegerInstructions, AddSubtractAndMultiplyWrap) {
   expect<U16, U16>("add.u16 %d, %a, %b;", [](U16 a, U16 b, U16) { return U16(a + b); });

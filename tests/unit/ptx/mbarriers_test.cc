@@ -130,11 +130,68 @@ TEST(Mbarriers, TrackAsynchronousCopies) {
   // Nobody waits: they have not landed.
   Setting checked = two_warps();
   checked.checks.unset = true;
-  EXPECT_THAT(
+  const auto notes =
       run(copied("cp.async.mbarrier.arrive.noinc.shared.b64 [%r5]; bar.sync 0;"),
           checked)
-          .report.notes,
-      SizeIs(1));
+          .report.notes;
+  ASSERT_FALSE(notes.empty());
+  EXPECT_THAT(notes.begin()->first, HasSubstr("a block ends while copies"));
+  EXPECT_THAT(notes.rbegin()->first, HasSubstr("that was never written"));
+}
+
+TEST(Mbarriers, CopiesThatAreWaitedForAreNoRace) {
+  Setting checked = two_warps();
+  checked.checks.races = true;
+  // The second warp reads what the first one copies, and only the copies arrive.
+  EXPECT_THAT(run(with_barrier(32, R"(
+    mul.wide.u32 %d4, %r0, 4; add.s64 %d4, %d0, %d4;
+    setp.lt.u32 %p3, %r0, 32;
+    @%p3 cp.async.ca.shared.global [%r4], [%d4], 4;
+    @%p3 cp.async.mbarrier.arrive.noinc.shared.b64 [%r5];
+    @%p3 bra DONE;
+  WAIT:
+    mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0;
+    @!%p2 bra WAIT;
+    ld.shared.u32 %r2, [%r6];
+  DONE:)"),
+                  checked)
+                  .report.notes,
+              IsEmpty());
+}
+
+TEST(Mbarriers, WithinAWarpOnlyThoseWhoArrivedAreBefore) {
+  Setting checked = two_warps();
+  checked.checks.races = true;
+  const auto notes = [&](const std::string& guard) {
+    return run(with_barrier(1, R"(
+    st.shared.u32 [%r4], %r0;)" + guard +
+                                   R"(
+    mbarrier.arrive.shared.b64 _, [%r5];
+  WAIT:
+    mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0;
+    @!%p2 bra WAIT;
+    xor.b32 %r7, %r4, 4;
+    ld.shared.u32 %r2, [%r7];)"),
+               checked)
+        .report.notes;
+  };
+  EXPECT_THAT(notes("@%p1"), Not(IsEmpty()));
+  EXPECT_THAT(notes("bar.sync 0; @%p1"), IsEmpty());
+}
+
+TEST(Mbarriers, BytesMayCompleteBeforeTheyAreExpected) {
+  expect_words(with_barrier(1, R"(
+    @!%p1 bra DONE;
+    mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%r5], 64;
+    mbarrier.arrive.expect_tx.shared.b64 %d5, [%r5], 96;
+    mbarrier.test_wait.shared.b64 %p2, [%r5], %d5;
+    selp.u32 %r10, 1, 0, %p2;
+    mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%r5], 32;
+    mbarrier.test_wait.shared.b64 %p2, [%r5], %d5;
+    selp.u32 %r11, 1, 0, %p2;
+    st.global.v2.u32 [%d0], {%r10, %r11};
+  DONE:)"),
+               {.block = {64, 1, 1}, .words = 2}, {0, 1});
 }
 
 TEST(Mbarriers, MoreThanIsDueIsAnError) {

@@ -149,11 +149,20 @@ TEST_F(NvrtcFiles, APartOfThemIsTakenOnlyWhereNoToolkitThatIsNamedHasAll) {
   HeaderSearch search{torchs, torchs, {root_ / "cuda"}, {13, 0}};
   const auto part = ElementsAre(root_ / "nvidia/cu13/include");
   EXPECT_THAT(include_roots_of(search), part) << "of no version";
-  std::ofstream(root_ / "cuda/include/cuda.h") << "#define CUDA_VERSION 13020\n";
+  const auto say = [&](int version) {
+    std::ofstream(root_ / "cuda/include/cuda.h") << "#define CUDA_VERSION " << version;
+  };
+  say(12080);
+  EXPECT_THAT(include_roots_of(search), part) << "of another major version";
+  say(13020);
   EXPECT_THAT(include_roots_of(search),
               ElementsAre(root_ / "cuda/include", root_ / "cuda/include/cccl"));
   fs::remove(root_ / "cuda/include/crt/mma.h");
   EXPECT_THAT(include_roots_of(search), part) << "neither is whole";
+  // Wheels of CUDA 12 in the same environment are none of its.
+  std::ignore = touch("nvidia/cuda_runtime/include/cuda_fp16.h");
+  std::ignore = touch("nvidia/cuda_nvcc/include/crt/mma.h");
+  EXPECT_THAT(include_roots_of(search), part);
 }
 
 TEST_F(NvrtcFiles, ALibraryWithoutAToolkitHasNone) {

@@ -1,3 +1,7 @@
+// PTX ISA, "Floating Point Instructions": rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh
+// and div with .approx or .full; "Half Precision Floating Point Instructions": ex2,
+// tanh.
+
 #include "tests/support/ptx/operations/approximation.h"
 
 #include <array>

@@ -22,7 +22,7 @@ struct Add {
     else if constexpr (std::is_same_v<T, float>)
       return canonical(old + value);
     else if constexpr (std::is_same_v<T, double>)
-      return value != value ? value : old != old ? old : old + value;
+      return value != value ? value : old != old ? old : with_nan(old + value);
     else
       return from_float<T>(to_float(old) + to_float(value));
   }
@@ -87,20 +87,6 @@ struct CompareAndSwap {
     return old == expected ? value : old;
   }
 };
-
-/// Lanes of the mask, from any on.
-template <typename Visit>
-void in_some_order(const Lanes& lanes, const Visit& visit) {
-  Block& block = *lanes.block;
-  const unsigned first = block.grid.schedule.seed == 0
-                             ? 0
-                             : static_cast<unsigned>(block.random.below(kLanes));
-  for (unsigned i = 0; i < kLanes; ++i) {
-    const unsigned lane = (first + i) % kLanes;
-    if ((lanes.mask >> lane & 1U) != 0)
-      visit(lane);
-  }
-}
 
 // Operands: the address, the old value (or dropped), b, c (or b once more). kElements
 // of T a lane.

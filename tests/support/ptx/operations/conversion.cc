@@ -60,8 +60,8 @@ std::uint64_t to_integer(const Number& number, Type type, const Instruction& how
       is_signed ? (Wide{1} << (type.bits - 1)) - 1 : (Wide{1} << type.bits) - 1;
   const Wide least = is_signed ? -(Wide{1} << (type.bits - 1)) : 0;
   if (!number.is_integer) {
-    // NaN is 0, of a double in 8 or 16 bits the sign; what is too large is the nearest
-    // of the type.
+    // A NaN gives 0; a double's NaN in 8 or 16 bits gives only the top bit. What is too
+    // large gives the nearest of the type.
     if (std::isnan(number.real))
       return number.is_double && type.bits <= 16 ? 1U << (type.bits - 1U) : 0;
     const double rounded = rounded_to_integer(number.real, how.rounding);

@@ -9,6 +9,7 @@
 
 #include "tests/support/ptx/decoder.h"
 #include "tests/support/ptx/memory.h"
+#include "tests/support/ptx/operations/mbarrier.h"
 
 namespace kiln::ptx {
 namespace {
@@ -81,17 +82,20 @@ void commit(Lanes& lanes, const Instruction&) {
 void wait(Lanes& lanes, const Instruction& instruction) {
   auto& copies = lanes.warp->copies;
   const auto& groups = lanes.warp->groups;
+  const auto is_due = [&](const PendingCopy& pending) {
+    return (lanes.mask >> pending.lane & 1U) != 0 &&
+           (instruction.offset < 0 ||
+            std::int64_t{pending.group} + instruction.offset < groups[pending.lane]);
+  };
   std::erase_if(copies, [&](const PendingCopy& pending) {
-    const bool is_due =
-        (lanes.mask >> pending.lane & 1U) != 0 &&
-        (instruction.offset < 0 ||
-         std::int64_t{pending.group} + instruction.offset < groups[pending.lane]);
-    if (is_due)
-      land(*lanes.block, pending);
-    return is_due;
+    if (!is_due(pending))
+      return false;
+    land(*lanes.block, pending);
+    return true;
   });
   settle(*lanes.block, [&](const Tracked& each) {
-    return each.warp == lanes.warp->index() && (lanes.mask >> each.lane & 1U) != 0;
+    return each.warp == lanes.warp->index() &&
+           std::all_of(each.copies.begin(), each.copies.end(), is_due);
   });
 }
 
@@ -155,7 +159,7 @@ void settle(Block& block, const std::function<bool(const Tracked&)>& is_due) {
     if (!is_due(each))
       return false;
     for (const PendingCopy& pending : each.copies) land(block, pending);
-    arrive_of(each);
+    arrive_for(block, each);
     return true;
   });
 }

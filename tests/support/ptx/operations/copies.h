@@ -8,15 +8,9 @@
 
 namespace kiln::ptx {
 
-class Decoder;
-
 /// The lane's copies under way are the mbarrier's from now on.
 void track(const Lanes& lanes, unsigned lane, std::byte* barrier);
 /// Those copies land, and each lane's arrival follows.
 void settle(Block& block, const std::function<bool(const Tracked&)>& is_due);
-
-// mbarrier.cc
-void arrive_of(const Tracked& tracked);
-void select_arrival_after_copies(Decoder& decoder);
 
 }  // namespace kiln::ptx

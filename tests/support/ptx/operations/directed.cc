@@ -1,4 +1,5 @@
-// Compiled with -frounding-math: the machine rounds as it is told.
+// PTX ISA, "Floating Point Instructions": those with .rz, .rm or .rp. Compiled with
+// -frounding-math: the machine rounds as it is told.
 
 #include "tests/support/ptx/operations/directed.h"
 

@@ -16,7 +16,7 @@
 namespace kiln::ptx {
 namespace {
 
-struct Fragment {
+struct WmmaFragment {
   unsigned rows = 16;
   unsigned columns = 16;
   Type type{};
@@ -39,10 +39,10 @@ struct Fragment {
 
 /// What wmma.mma multiplies.
 struct Product {
-  Fragment d{};
-  Fragment a{};
-  Fragment b{};
-  Fragment c{};
+  WmmaFragment d{};
+  WmmaFragment a{};
+  WmmaFragment b{};
+  WmmaFragment c{};
   enum class Kind : std::uint8_t { kSum, kXor, kAnd } kind = Kind::kSum;  // of b1
 };
 
@@ -51,16 +51,28 @@ const T& shape_of(const Instruction& instruction) {
   return *static_cast<const T*>(instruction.shape.get());
 }
 
-std::uint64_t register_bits(const Lanes& lanes, const Operand& operand, unsigned lane) {
-  return operand.bytes == 8 ? lanes.at<std::uint64_t>(operand)[lane]
-                            : lanes.at<std::uint32_t>(operand)[lane];
-}
 void set_register_bits(const Lanes& lanes, const Operand& operand, unsigned lane,
                        std::uint64_t bits) {
   if (operand.bytes == 8)
     lanes.at<std::uint64_t>(operand)[lane] = bits;
   else
     lanes.at<std::uint32_t>(operand)[lane] = static_cast<std::uint32_t>(bits);
+}
+
+/// All lanes take part, with one address and one stride. Else the ISA says nothing.
+void require_whole_warp(const Lanes& lanes, const Instruction& instruction) {
+  const auto differ = [&](const Operand& operand) {
+    for (unsigned lane = 1; lane < kLanes && !operand.is_dropped(); ++lane) {
+      if (register_bits(lanes, operand, lane) != register_bits(lanes, operand, 0))
+        return true;
+    }
+    return false;
+  };
+  if (lanes.mask != kAllLanes || differ(instruction.operands[0]) ||
+      differ(instruction.operands[1]))
+    throw Fault{kIllegalInstruction,
+                "not all lanes of the warp have the same matrix: " +
+                    describe(lanes.block->grid.program, *instruction.statement)};
 }
 
 // ---- wmma.load, wmma.store --------------------------------------------------------
@@ -72,8 +84,9 @@ class InMemory {
       : lanes_(lanes),
         instruction_(instruction),
         access_(access),
-        fragment_(shape_of<Fragment>(instruction)) {
+        fragment_(shape_of<WmmaFragment>(instruction)) {
     const auto& operands = instruction.operands;
+    require_whole_warp(lanes, instruction);
     base_ = register_bits(lanes, operands[0], 0) +
             static_cast<std::uint64_t>(instruction.offset);
     stride_ = operands[1].is_dropped()
@@ -103,7 +116,8 @@ class InMemory {
   [[nodiscard]] unsigned line() const {
     return fragment_.is_by_columns ? fragment_.rows : fragment_.columns;
   }
-  // Each row or column is aligned to a lane's part of it, 16 bytes at most.
+  // The ISA asks that each row or column is aligned to a lane's part of the matrix;
+  // CUDA's guide permits lines that are multiples of 16 bytes.
   void check_lines() const {
     const std::size_t unit = std::min<std::size_t>(
         {16, std::size_t{fragment_.in_lane()} * fragment_.type.bits / 8U,
@@ -120,14 +134,14 @@ class InMemory {
   const Lanes& lanes_;
   const Instruction& instruction_;
   Access access_;
-  const Fragment& fragment_;
+  const WmmaFragment& fragment_;
   std::uint64_t base_ = 0;
   std::uint64_t stride_ = 0;
 };
 
 // Operands: the address, the stride (or dropped), the registers.
 void load(Lanes& lanes, const Instruction& instruction) {
-  const auto& fragment = shape_of<Fragment>(instruction);
+  const auto& fragment = shape_of<WmmaFragment>(instruction);
   const std::span<const Operand> registers = std::span(instruction.operands).subspan(2);
   const InMemory memory(lanes, instruction, Access::kRead);
   const std::size_t bytes = std::max<std::size_t>(fragment.type.bits / 8U, 1);
@@ -148,7 +162,7 @@ void load(Lanes& lanes, const Instruction& instruction) {
 }
 
 void store(Lanes& lanes, const Instruction& instruction) {
-  const auto& fragment = shape_of<Fragment>(instruction);
+  const auto& fragment = shape_of<WmmaFragment>(instruction);
   const std::span<const Operand> registers = std::span(instruction.operands).subspan(2);
   const InMemory memory(lanes, instruction, Access::kWrite);
   for_each_lane(lanes.mask, [&](unsigned lane) {
@@ -165,12 +179,9 @@ void store(Lanes& lanes, const Instruction& instruction) {
 // ---- wmma.mma ---------------------------------------------------------------------
 
 template <typename Real>
-using Elements = std::vector<Real>;
-
-template <typename Real>
-Elements<Real> gather(const Lanes& lanes, std::span<const Operand> registers,
-                      const Fragment& fragment) {
-  Elements<Real> all(fragment.elements());
+std::vector<Real> gather(const Lanes& lanes, std::span<const Operand> registers,
+                         const WmmaFragment& fragment) {
+  std::vector<Real> all(fragment.elements());
   for (unsigned lane = 0; lane < kLanes; ++lane) {
     for (unsigned i = 0; i < fragment.in_lane(); ++i)
       all[fragment.number(lane, i)] = element<Real>(
@@ -191,15 +202,17 @@ std::uint64_t bits_of_sum(Real value, Type type) {
     return static_cast<std::uint32_t>(value);
 }
 
+/// Of doubles each is rounded, as the ISA says.
 template <typename Real>
-Real product_of(Real a, Real b, Product::Kind kind) {
-  if constexpr (std::is_integral_v<Real>) {
-    if (kind == Product::Kind::kXor)
-      return a ^ b;
-    if (kind == Product::Kind::kAnd)
-      return a & b;
-  }
-  return a * b;
+Real with_product(Real sum, Real a, Real b, Product::Kind kind) {
+  if constexpr (std::is_same_v<Real, double>)
+    return std::fma(a, b, sum);
+  else if constexpr (std::is_integral_v<Real>)
+    return sum + (kind == Product::Kind::kXor   ? a ^ b
+                  : kind == Product::Kind::kAnd ? a & b
+                                                : a * b);
+  else
+    return sum + a * b;
 }
 
 // Operands: the registers of d, a, b, c. Real of integers: 64 bits, for what saturates.
@@ -207,7 +220,7 @@ template <typename Real>
 void multiply(Lanes& lanes, const Instruction& instruction) {
   const auto& product = shape_of<Product>(instruction);
   std::span<const Operand> left = instruction.operands;
-  const auto take = [&](const Fragment& fragment) {
+  const auto take = [&](const WmmaFragment& fragment) {
     const auto taken = left.first(fragment.registers());
     left = left.subspan(taken.size());
     return taken;
@@ -219,12 +232,12 @@ void multiply(Lanes& lanes, const Instruction& instruction) {
   const unsigned columns = product.d.columns;
   for (unsigned row = 0; row < product.d.rows; ++row) {
     for (unsigned column = 0; column < columns; ++column) {
-      Real sum = 0;
-      for (unsigned k = 0; k < product.a.columns; ++k)
-        sum += product_of(a[row * product.a.columns + k], b[k * columns + column],
-                          product.kind);
       Real& all = sums[row * columns + column];
-      all += sum;
+      Real sum = std::is_same_v<Real, double> ? all : 0;
+      for (unsigned k = 0; k < product.a.columns; ++k)
+        sum = with_product(sum, a[row * product.a.columns + k], b[k * columns + column],
+                           product.kind);
+      all = std::is_same_v<Real, double> ? sum : all + sum;
       if constexpr (std::is_integral_v<Real>) {
         using Limits = std::numeric_limits<std::int32_t>;
         if (instruction.saturates)
@@ -278,7 +291,7 @@ Type take_element(Decoder& decoder, std::string_view name) {
 }
 
 void add_registers(Decoder& decoder, const syntax::Argument& argument,
-                   const Fragment& fragment, bool is_result) {
+                   const WmmaFragment& fragment, bool is_result) {
   const auto parts = decoder.parts(argument);
   if (parts.size() != fragment.registers())
     decoder.refuse("it has not as many registers as its shape");
@@ -295,7 +308,7 @@ void select_copy(Decoder& decoder, bool stores) {
       stores ? decoder.take_one({"d"}) : decoder.take_one({"a", "b", "c"});
   if (!which)
     decoder.refuse("it names no matrix");
-  Fragment fragment;
+  WmmaFragment fragment;
   fragment.is_sum = stores || *which == 2;
   fragment.is_by_columns = decoder.take_one({"row", "col"}) == 1;
   const Shape shape = take_shape(decoder);
@@ -308,7 +321,7 @@ void select_copy(Decoder& decoder, bool stores) {
   made.operands.push_back(
       decoder.count() > 2 ? decoder.source(decoder.argument(2), kU32) : Operand{});
   add_registers(decoder, decoder.argument(stores ? 1 : 0), fragment, !stores);
-  made.shape = std::make_shared<const Fragment>(fragment);
+  made.shape = std::make_shared<const WmmaFragment>(fragment);
   made.run = stores ? &store : &load;
 }
 
@@ -324,7 +337,7 @@ void select_multiplication(Decoder& decoder) {
   decoder.take_one({"row", "col"});
   const Shape shape = take_shape(decoder);
   made.saturates = decoder.take("satfinite");
-  decoder.take("rn");
+  decoder.take("rn");  // of doubles, the default
   std::vector<std::string_view> names;
   for (const std::string_view each : decoder.statement().modifiers) {
     if (each == "b1" || factor_named(each))
@@ -334,7 +347,8 @@ void select_multiplication(Decoder& decoder) {
     names = {names[0], "f16", "f16", names[1]};
   else if (names.size() != 4)
     decoder.refuse("it has not the types of four matrices");
-  const std::array<Fragment*, 4> all{&product.d, &product.a, &product.b, &product.c};
+  const std::array<WmmaFragment*, 4> all{&product.d, &product.a, &product.b,
+                                         &product.c};
   product.d = product.c = {.rows = shape.m, .columns = shape.n, .is_sum = true};
   product.a = {.rows = shape.m, .columns = shape.k};
   product.b = {.rows = shape.k, .columns = shape.n};
@@ -342,6 +356,8 @@ void select_multiplication(Decoder& decoder) {
     all[i]->type = names[i] == "b1" ? Type{Kind::kBits, 1} : *factor_named(names[i]);
     decoder.take(names[i]);
   }
+  if (made.saturates && !product.d.type.is_integer())
+    decoder.refuse("saturated sums of floats are not run here");
   for (std::size_t i = 0; i < all.size(); ++i)
     add_registers(decoder, decoder.argument(i), *all[i], i == 0);
   made.shape = std::make_shared<const Product>(product);

@@ -40,11 +40,6 @@ struct Shape {
   Type c{};
 };
 
-std::uint64_t register_bits(const Lanes& lanes, const Operand& operand, unsigned lane) {
-  return operand.bytes == 8 ? lanes.at<std::uint64_t>(operand)[lane]
-                            : lanes.at<std::uint32_t>(operand)[lane];
-}
-
 /// The elements of a register of all lanes, one behind the other.
 template <typename Real, std::size_t kMost>
 void read_elements(const Lanes& lanes, const Operand& operand, Type type,
@@ -107,6 +102,17 @@ void multiply(Matrices<Real>& all, unsigned rows, unsigned depth) {
     all.sums[row] = sums;
   }
 }
+/// Each product is added to what is there, and rounded once, as the ISA says of
+/// doubles.
+void multiply(Matrices<double>& all, unsigned rows, unsigned depth) {
+  for (unsigned row = 0; row < rows; ++row) {
+    for (unsigned column = 0; column < kColumns; ++column) {
+      for (unsigned k = 0; k < depth; ++k)
+        all.sums[row][column] =
+            std::fma(all.a[row][k], all.b[k][column], all.sums[row][column]);
+    }
+  }
+}
 #if defined(__x86_64__)
 using Eight [[gnu::vector_size(32)]] = float;
 static_assert(sizeof(Eight) == kColumns * sizeof(float));
@@ -147,18 +153,27 @@ void multiply_matrices(Lanes& lanes, const Instruction& instruction) {
   const auto c = operands.subspan(d.size() + a.size() + b.size());
   Matrices<Real> all;
   gather_factors<Real>(lanes, a, b, shape, all);
-  multiply(all, shape.rows, shape.depth);
   const unsigned per_c = shape.c.bits == 16 ? 2 : 1;
   const unsigned per_d = shape.d.bits == 16 ? 2 : 1;
-  for (unsigned i = 0; i < shape.rows / 4; ++i) {
-    for (unsigned lane = 0; lane < kLanes; ++lane) {
-      Real& sum = all.sums[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2];
-      if constexpr (std::is_same_v<Real, float>)
-        sum += per_c == 1 ? lanes.at<float>(c[i])[lane]
-                          : to_float(lanes.at<Half>(c[i / 2])[2 * lane + i % 2]);
-      else
-        sum += lanes.at<Real>(c[i])[lane];
+  const auto add = [&] {
+    for (unsigned i = 0; i < shape.rows / 4; ++i) {
+      for (unsigned lane = 0; lane < kLanes; ++lane) {
+        Real& sum = all.sums[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2];
+        if constexpr (std::is_same_v<Real, float>)
+          sum += per_c == 1 ? lanes.at<float>(c[i])[lane]
+                            : to_float(lanes.at<Half>(c[i / 2])[2 * lane + i % 2]);
+        else
+          sum += lanes.at<Real>(c[i])[lane];
+      }
     }
+  };
+  if constexpr (std::is_same_v<Real, double>) {
+    all.sums = {};
+    add();
+    multiply(all, shape.rows, shape.depth);
+  } else {
+    multiply(all, shape.rows, shape.depth);
+    add();
   }
   for (unsigned i = 0; i < shape.rows / 4; ++i) {
     const Operand& to = d[i / per_d];

@@ -3,6 +3,8 @@
 // each phase in bits 20 to 39, the bytes that are due (tx-count) in bits 40 to 61, and
 // the phase, which changes once nothing is due, in bit 63.
 
+#include "tests/support/ptx/operations/mbarrier.h"
+
 #include <fmt/format.h>
 
 #include <array>
@@ -54,6 +56,15 @@ void write(std::byte* at, std::uint64_t word) {
                   describe(lanes.block->grid.program, *instruction.statement))};
 }
 
+/// In shared memory.
+std::uint64_t offset_of(const Block& block, const std::byte* at) {
+  return static_cast<std::uint64_t>(at - block.shared.data());
+}
+// Never initialized, or no longer: shared memory begins as ones.
+bool is_none(std::uint64_t word) {
+  return (word >> 62U & 1U) != 0;
+}
+
 // mbarrier.arrive, arrive_drop, expect_tx, complete_tx.
 enum Change : std::uint8_t { kArrive, kDrop, kExpect, kComplete };
 
@@ -63,29 +74,30 @@ struct Amount {
   bool drops = false;
 };
 
-/// False: so many were not due.
-bool change(std::byte* at, const Amount& amount) {
+/// False: so many were not due, or it is none, which bit 62 tells.
+bool change(Block& block, std::byte* at, const Amount& amount) {
+  if (is_none(read(at)))
+    return false;
   State state = State::of(read(at));
   state.bytes += amount.bytes;
   state.pending -= amount.arrivals;
   if (amount.drops)
     state.expected -= amount.arrivals;
-  if (state.pending < 0 || state.expected < 0 || state.bytes > kMostBytes ||
-      state.bytes < -kMostBytes)
+  if (state.pending < 0 || state.expected < 0 || state.pending > kMostArrivals ||
+      std::abs(state.bytes) > kMostBytes)
     return false;
   if (state.pending == 0 && state.bytes == 0) {
     state.phase = !state.phase;
     state.pending = state.expected;
+    if (block.races.is_watching())
+      block.races.complete(offset_of(block, at));
   }
   write(at, state.word());
   return true;
 }
 
-std::uint64_t place_of(const Lanes& lanes, const std::byte* at) {
-  return static_cast<std::uint64_t>(at - lanes.block->shared.data());
-}
-
-/// The mbarriers of the lanes, which lie in shared memory.
+/// The mbarriers of the lanes, which lie in shared memory; those that are written to
+/// begin there.
 Reach reach_barriers(const Lanes& lanes, const Instruction& instruction,
                      Access access) {
   const Reach reached =
@@ -93,8 +105,16 @@ Reach reach_barriers(const Lanes& lanes, const Instruction& instruction,
   for_each_lane(lanes.mask, [&](unsigned lane) {
     if (!lanes.block->has(reached.at[lane]))
       fail(lanes, instruction, lane, "an mbarrier outside of shared memory");
+    if (access != Access::kWrite && is_none(read(reached.at[lane])))
+      fail(lanes, instruction, lane, "an mbarrier that is not initialized");
   });
   return reached;
+}
+
+void note_arrival(const Lanes& lanes, unsigned lane, const std::byte* at) {
+  Block& block = *lanes.block;
+  if (block.races.is_watching())
+    block.races.release(offset_of(block, at), lanes.warp->first_thread() + lane);
 }
 
 // Operands: the address, the count (or dropped).
@@ -102,6 +122,7 @@ void initialize(Lanes& lanes, const Instruction& instruction) {
   const auto& operands = instruction.operands;
   const Reach reached = reach_barriers(lanes, instruction, Access::kWrite);
   for_each_lane(lanes.mask, [&](unsigned lane) {
+    lanes.block->races.forget(offset_of(*lanes.block, reached.at[lane]));
     if (operands[1].is_dropped()) {  // inval
       write(reached.at[lane], ~std::uint64_t{0});
       return;
@@ -124,15 +145,16 @@ void arrive(Lanes& lanes, const Instruction& instruction) {
                                 : std::int64_t{lanes.at<std::uint32_t>(operand)[lane]};
   };
   const bool arrives = instruction.mode == kArrive || instruction.mode == kDrop;
-  for_each_lane(lanes.mask, [&](unsigned lane) {
+  in_some_order(lanes, [&](unsigned lane) {
     std::byte* const at = reached.at[lane];
     const std::uint64_t before = read(at);
     const std::int64_t bytes = value(operands[3], lane, 0);
-    if (lanes.block->races.is_watching())
-      lanes.block->races.release(place_of(lanes, at), lanes.warp->index());
-    if (!change(at, {.arrivals = arrives ? value(operands[2], lane, 1) : 0,
-                     .bytes = instruction.mode == kComplete ? -bytes : bytes,
-                     .drops = instruction.mode == kDrop}))
+    if (arrives)
+      note_arrival(lanes, lane, at);
+    if (!change(*lanes.block, at,
+                {.arrivals = arrives ? value(operands[2], lane, 1) : 0,
+                 .bytes = instruction.mode == kComplete ? -bytes : bytes,
+                 .drops = instruction.mode == kDrop}))
       fail(lanes, instruction, lane, "more than an mbarrier waits for");
     if (instruction.is_other && State::of(before).phase != State::of(read(at)).phase)
       fail(lanes, instruction, lane, "an arrival with .noComplete ends a phase");
@@ -146,7 +168,7 @@ void test(Lanes& lanes, const Instruction& instruction) {
   const auto& operands = instruction.operands;
   const Reach reached = reach_barriers(lanes, instruction, Access::kAtomic);
   std::uint32_t are_over = 0;
-  for_each_lane(lanes.mask, [&](unsigned lane) {
+  in_some_order(lanes, [&](unsigned lane) {
     std::byte* const at = reached.at[lane];
     settle(*lanes.block, [&](const Tracked& tracked) { return tracked.barrier == at; });
     const bool asked =
@@ -156,7 +178,8 @@ void test(Lanes& lanes, const Instruction& instruction) {
     const bool is_over = State::of(read(at)).phase != asked;
     are_over |= std::uint32_t{is_over} << lane;
     if (is_over && lanes.block->races.is_watching())
-      lanes.block->races.acquire(place_of(lanes, at), lanes.warp->index());
+      lanes.block->races.acquire(offset_of(*lanes.block, at),
+                                 lanes.warp->first_thread() + lane);
   });
   lanes.set_predicate(operands[1], are_over);
 }
@@ -173,10 +196,11 @@ void count_pending(Lanes& lanes, const Instruction& instruction) {
 // when somebody looks. is_other: noinc.
 void arrive_after_copies(Lanes& lanes, const Instruction& instruction) {
   const Reach reached = reach_barriers(lanes, instruction, Access::kAtomic);
-  for_each_lane(lanes.mask, [&](unsigned lane) {
+  in_some_order(lanes, [&](unsigned lane) {
     std::byte* const at = reached.at[lane];
-    if (!instruction.is_other && !change(at, {.arrivals = -1}))
+    if (!instruction.is_other && !change(*lanes.block, at, {.arrivals = -1}))
       fail(lanes, instruction, lane, "more than an mbarrier waits for");
+    note_arrival(lanes, lane, at);
     track(lanes, lane, at);
   });
 }
@@ -240,11 +264,15 @@ void select_mbarrier(Decoder& decoder) {
 
 }  // namespace
 
-void arrive_of(const Tracked& tracked) {
-  // Without .noinc it is due. Else it is up to the kernel, as a plain arrival.
-  if (!change(tracked.barrier, {.arrivals = 1}))
-    throw Fault{kIllegalInstruction,
-                "copies end that an mbarrier does not wait for (cp.async.mbarrier)"};
+void arrive_for(Block& block, const Tracked& tracked) {
+  // Without .noinc the arrival is due; with it the kernel has counted it, or not.
+  if (!change(block, tracked.barrier, {.arrivals = 1}))
+    throw Fault{
+        kIllegalInstruction,
+        fmt::format("more than an mbarrier waits for, by the copies of {} (at "
+                    "{:#x} in shared memory)",
+                    block.describe_thread(*block.warps[tracked.warp], tracked.lane),
+                    offset_of(block, tracked.barrier))};
 }
 
 void select_arrival_after_copies(Decoder& decoder) {

@@ -1,5 +1,5 @@
-// PTX ISA, "SIMD Video Instructions": 2 or 4 numbers of a register. With .add or .mask
-// what the ISA says of them; parts of a register are not chosen here.
+// PTX ISA, "SIMD Video Instructions": 2 or 4 numbers of a register. Masks, and
+// selectors of parts, are refused.
 
 #include <algorithm>
 #include <array>
@@ -65,10 +65,9 @@ void run(Lanes& lanes, const Instruction& instruction) {
                   part_of(b[lane], i, bits, shape.b_is_signed));
       if (instruction.saturates)
         value = std::clamp(value, least, most);
-      const auto part = static_cast<std::uint32_t>(value) & ((1U << bits) - 1);
-      result = shape.adds ? result + static_cast<std::uint32_t>(
-                                         part_of(part, 0, bits, shape.d_is_signed))
-                          : result | part << (i * bits);
+      const auto word = static_cast<std::uint32_t>(value);
+      result = shape.adds ? result + word
+                          : result | (word & ((1U << bits) - 1)) << (i * bits);
     }
     to[lane] = result;
   });
@@ -83,6 +82,8 @@ void select_video(Decoder& decoder) {
   auto& made = decoder.made;
   made.saturates = decoder.take("sat");
   shape.adds = decoder.take("add");
+  if (shape.adds && made.saturates)
+    decoder.refuse("a sum of its parts does not saturate");
   decoder.operands(kB32, {kB32, kB32, kB32});
   made.shape = std::make_shared<const Shape>(shape);
   made.run = &run;
