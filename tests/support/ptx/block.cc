@@ -77,15 +77,15 @@ std::string Block::describe_waits() const {
   return fmt::format("block ({}, {}, {}): {}", index_[0], index_[1], index_[2], text);
 }
 
-void Block::arrive(Warp& warp, unsigned barrier, unsigned threads, unsigned expected) {
+void Block::arrive(unsigned barrier, unsigned threads, unsigned expected) {
   Barrier& at = barriers[barrier];
-  if (at.arrived != 0 && at.expected != expected)
+  const auto counted = [&](unsigned each) { return each == 0 ? threads_ : each; };
+  if (at.arrived != 0 && counted(at.expected) != counted(expected))
     throw Fault{kIllegalInstruction,
                 fmt::format("barrier {} is waited for with {} threads and with {}",
                             barrier, at.expected, expected)};
   at.arrived += threads;
   at.expected = expected;
-  at.warps |= 1U << warp.index();
   complete_if_due(barrier);
 }
 
@@ -102,7 +102,7 @@ void Block::complete_if_due(unsigned barrier) {
   if (at.arrived < due)
     return;
   if (races.is_watching())
-    races.join_warps(at.warps);
+    races.complete(race_key(barrier));
   at = {.result_count = at.count, .result_all = at.all, .result_any = at.any};
   for (const auto& warp : warps) warp->release(barrier);
 }

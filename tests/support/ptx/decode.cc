@@ -4,9 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <charconv>
-#include <cstring>
 #include <unordered_map>
 
 #include "tests/support/ptx/function_decoder.h"
@@ -23,6 +20,14 @@ std::optional<std::size_t> Decoder::take_one(
     ++index;
   }
   return std::nullopt;
+}
+
+std::size_t Decoder::take_one_of(std::initializer_list<std::string_view> names) {
+  if (const auto taken = take_one(names))
+    return *taken;
+  std::string all;
+  for (const std::string_view name : names) all.append(" .").append(name);
+  refuse("it has none of" + all);
 }
 
 void Decoder::take_named(std::string_view modifier) {
@@ -118,6 +123,7 @@ void FunctionDecoder::take_hints() {
 
 void FunctionDecoder::decode(const syntax::Statement& statement) {
   made = Instruction{};
+  may_be_wider = false;
   made.statement = &statement;
   left_.clear();
   for (const std::string_view modifier : statement.modifiers) {

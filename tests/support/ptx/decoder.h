@@ -35,6 +35,8 @@ class Decoder {
   [[nodiscard]] virtual bool has_type() const = 0;
   /// The index of the one that is there.
   std::optional<std::size_t> take_one(std::initializer_list<std::string_view> names);
+  /// The same; refused where none is there.
+  std::size_t take_one_of(std::initializer_list<std::string_view> names);
   Rounding take_rounding();
   /// Of caches and of orders, which make no difference here.
   virtual void take_hints() = 0;
@@ -81,6 +83,8 @@ class Decoder {
   [[noreturn]] static void refuse(std::string why) { throw Refusal{std::move(why)}; }
 
   Instruction made;
+  /// Of ld, st and cvt: a register may be wider than the type.
+  bool may_be_wider = false;
 };
 
 using Select = void (*)(Decoder& decoder);

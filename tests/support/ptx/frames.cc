@@ -136,6 +136,28 @@ std::byte* Warp::local(unsigned lane, std::uint64_t at, std::size_t size) {
   return at <= bytes.size() && size <= bytes.size() - at ? bytes.data() + at : nullptr;
 }
 
+namespace {
+
+bool are_of_sizes(std::span<const Region> given, std::span<const Region> wanted) {
+  return std::equal(given.begin(), given.end(), wanted.begin(), wanted.end(),
+                    [](const Region& a, const Region& b) { return a.size == b.size; });
+}
+
+}  // namespace
+
+// Lanes that made the same call before are in it: those that make it now can meet them
+// there.
+std::shared_ptr<Frame> Warp::find_frame(const Function& callee, const Call& call,
+                                        const std::shared_ptr<Frame>& caller) const {
+  for (const Fragment& each : fragments_) {
+    for (auto frame = each.frame; frame != nullptr; frame = frame->caller) {
+      if (frame->caller == caller && frame->call == &call && frame->function == &callee)
+        return frame;
+    }
+  }
+  return nullptr;
+}
+
 void Warp::call(std::size_t index, const Instruction& instruction) {
   const Call& call = *instruction.call;
   const Function* callee = call.callee;
@@ -153,18 +175,25 @@ void Warp::call(std::size_t index, const Instruction& instruction) {
     if (others != 0)
       split(index, others, fragment.at);
     callee = functions[number].get();
-    if (callee->parameters.size() != call.arguments.size())
-      throw Fault{kInvalidPc, "a call by pointer with other parameters"};
   }
+  if (!are_of_sizes(call.arguments, callee->parameters) ||
+      (call.result.size != 0 && !are_of_sizes({&call.result, 1}, callee->results)))
+    throw Fault{kInvalidPc,
+                fmt::format("a call of {} with other parameters", callee->name)};
   Fragment& fragment = fragments_[index];
-  auto frame = make_frame(*callee, fragment.frame);
-  frame->call = &call;
-  frame->return_to = fragment.at + 1;
+  auto frame = find_frame(*callee, call, fragment.frame);
+  if (frame == nullptr) {
+    frame = make_frame(*callee, fragment.frame);
+    frame->call = &call;
+    frame->return_to = fragment.at + 1;
+  }
   for (std::size_t i = 0; i < call.arguments.size(); ++i) {
     const Region& to = callee->parameters[i];
-    std::memcpy(frame->bytes.get() + to.at,
-                fragment.frame->bytes.get() + call.arguments[i].at,
-                std::size_t{to.size} * kLanes);
+    for_each_lane(fragment.lanes, [&](unsigned lane) {
+      const std::size_t at = std::size_t{lane} * to.size;
+      std::memcpy(frame->bytes.get() + to.at + at,
+                  fragment.frame->bytes.get() + call.arguments[i].at + at, to.size);
+    });
   }
   fragment.frame = std::move(frame);
   fragment.at = 0;
@@ -177,7 +206,7 @@ void Warp::leave(std::size_t index) {
     exit(index);
     return;
   }
-  if (!frame.call->result.is_dropped() && !frame.function->results.empty()) {
+  if (frame.call->result.size != 0) {
     const Region& from = frame.function->results[0];
     for_each_lane(fragment.lanes, [&](unsigned lane) {
       std::memcpy(frame.caller->bytes.get() + frame.call->result.at +

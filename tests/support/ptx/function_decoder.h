@@ -87,6 +87,7 @@ class FunctionDecoder final : public Decoder {
   }
   std::uint32_t reserve(std::size_t bytes);
   std::uint32_t add_constant(std::size_t bytes);
+  void check_width(std::string_view name, Type held, Type type) const;
   Operand constant(std::uint64_t bits, Type type);
   Operand special(std::string_view name, Type type);
   std::optional<Operand> clock(std::string_view name, Type type);
@@ -105,6 +106,7 @@ class FunctionDecoder final : public Decoder {
   std::vector<std::size_t> starts_;  // of the statements' instructions
   std::vector<Jump> jumps_;
   std::optional<Operand> carry_;
+  std::optional<Operand> dropped_;  // where "_" is written to
 };
 
 }  // namespace kiln::ptx

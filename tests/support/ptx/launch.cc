@@ -31,14 +31,32 @@ void collect(const Program& program, const Function& function,
 
 using Addresses = std::map<std::string_view, std::uint64_t>;
 
+/// In the order of the program, so that the layout is the same each time.
+std::vector<const Function*> functions_of(const Grid& grid) {
+  std::set<const Function*> reached;
+  collect(grid.program, *grid.entry, reached);
+  std::vector<const Function*> functions;
+  for (const auto& each : grid.program.functions) {
+    if (reached.contains(each.get()))
+      functions.push_back(each.get());
+  }
+  return functions;
+}
+
 void lay_out(Grid& grid) {
-  std::set<const Function*> functions;
-  collect(grid.program, *grid.entry, functions);
+  const std::vector<const Function*> functions = functions_of(grid);
   Addresses addresses;
+  std::map<std::string_view, const syntax::Variable*> placed;
   std::size_t end = 0;
   std::vector<const syntax::Variable*> dynamic;
   const auto place = [&](const syntax::Variable& variable) {
-    if (variable.space != Space::kShared || addresses.contains(variable.name))
+    if (variable.space != Space::kShared)
+      return;
+    const auto [known, is_new] = placed.emplace(variable.name, &variable);
+    if (!is_new && known->second != &variable)
+      throw Fault{kNotSupported,
+                  fmt::format("two shared variables are named {}", variable.name)};
+    if (!is_new)
       return;
     if (variable.size == 0) {
       dynamic.push_back(&variable);

@@ -49,7 +49,8 @@ struct Fragment {
   std::uint32_t lanes = 0;
   State state = State::kReady;
   std::shared_ptr<Frame> frame{};
-  unsigned barrier = 0;  // that it waits at
+  unsigned barrier = 0;    // that it waits at
+  std::uint64_t turn = 0;  // when its last turn was over
 };
 
 /// An asynchronous copy under way.
@@ -115,6 +116,9 @@ class Warp {
   void exit(std::size_t index);
   void split(std::size_t index, std::uint32_t lanes, std::size_t at);
   void wake();
+  [[nodiscard]] std::shared_ptr<Frame> find_frame(
+      const Function& callee, const Call& call,
+      const std::shared_ptr<Frame>& caller) const;
   std::shared_ptr<Frame> make_frame(const Function& function,
                                     std::shared_ptr<Frame> caller);
   std::uint64_t special(Special special, unsigned lane, const Frame& frame) const;
@@ -125,7 +129,8 @@ class Warp {
   std::uint32_t alive_ = 0;
   std::vector<Fragment> fragments_;
   std::vector<std::vector<std::byte>> local_;  // by lane
-  std::size_t tired_ = SIZE_MAX;               // the fragment whose turn is over
+  std::uint64_t turns_ = 0;                    // that were over
+  bool is_turn_over_ = false;
 };
 
 /// What a launch has for all of its blocks.
@@ -160,16 +165,15 @@ class Block {
   [[nodiscard]] bool is_done() const;
   [[nodiscard]] std::string describe_waits() const;
 
-  /// A warp's lanes arrive at a barrier, to wait or not. `expected`: threads, 0 for all
-  /// of the block. True: it is complete, and all who waited go on.
-  void arrive(Warp& warp, unsigned barrier, unsigned threads, unsigned expected);
+  /// So many threads arrive at a barrier, to wait or not. `expected`: threads, 0 for
+  /// all of the block. Once it is complete all who waited go on.
+  void arrive(unsigned barrier, unsigned threads, unsigned expected);
   void complete_if_due(unsigned barrier);
   void thread_left();
 
   struct Barrier {
     unsigned arrived = 0;
     unsigned expected = 0;  // 0: all
-    std::uint32_t warps = 0;
     // bar.red: of the predicates
     unsigned count = 0;
     bool all = true;
@@ -181,6 +185,8 @@ class Block {
 
   [[nodiscard]] Extent index() const { return index_; }
   [[nodiscard]] unsigned threads() const { return threads_; }
+  /// Of a barrier for Races, where no mbarrier lies.
+  static std::uint64_t race_key(unsigned barrier) { return ~std::uint64_t{barrier}; }
   /// True of a place in its shared memory.
   [[nodiscard]] bool has(const std::byte* at) const {
     const std::less<> is_before;

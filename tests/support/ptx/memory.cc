@@ -8,6 +8,8 @@
 namespace kiln::ptx {
 namespace {
 
+constexpr std::size_t kWidestAccess = 32;  // v8.b32, v4.b64
+
 std::string_view name_of(Space space) {
   switch (space) {
     case Space::kShared:
@@ -122,7 +124,8 @@ std::byte* find(const Lanes& lanes, const Instruction& instruction,
 
 void require_aligned(const Lanes& lanes, const Instruction& instruction,
                      const Touch& touch) {
-  if (touch.at % std::min<std::size_t>(touch.bytes, 16) != 0)
+  const std::size_t unit = touch.alignment != 0 ? touch.alignment : touch.bytes;
+  if (touch.at % std::min(unit, kWidestAccess) != 0)
     fail(lanes, instruction, touch, kMisalignedAddress);
 }
 
@@ -225,10 +228,10 @@ Reach reach(const Lanes& lanes, const Instruction& instruction, const Operand& b
   Reach reached;
   if (checks.conflicts && (space == Space::kShared || space == Space::kGlobal))
     count_traffic(lanes, instruction, space, address, bytes);
-  const bool is_aligned = (together & (std::min<std::size_t>(bytes, 16) - 1)) == 0;
+  const bool is_aligned = (together & (std::min(bytes, kWidestAccess) - 1)) == 0;
   // All lanes in one piece of memory, and nothing else to look at.
   if (is_aligned && space == Space::kShared && !checks.unset && !checks.races &&
-      high + bytes <= block.shared.size()) {
+      bytes <= block.shared.size() && high <= block.shared.size() - bytes) {
     for_each_lane(lanes.mask, [&](unsigned lane) {
       reached.at[lane] = block.shared.data() + address[lane];
     });
@@ -237,7 +240,7 @@ Reach reach(const Lanes& lanes, const Instruction& instruction, const Operand& b
   if (is_aligned && space == Space::kGlobal && !checks.unset &&
       (low & kWindowMask) == 0) {
     const Stretch* const stretch = block.grid.find(low);
-    if (stretch != nullptr && high + bytes <= stretch->end &&
+    if (stretch != nullptr && bytes <= stretch->end && high <= stretch->end - bytes &&
         (!stretch->is_read_only || access == Access::kRead)) {
       for (unsigned lane = 0; lane < kLanes; ++lane)
         // Addresses of this process. NOLINTNEXTLINE(performance-no-int-to-ptr)

@@ -27,9 +27,10 @@ struct Touch {
   std::uint64_t at = 0;
   std::size_t bytes = 0;
   Access access = Access::kRead;
+  std::size_t alignment = 0;  // 0: as many bytes
 };
 
-/// Throws Fault where the access is not at a multiple of its bytes, 16 at most.
+/// Throws Fault where the access is not at a multiple of its alignment.
 void require_aligned(const Lanes& lanes, const Instruction& instruction,
                      const Touch& touch);
 

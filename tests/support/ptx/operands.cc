@@ -268,6 +268,15 @@ Operand FunctionDecoder::address_of(std::string_view name, Type type) {
   return fill->second;
 }
 
+// Eight bits lie in registers of 16 or more.
+void FunctionDecoder::check_width(std::string_view name, Type held, Type type) const {
+  const std::size_t bytes = type.bytes();
+  if (held.bytes() < bytes)
+    refuse(fmt::format("{} is too narrow", name));
+  if (held.bytes() > std::max<std::size_t>(bytes, 2) && !may_be_wider)
+    refuse(fmt::format("{} is too wide", name));
+}
+
 Operand FunctionDecoder::source(const Argument& argument, Type type) {
   switch (argument.kind) {
     case Argument::Kind::kName: {
@@ -275,8 +284,7 @@ Operand FunctionDecoder::source(const Argument& argument, Type type) {
           symbol && symbol->kind == Symbol::Kind::kRegister) {
         if ((symbol->type == kPred) != (type == kPred))
           refuse(fmt::format("{} is of another type", argument.name));
-        if (symbol->type.bytes() < type.bytes())
-          refuse(fmt::format("{} is too narrow", argument.name));
+        check_width(argument.name, symbol->type, type);
         return {.at = symbol->at,
                 .bytes = static_cast<std::uint8_t>(symbol->type.bytes()),
                 .is_negated = argument.is_negated};
@@ -317,14 +325,20 @@ Operand FunctionDecoder::source(const Argument& argument, Type type) {
 }
 
 Operand FunctionDecoder::destination(const Argument& argument, Type type) {
-  if (argument.kind == Argument::Kind::kNone || argument.name == "_")
-    return {};
+  if (argument.kind == Argument::Kind::kNone || argument.name == "_") {
+    // Handlers that do not ask write there.
+    constexpr std::size_t kLargest = 16;
+    if (!dropped_)
+      dropped_ = Operand{.at = add_constant(kLargest * kLanes)};
+    return *dropped_;
+  }
   const auto symbol =
       argument.kind == Argument::Kind::kName ? find(argument.name) : std::nullopt;
   if (!symbol || symbol->kind != Symbol::Kind::kRegister)
     refuse(fmt::format("'{}' is no register", argument.name));
-  if ((symbol->type == kPred) != (type == kPred) || symbol->type.bytes() < type.bytes())
+  if ((symbol->type == kPred) != (type == kPred))
     refuse(fmt::format("{} is of another type", argument.name));
+  check_width(argument.name, symbol->type, type);
   return {.at = symbol->at,
           .bytes = static_cast<std::uint8_t>(symbol->type.bytes()),
           .is_negated = argument.is_negated};

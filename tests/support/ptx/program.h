@@ -57,10 +57,16 @@ enum class Course : std::uint8_t {
 
 enum class Rounding : std::uint8_t { kNearest, kZero, kDown, kUp, kNearestAway };
 
+/// Memory of each lane in the frame: parameters of functions.
+struct Region {
+  std::uint32_t at = 0;
+  std::uint32_t size = 0;  // of a lane
+};
+
 struct Call {
   const Function* callee = nullptr;  // null: by pointer
-  std::vector<Operand> arguments{};  // regions of the caller's frame
-  Operand result{};
+  std::vector<Region> arguments{};   // of the caller's frame
+  Region result{};                   // of size 0: none
 };
 
 struct Instruction {
@@ -70,7 +76,8 @@ struct Instruction {
   Course course = Course::kPlain;
   Operand guard{};  // dropped: always
   std::vector<Operand> operands{};
-  std::int64_t offset = 0;  // added to an address, in bytes
+  std::int64_t offset = 0;     // added to an address, in bytes
+  std::int64_t to_offset = 0;  // to that of a copy's target
   Space space = Space::kGlobal;
   // What the modifiers say, as far as the handler asks for it.
   Rounding rounding = Rounding::kNearest;
@@ -83,12 +90,6 @@ struct Instruction {
   std::unique_ptr<Call> call{};
   std::shared_ptr<const void> shape{};  // of matrices, the handler's own
   const syntax::Statement* statement = nullptr;
-};
-
-/// Memory of each lane in the frame: parameters of functions.
-struct Region {
-  std::uint32_t at = 0;
-  std::uint32_t size = 0;  // of a lane
 };
 
 enum class Special : std::uint8_t {

@@ -27,7 +27,7 @@ void Races::note(Cell& cell, const Mark& mark, Access access,
   const auto conflict = [&](const Mark& before, Access kind) {
     const bool are_atomic = before.is_atomic && access == Access::kAtomic;
     if (!found && !are_atomic && !is_before(before, mark.thread))
-      found = {.before = kind, .thread = before.thread, .statement = before.statement};
+      found = {.before = kind, .statement = before.statement};
   };
   conflict(cell.write, Access::kWrite);
   if (access == Access::kRead) {
@@ -104,22 +104,6 @@ void Races::acquire(std::uint64_t barrier, unsigned thread) {
   auto& last = meetings_[warp].last[thread % kLanes];
   for (unsigned lane = 0; lane < kLanes; ++lane)
     last[lane] = std::max(last[lane], steps->second[lane]);
-}
-
-void Races::join_warps(std::uint32_t warps) {
-  Clock joined(clocks_.size(), 0);
-  const auto for_each_warp = [&](const auto& visit) {
-    for (std::size_t warp = 0; warp < clocks_.size(); ++warp) {
-      if ((warps >> warp & 1U) != 0)
-        visit(clocks_[warp], warp);
-    }
-  };
-  for_each_warp([&](auto& clock, std::size_t) { raise(joined, clock); });
-  for_each_warp([&](auto& clock, std::size_t warp) {
-    clock = joined;
-    ++clock[warp];
-    join_lanes(static_cast<unsigned>(warp), kAllLanes);
-  });
 }
 
 void Races::join_lanes(unsigned warp, std::uint32_t lanes) {

@@ -28,14 +28,11 @@ class Races {
   /// What another thread did there without a barrier between; nullopt: nothing.
   struct Conflict {
     Access before = Access::kRead;
-    unsigned thread = 0;
     const syntax::Statement* statement = nullptr;
   };
   std::optional<Conflict> note(unsigned thread, std::uint64_t at, std::size_t bytes,
                                Access access, const syntax::Statement* statement);
-  /// The warps of a mask met at a barrier.
-  void join_warps(std::uint32_t warps);
-  // An mbarrier, by its place: a thread arrives at it; its phase ends; a thread learns
+  // A barrier, by any number: a thread arrives at it; its phase ends; a thread learns
   // that; it is initialized.
   void release(std::uint64_t barrier, unsigned thread);
   void complete(std::uint64_t barrier);
@@ -71,7 +68,7 @@ class Races {
   std::vector<Cell> cells_;
   std::map<std::size_t, std::array<Cell, kCellBytes>> split_;  // by the cell's index
   std::vector<Clock> clocks_;                                  // of each warp
-  /// At an mbarrier, in a phase.
+  /// At a barrier, in a phase.
   struct Arrivals {
     Clock known{};  // of all that arrived
     /// Of each warp, the step behind each lane's arrival; 0: it has not.

@@ -43,6 +43,7 @@ inline constexpr Type kB16{Kind::kBits, 16};
 inline constexpr Type kB32{Kind::kBits, 32};
 inline constexpr Type kB64{Kind::kBits, 64};
 inline constexpr Type kU32{Kind::kUnsigned, 32};
+inline constexpr Type kS32{Kind::kSigned, 32};
 inline constexpr Type kU64{Kind::kUnsigned, 64};
 inline constexpr Type kF32{Kind::kFloat, 32};
 inline constexpr Type kF64{Kind::kFloat, 64};

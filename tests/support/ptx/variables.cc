@@ -45,6 +45,7 @@ Variables make_variables(const Program& program, Symbols known) {
     const auto begin = reinterpret_cast<std::uint64_t>(bytes.data());
     const std::uint64_t address = rounded_up(begin, variable.alignment);
     made.symbols[std::string(variable.name)] = address;
+    made.stretches.push_back({.begin = address, .end = address + variable.size});
     new_ones.emplace_back(&variable, bytes.data() + (address - begin));
   }
   // Once all have addresses.
@@ -70,10 +71,9 @@ void for_each_initial_address(const Program& program, const Symbols& symbols,
 }
 
 std::optional<Stretch> find(const Variables& variables, std::uint64_t address) {
-  for (const auto& bytes : variables.memory) {
-    const auto begin = reinterpret_cast<std::uint64_t>(bytes.data());
-    if (address >= begin && address - begin < bytes.size())
-      return Stretch{.begin = begin, .end = begin + bytes.size()};
+  for (const Stretch& each : variables.stretches) {
+    if (address >= each.begin && address < each.end)
+      return each;
   }
   return std::nullopt;
 }

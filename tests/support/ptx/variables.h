@@ -15,6 +15,7 @@ namespace kiln::ptx {
 struct Variables {
   Symbols symbols{};                             // of all of them
   std::vector<std::vector<std::byte>> memory{};  // of those that were made here
+  std::vector<Stretch> stretches{};              // where they lie in it
 };
 
 /// Room with their initial values for the .global and .const variables that `known` has

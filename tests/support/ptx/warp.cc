@@ -37,11 +37,14 @@ Lanes Warp::lanes(const Fragment& fragment, std::uint32_t mask) {
 }
 
 // In order: the deepest call, and there the lanes that are furthest behind, so that
-// lanes join again as soon as they can. By seed: any.
+// lanes join again as soon as they can; after a whole turn, those whose own turn is
+// longest ago. By seed: any.
 std::size_t Warp::choose() {
   std::size_t best = kNone;
   unsigned seen = 0;
   const auto is_ahead = [&](const Fragment& a, const Fragment& b) {
+    if (is_turn_over_ && a.turn != b.turn)
+      return a.turn < b.turn;
     return a.frame->depth != b.frame->depth ? a.frame->depth > b.frame->depth
                                             : a.at < b.at;
   };
@@ -52,12 +55,11 @@ std::size_t Warp::choose() {
     if (block_.grid.schedule.seed != 0) {
       if (block_.random.below(seen) == 0)
         best = i;
-    } else if (best == kNone || best == tired_ ||
-               (i != tired_ && is_ahead(fragments_[i], fragments_[best]))) {
+    } else if (best == kNone || is_ahead(fragments_[i], fragments_[best])) {
       best = i;
     }
   }
-  tired_ = kNone;
+  is_turn_over_ = false;
   return best;
 }
 
@@ -128,8 +130,9 @@ bool Warp::run(std::uint64_t quantum) {
     step(chosen, turn);
     left -= before - turn;
     has_run = has_run || before != turn;
-    if (turn == 0)
-      tired_ = chosen;
+    is_turn_over_ = turn == 0;
+    if (is_turn_over_ && chosen < fragments_.size())
+      fragments_[chosen].turn = ++turns_;
   }
   return has_run;
 }
@@ -169,7 +172,7 @@ void Warp::step(std::size_t index, std::uint64_t& left) {
         return;
       }
       const bool is_simple =
-          (instruction.course == Course::kTogether && active == alive_) ||
+          (instruction.course == Course::kTogether && active == kAllLanes) ||
           (instruction.course == Course::kExchange && active == alive_ &&
            lanes.at<std::uint32_t>(instruction.members)[first_lane(active)] ==
                kAllLanes);
@@ -225,6 +228,10 @@ void Warp::wait_for_all(std::size_t index, const Instruction& instruction) {
     fragment.state = Fragment::State::kTogether;
     return;
   }
+  if (alive_ != kAllLanes)
+    throw Fault{kIllegalInstruction,
+                "not all lanes of the warp are there: " +
+                    describe(block_.grid.program, *instruction.statement)};
   Lanes lanes = this->lanes(fragment, fragment.lanes);
   instruction.run(lanes, instruction);
   ++fragment.at;
@@ -300,6 +307,17 @@ void Warp::wait_at_barrier(std::size_t index, const Instruction& instruction) {
   const unsigned lane = first_lane(fragment.lanes);
   const unsigned barrier = lanes.at<std::uint32_t>(instruction.operands[0])[lane];
   const Operand& threads = instruction.operands[1];
+  const auto unlike = [&](const Operand& operand) {
+    return operand.is_dropped() ? 0
+                                : lanes_unlike_the_first(
+                                      fragment.lanes, lanes.at<std::uint32_t>(operand));
+  };
+  if (const std::uint32_t others = unlike(instruction.operands[0]) | unlike(threads);
+      others != 0) {
+    split(index, others, fragment.at);
+    wait_at_barrier(index, instruction);
+    return;
+  }
   const unsigned expected =
       threads.is_dropped() ? 0 : lanes.at<std::uint32_t>(threads)[lane];
   if (barrier >= block_.barriers.size())
@@ -315,7 +333,12 @@ void Warp::wait_at_barrier(std::size_t index, const Instruction& instruction) {
   }
   if (instruction.gather != nullptr)
     instruction.gather(lanes, instruction);
-  block_.arrive(*this, barrier, arrives, expected);
+  if (block_.races.is_watching()) {
+    for_each_lane(lanes.mask, [&](unsigned each) {
+      block_.races.release(Block::race_key(barrier), first_thread() + each);
+    });
+  }
+  block_.arrive(barrier, arrives, expected);
 }
 
 void Warp::release(unsigned barrier) {
@@ -326,6 +349,11 @@ void Warp::release(unsigned barrier) {
     if (instruction.run != nullptr) {
       Lanes lanes = this->lanes(each, each.lanes);
       instruction.run(lanes, instruction);
+    }
+    if (block_.races.is_watching()) {
+      for_each_lane(each.lanes, [&](unsigned lane) {
+        block_.races.acquire(Block::race_key(barrier), first_thread() + lane);
+      });
     }
     each.state = Fragment::State::kReady;
     ++each.at;

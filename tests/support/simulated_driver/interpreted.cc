@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <set>
 #include <utility>
 
 #include "tests/support/simulated_driver/computing.h"
@@ -50,7 +51,8 @@ class DeviceMemory final : public ptx::GlobalMemory {
     const auto found = all.simulator.allocation_at(address);
     if (found == all.simulator.allocations.end())
       return std::nullopt;
-    const auto set = watched_.emplace_back(written().find(found->first));
+    const auto set = written().find(found->first);
+    watched_.insert(set);
     return ptx::Stretch{.begin = found->first,
                         .end = found->first + found->second.size,
                         .set = set == nullptr ? nullptr : set->data()};
@@ -76,7 +78,7 @@ class DeviceMemory final : public ptx::GlobalMemory {
   }
 
   const Computation& of_;
-  std::vector<std::shared_ptr<Written::Bytes>> watched_{};  // of all stretches
+  std::set<std::shared_ptr<Written::Bytes>> watched_{};  // of all stretches
 };
 
 // A driver does so when it loads the module; here the PTX is known only now. What was
@@ -160,6 +162,9 @@ tl::expected<Computation, CUresult> prepare_computation(
   return computation;
 }
 
+// Of warps: half an hour or more, for a kernel that never ends.
+constexpr std::uint64_t kMostInstructions = 20'000'000'000;
+
 void compute(const Computation& computation) {
   DeviceMemory memory(computation);
   const kiln_simulated_launch& record = computation.record;
@@ -172,6 +177,7 @@ void compute(const Computation& computation) {
   if (record.cluster[0] != 0)
     std::copy_n(record.cluster, 3, launch.cluster.begin());
   ptx::Schedule schedule = computation.how.schedule;
+  schedule.limit = kMostInstructions;
   if (record.is_cooperative != 0)  // all of them wait for each other
     schedule.blocks_at_once = launch.grid[0] * launch.grid[1] * launch.grid[2];
   ptx::Report report;

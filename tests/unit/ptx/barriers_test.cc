@@ -108,6 +108,53 @@ TEST(Barriers, WordsRaceWithTheirBytes) {
   EXPECT_THAT(notes(byte, "ld.shared.u8 %h2, [%r4+6];"), IsEmpty());
 }
 
+TEST(Barriers, AnArrivalOrdersWhatIsBeforeItAlone) {
+  // The first warp arrives at a barrier that the second one waits at.
+  const auto notes = [](const std::string& first) {
+    Setting checked{.block = {64, 1, 1}, .words = 64};
+    checked.checks.races = true;
+    return run(R"(
+    .shared .align 4 .b8 x[4];
+    setp.ge.u32 %p1, %r0, 32;
+    setp.eq.u32 %p2, %r0, 0;
+    @%p1 bra SECOND;)" +
+                   first + R"(
+    bra DONE;
+  SECOND:
+    bar.sync 1, 64;
+    ld.shared.u32 %r2, [x];
+  DONE:)",
+               checked)
+        .report.notes;
+  };
+  EXPECT_THAT(notes("@%p2 st.shared.u32 [x], %r0; bar.arrive 1, 64;"), IsEmpty());
+  EXPECT_THAT(notes("bar.arrive 1, 64; @%p2 st.shared.u32 [x], %r0;"), Not(IsEmpty()));
+}
+
+TEST(Barriers, CopiesOfPartsAndWithAPolicyReadThatPart) {
+  // The last 4 of 16 bytes at the end of memory; the others become zeros.
+  const auto copied = [](const std::string& how, const std::string& sizes) {
+    return run(R"(
+    .shared .align 16 .b8 x[16];
+    setp.ne.u32 %p1, %r0, 0; @%p1 bra DONE;
+    createpolicy.fractional.L2::evict_first.b64 %d3, 1.0;
+    mov.u32 %r3, 0x1234; st.global.u32 [%d0+16], %r3;
+    cp.async.cg.shared.global)" +
+                   how + " [x], [%d0+16], 16" + sizes + R"(;
+    cp.async.wait_all;
+    ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [x];
+    st.global.v4.u32 [%d0], {%r4, %r5, %r6, %r7};
+  DONE:)",
+               {.words = 5})
+        .words;
+  };
+  const std::vector<std::uint32_t> wanted{0x1234, 0, 0, 0, 0x1234};
+  EXPECT_EQ(copied("", ", 4"), wanted);
+  EXPECT_EQ(copied(".L2::cache_hint", ", 4, %d3"), wanted);
+  EXPECT_THAT(refusal_of("cp.async.ca.shared.global [%r1], [%d0], 12;"),
+              HasSubstr("a copy is of 4, 8 or 16 bytes"));
+}
+
 TEST(Barriers, ReduceAPredicateOfAllThreads) {
   expect_words(
       "setp.lt.u32 %p1, %r0, 70; bar.red.popc.u32 %r2, 0, %p1;" + std::string(kStore),

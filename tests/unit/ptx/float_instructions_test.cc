@@ -172,6 +172,21 @@ TEST(FloatInstructions, ExtremesTakeTheNumberAndOrderZeros) {
             [](float a, float b, float) { return std::copysign(b, a); });
 }
 
+TEST(FloatInstructions, HaveOnlyTheirOwnModifiers) {
+  for (const char* text :
+       {"div.rn.sat.f32 %d, %a, %b;", "mul.relu.f16 %h1, %h2, %h3;",
+        "min.abs.f32 %f1, %f2, %f3;", "add.NaN.f32 %f1, %f2, %f3;", "sin.f32 %f1, %f2;",
+        "ex2.ftz.f32 %f1, %f2;", "add.sat.u32 %r1, %r2, %r3;",
+        "redux.sync.add.f32 %f1, %f2, -1;", "shf.b32 %r1, %r2, %r3, %r4;"}) {
+    const auto program = decode(fmt::format(
+        ".version 9.0\n.target sm_100\n.address_size 64\n.visible .entry k()\n{{\n"
+        ".reg .f32 %f<4>, %a, %b, %d; .reg .b16 %h<4>; .reg .b32 "
+        "%r<5>;\n{}\nret;\n}}\n",
+        text));
+    EXPECT_FALSE(program) << text;
+  }
+}
+
 TEST(FloatInstructions, ComparisonsAnswerOrRefuseNan) {
   const auto as_float = [](bool answer) { return answer ? 1.0F : 0.0F; };
   const auto text = [](const char* comparison) {

@@ -192,6 +192,19 @@ TEST(Matrices, AreLoadedByRowsOrTransposed) {
             }));
 }
 
+TEST(Matrices, AreLoadedFromGenericAddressesAsWell) {
+  const Outcome outcome = run(R"(
+    .shared .align 16 .b8 x[128];
+    mov.u64 %d1, x; cvta.shared.u64 %d2, %d1;
+    mov.u32 %r3, x; mad.lo.s32 %r4, %r0, 4, %r3; st.shared.u32 [%r4], %r0;
+    bar.sync 0;
+    and.b32 %r5, %r0, 7; mul.wide.u32 %d3, %r5, 16; add.s64 %d2, %d2, %d3;
+    ldmatrix.sync.aligned.m8n8.x1.b16 {%r2}, [%d2];)" +
+                              std::string(kStore));
+  EXPECT_EQ(outcome.why, "");
+  EXPECT_EQ(outcome.words, each_of(32, [](unsigned i) { return i; }));
+}
+
 TEST(Matrices, BankConflictsAreCounted) {
   const auto ratio = [](unsigned stride) {
     for (const auto& [text, traffic] : loaded("", 0, stride).report.traffic) {

@@ -122,6 +122,40 @@ TEST(Memory, WhatNobodyWroteIsNotedWhenItIsRead) {
   EXPECT_EQ(notes("ld.global.u32 %r2, [%d0];").size(), 1U);
 }
 
+TEST(Memory, AnAccessBelowItsSpaceIsOutOfBounds) {
+  const Outcome shared =
+      run(".shared .align 4 .b8 x[16]; mov.u32 %r3, x; sub.s32 %r3, %r3, 4;"
+          "st.shared.u32 [%r3], %r0;");
+  EXPECT_EQ(shared.result, 700);
+  const Outcome global =
+      run("setp.eq.u32 %p1, %r0, 1; mov.u64 %d1, %d0; @%p1 mov.u64 %d1, -4;"
+          "st.global.u32 [%d1], %r0;");
+  EXPECT_EQ(global.result, 700);
+}
+
+TEST(Memory, NarrowVectorsComeFromWideRegistersAndConstants) {
+  const auto stored = [](const std::string& parts) {
+    return run("mad.lo.s32 %r3, %r0, 2, 0; cvt.u64.u32 %d1, %r3; add.s64 %d1, %d0, %d1;"
+               "st.global.v2.u8 [%d1], " +
+                   parts + ";",
+               {.words = 16})
+        .words;
+  };
+  const auto wanted = [](auto first, auto second) {
+    return each_of(16, [&](unsigned i) {
+      return first(2 * i) | second(2 * i) << 8U | first(2 * i + 1) << 16U |
+             second(2 * i + 1) << 24U;
+    });
+  };
+  const auto lane = [](unsigned i) { return i; };
+  const auto seven = [](unsigned) { return 7U; };
+  EXPECT_EQ(stored("{%r0, 7}"), wanted(lane, seven));
+  EXPECT_EQ(stored("{7, %r0}"), wanted(seven, lane));
+  EXPECT_THAT(refusal_of("st.global.v2.u8 [%d0], {%r0, %h1};"),
+              HasSubstr("its registers differ in width"));
+  EXPECT_THAT(refusal_of("add.u16 %h1, %h2, %r3;"), HasSubstr("%r3 is too wide"));
+}
+
 TEST(Memory, AtomicsOfAllLanesAddUp) {
   const auto one = [](const std::string& body, std::size_t words = 1) {
     return run("mov.u32 %r3, 0; setp.eq.u32 %p1, %r0, 0;"

@@ -180,6 +180,38 @@ DONE:
 }
 
 // Each turn a lane of the other half has to go on: lanes that wait take turns.
+TEST(Warps, LanesThatMadeTheSameCallMeetInIt) {
+  Setting setting{
+      .before = ".func f { bar.sync 0; ret; }", .block = {64, 1, 1}, .words = 64};
+  expect_words("call f, (); mov.u32 %r2, %r0;" + std::string(kStore), setting,
+               each_of(64, [](unsigned i) { return i; }));
+}
+
+TEST(Warps, EachOfThreePartsHasItsTurn) {
+  // Lane 0 waits for lane 1, and lane 1 for lane 2, which comes last in the code.
+  expect_words(R"(
+    setp.eq.u32 %p1, %r0, 2; @%p1 bra THIRD;
+    setp.eq.u32 %p1, %r0, 1; @%p1 bra SECOND;
+    setp.ne.u32 %p1, %r0, 0; @%p1 bra DONE;
+  FIRST:
+    ld.volatile.global.u32 %r3, [%d0+16]; setp.eq.u32 %p2, %r3, 0; @%p2 bra FIRST;
+    bra DONE;
+  SECOND:
+    ld.volatile.global.u32 %r3, [%d0+20]; setp.eq.u32 %p2, %r3, 0; @%p2 bra SECOND;
+    mov.u32 %r3, 1; st.volatile.global.u32 [%d0+16], %r3;
+    bra DONE;
+  THIRD:
+    mov.u32 %r3, 1; st.volatile.global.u32 [%d0+20], %r3;
+  DONE:)",
+               {.words = 6}, {0, 0, 0, 0, 1, 1});
+}
+
+TEST(Warps, WhatIsDroppedChangesNothing) {
+  expect_words("match.all.sync.b32 _|%p1, %r1, -1; selp.u32 %r2, %r0, 0, %p1;" +
+                   std::string(kStore),
+               {}, each_of(32, [](unsigned i) { return i; }));
+}
+
 TEST(Warps, ALaneMayWaitForAnotherOfItsWarp) {
   expect_words(R"(
     .shared .align 4 .b32 flag;

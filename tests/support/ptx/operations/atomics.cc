@@ -208,13 +208,11 @@ void select_update(Decoder& decoder) {
   const bool has_result = decoder.statement().opcode == "atom";
   decoder.take_hints();
   const auto space = decoder.take_one({"global", "shared"});
-  decoder.take_hints();
   std::string_view operation;
   for (const std::string_view each : kOperations) {
     if (operation.empty() && decoder.take(each))
       operation = each;
   }
-  decoder.take_hints();
   decoder.take("noftz");  // no subnormal is flushed here
   const bool is_vector = decoder.take_one({"v2", "v4", "v8"}).has_value();
   const Type type = decoder.take_type();
@@ -225,6 +223,8 @@ void select_update(Decoder& decoder) {
   const auto& value = decoder.argument(first + 1);
   if (is_vector) {
     const auto parts = decoder.parts(value);
+    if (has_result && decoder.parts(decoder.argument(0)).size() != parts.size())
+      decoder.refuse("it has not as many results as values");
     for (std::size_t i = 0; i < parts.size(); ++i)
       made.operands.push_back(
           has_result ? decoder.destination(decoder.parts(decoder.argument(0))[i], type)

@@ -104,7 +104,7 @@ struct FindNthSet {
     if (n == 0)
       return (mask >> (base & 31U) & 1U) != 0 ? base & 31U : ~0U;
     const int step = n > 0 ? 1 : -1;
-    int left = std::abs(n);
+    std::int64_t left = std::abs(std::int64_t{n});
     for (int at = static_cast<int>(base & 31U); at >= 0 && at < 32; at += step) {
       if ((mask >> static_cast<unsigned>(at) & 1U) != 0 && --left == 0)
         return static_cast<std::uint32_t>(at);
@@ -173,7 +173,7 @@ void select_insert(Decoder& decoder) {
                                     std::uint32_t, std::uint32_t, std::uint32_t>);
 }
 void select_mask(Decoder& decoder) {
-  const bool clamps = *decoder.take_one({"wrap", "clamp"}) == 1;
+  const bool clamps = decoder.take_one_of({"wrap", "clamp"}) == 1;
   decoder.take_type();
   decoder.operands(kB32, {kU32, kU32});
   decoder.run_by(clamps ? elementwise_of<MakeMask<true>, std::uint32_t, 2>()
@@ -187,7 +187,7 @@ Handler extend_handler(Type type) {
                             std::uint32_t>;
 }
 void select_extend(Decoder& decoder) {
-  const bool clamps = *decoder.take_one({"wrap", "clamp"}) == 1;
+  const bool clamps = decoder.take_one_of({"wrap", "clamp"}) == 1;
   const Type type = decoder.take_type();
   decoder.operands(type, {type, kU32});
   decoder.run_by(clamps ? extend_handler<true>(type) : extend_handler<false>(type));

@@ -97,6 +97,13 @@ std::string print(const Lanes& lanes, const Instruction& instruction, unsigned l
     for (std::size_t star = 0; (star = conversion.find('*')) != std::string::npos;)
       conversion.replace(star, 1, std::to_string(values.next<int>()));
     const char kind = conversion.back();
+    // What else a host's printf knows, a device's does not.
+    if (conversion.find_first_not_of("%0123456789.-+ #hlzjt") !=
+            conversion.size() - 1 ||
+        (kind == 's' && conversion.find('l') != std::string::npos)) {
+      text += conversion;
+      continue;
+    }
     const bool is_long = conversion.find_first_of("lzjt") != std::string::npos;
     if (kind == '%')
       text += '%';

@@ -47,11 +47,14 @@ void with_carry(Lanes& lanes, const Instruction& instruction) {
     *flag = carries;
 }
 void select_carry(Decoder& decoder, std::uint8_t mode) {
-  if ((mode & kProduct) != 0 && *decoder.take_one({"lo", "hi"}) == 1)
+  if ((mode & kProduct) != 0 && decoder.take_one_of({"lo", "hi"}) == 1)
     mode |= kHigh;
   if (decoder.take("cc"))
     mode |= kWrites;
-  const Type type = bits_of(decoder.take_type());
+  const Type named = decoder.take_type();
+  if (named.kind == Kind::kSigned && (mode & kHigh) != 0)
+    decoder.refuse("a carry of a signed product is not computed here");
+  const Type type = bits_of(named);
   if ((mode & kProduct) != 0)
     decoder.operands(type, {type, type, type});
   else
@@ -61,8 +64,6 @@ void select_carry(Decoder& decoder, std::uint8_t mode) {
   decoder.made.run =
       type.bits == 64 ? &with_carry<std::uint64_t> : &with_carry<std::uint32_t>;
 }
-// NVRTC has signed ones of the product's high half in no program seen; a carry of them
-// would need the signed product.
 void select_addc(Decoder& decoder) {
   select_carry(decoder, kReads);
 }

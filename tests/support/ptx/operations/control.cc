@@ -39,7 +39,7 @@ void select_call(Decoder& decoder) {
     const auto region = decoder.region(argument.name);
     if (!region)
       decoder.refuse("parameters in registers are not run here");
-    return Operand{.at = region->at, .bytes = 1};
+    return *region;
   };
   if (decoder.argument(0).kind == Argument::Kind::kList) {
     if (decoder.argument(0).parts.size() != 1)
@@ -58,8 +58,11 @@ void select_call(Decoder& decoder) {
     const Handler builtin = builtin_function(target.name);
     if (builtin == nullptr)
       decoder.refuse("this function has no body and is none of a device's own");
-    made.operands.push_back(call->result);
-    for (const Operand& each : call->arguments) made.operands.push_back(each);
+    const auto operand = [](const Region& each) {
+      return Operand{.at = each.at, .bytes = each.size != 0};
+    };
+    made.operands.push_back(operand(call->result));
+    for (const Region& each : call->arguments) made.operands.push_back(operand(each));
     made.run = builtin;
     return;
   }

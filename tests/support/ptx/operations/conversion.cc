@@ -307,6 +307,7 @@ void select_conversion(Decoder& decoder) {
   if (integral && !to.is_integer())
     made.mode |= kToIntegral;
   made.targets = {index_of(to), index_of(from)};
+  decoder.may_be_wider = true;
   if (made.targets[0] == kTypeNames.size() || made.targets[1] == kTypeNames.size())
     decoder.refuse("these types are not run here");
   // Eight bits lie in registers of 16 or more.

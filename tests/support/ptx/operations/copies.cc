@@ -22,6 +22,33 @@ void land(Block& block, const PendingCopy& copy) {
     std::fill_n(block.shared_set.begin() + copy.to, copy.bytes, std::uint8_t{1});
 }
 
+/// Where so many bytes of each lane are read, which are aligned as all would be.
+Reach reach_parts(const Lanes& lanes, const Instruction& instruction,
+                  const Operand& base, const std::array<unsigned, kLanes>& sizes,
+                  unsigned whole) {
+  const auto is_whole = [&](unsigned lane) { return sizes[lane] == whole; };
+  std::uint32_t parts = 0;
+  for_each_lane(lanes.mask, [&](unsigned lane) {
+    parts |= std::uint32_t{!is_whole(lane)} << lane;
+  });
+  Lanes some = lanes;
+  some.mask = lanes.mask & ~parts;
+  Reach reached;
+  if (some.mask != 0)
+    reached = reach(some, instruction, base, whole, Access::kRead);
+  for_each_lane(parts, [&](unsigned lane) {
+    reached.at[lane] = reach_one(lanes, instruction,
+                                 {.lane = lane,
+                                  .space = instruction.space,
+                                  .at = register_bits(lanes, base, lane) +
+                                        static_cast<std::uint64_t>(instruction.offset),
+                                  .bytes = sizes[lane],
+                                  .access = Access::kRead,
+                                  .alignment = whole});
+  });
+  return reached;
+}
+
 // Operands: to, from, the size of the source (or dropped); mode: the size; is_other: a
 // predicate that says to copy nothing.
 void copy(Lanes& lanes, const Instruction& instruction) {
@@ -29,7 +56,7 @@ void copy(Lanes& lanes, const Instruction& instruction) {
   const unsigned bytes = instruction.mode;
   Instruction part{.space = Space::kShared};
   part.statement = instruction.statement;
-  part.offset = static_cast<std::int64_t>(instruction.targets[0]);
+  part.offset = instruction.to_offset;
   Block& block = *lanes.block;
   const Reach to = reach(lanes, part, operands[0], bytes, Access::kWrite);
   std::array<unsigned, kLanes> sizes;
@@ -52,7 +79,7 @@ void copy(Lanes& lanes, const Instruction& instruction) {
     some.mask = reading;
     part.space = Space::kGlobal;
     part.offset = instruction.offset;
-    from = reach(some, part, operands[1], bytes, Access::kRead);
+    from = reach_parts(some, part, operands[1], sizes, bytes);
   }
   for_each_lane(lanes.mask, [&](unsigned lane) {
     const PendingCopy pending{
@@ -125,16 +152,21 @@ void select_copy(Decoder& decoder) {
     made.run = &wait;
     return;
   }
+  const auto& modifiers = decoder.statement().modifiers;
+  const bool has_policy = std::find(modifiers.begin(), modifiers.end(),
+                                    "L2::cache_hint") != modifiers.end();
   decoder.take_hints();
   if (!decoder.take("shared") || !decoder.take("global"))
     decoder.refuse("its spaces are not known");
-  decoder.take_hints();
-  made.mode = static_cast<std::uint8_t>(decoder.integer(decoder.argument(2)));
+  const std::uint64_t bytes = decoder.integer(decoder.argument(2));
+  if (bytes != 4 && bytes != 8 && bytes != 16)
+    decoder.refuse("a copy is of 4, 8 or 16 bytes");
+  made.mode = static_cast<std::uint8_t>(bytes);
   decoder.address(decoder.argument(0), Space::kShared);
-  made.targets = {static_cast<std::uint32_t>(made.offset)};
+  made.to_offset = made.offset;
   decoder.address(decoder.argument(1), Space::kGlobal);
   made.operands.emplace_back();
-  if (decoder.count() > 3) {
+  if (decoder.count() > (has_policy ? 4U : 3U)) {
     const auto& last = decoder.argument(3);
     made.is_other = decoder.is_predicate(last);
     made.operands[2] = decoder.source(last, made.is_other ? kPred : kU32);

@@ -220,6 +220,8 @@ void select_reduction(Decoder& decoder) {
   const bool of_magnitudes = decoder.take("abs");
   const bool keeps_nan = decoder.take("NaN");
   const Type type = decoder.take_type();
+  if (!type.is_integer() && made.mode != kLeast && made.mode != kGreatest)
+    decoder.refuse("of floats it has min and max alone");
   decoder.made.operands = {decoder.destination(decoder.argument(0), type),
                            decoder.source(decoder.argument(1), type)};
   made.members = members_of(decoder, 2);

@@ -247,6 +247,8 @@ void select_float(Decoder& decoder, Type type) {
     const bool is_plain = type.is_float(32) && !made.flushes && !made.saturates;
     decoder.run_by(
         is_plain && has_fused_instruction() ? Handler{fuse_floats}
+        : made.is_other && made.flushes
+            ? float_handler<AtLeastZero<Rounded<Fuse, true, false>>, 3>(type)
         : made.is_other
             ? float_handler<AtLeastZero<Rounded<Fuse, false, false>>, 3>(type)
             : rounded_handler<Fuse, 3>(made, type));
@@ -270,8 +272,6 @@ void select_extreme(Decoder& decoder, Type type) {
   decoder.operands(type, {type, type});
   const bool keeps_nan = (decoder.made.mode & 1U) != 0;
   const bool of_magnitudes = (decoder.made.mode & 2U) != 0;
-  if (decoder.count() != 3)
-    decoder.refuse("of three operands it is not run here");
   if (keeps_nan)
     decoder.run_by(
         of_magnitudes
@@ -301,6 +301,12 @@ void select_arithmetic(Decoder& decoder) {
   const std::string_view opcode = statement.opcode;
   const Type type = type_of(statement);
   Instruction& made = decoder.made;
+  const bool is_extreme = opcode == "min" || opcode == "max";
+  const auto refuse_unless = [](bool is_known) {
+    if (!is_known)
+      Decoder::refuse("this type is not one of the instruction's");
+    return true;
+  };
   if (type.is_integer()) {
     for (const std::string_view modifier : statement.modifiers) {
       if (modifier == "cc") {
@@ -308,8 +314,9 @@ void select_arithmetic(Decoder& decoder) {
         return;
       }
     }
-    made.saturates = decoder.take("sat");
-    made.is_other = decoder.take("relu");
+    made.saturates = decoder.take("sat") && refuse_unless(type == kS32);
+    made.is_other =
+        is_extreme && decoder.take("relu") && refuse_unless(type.kind == Kind::kSigned);
     const auto part = opcode == "mul" || opcode == "mad"
                           ? decoder.take_one({"lo", "hi", "wide"})
                           : std::nullopt;
@@ -322,11 +329,15 @@ void select_arithmetic(Decoder& decoder) {
   }
   made.rounding = decoder.take_rounding();
   made.flushes = decoder.take("ftz");
-  made.saturates = decoder.take("sat");
-  made.is_other = decoder.take("relu");
-  made.mode = static_cast<std::uint8_t>((decoder.take("NaN") ? 1 : 0) |
-                                        (decoder.take("xorsign") ? 2 : 0));
-  decoder.take("abs");
+  if (is_extreme) {
+    const bool keeps_nan = decoder.take("NaN");
+    const bool of_magnitudes = decoder.take("xorsign") && decoder.take("abs");
+    made.mode =
+        static_cast<std::uint8_t>((keeps_nan ? 1 : 0) | (of_magnitudes ? 2 : 0));
+  } else {
+    made.saturates = opcode != "div" && decoder.take("sat");
+    made.is_other = opcode == "fma" && decoder.take("relu");
+  }
   decoder.take_type();
   if (decoder.has_type())
     decoder.refuse("sums of mixed types are not run here");
@@ -368,6 +379,8 @@ void select_approximation(Decoder& decoder) {
   made.flushes = decoder.take("ftz");
   decoder.take_type();
   decoder.operands(type, {type});
+  if (!is_approximate && opcode != "rcp" && opcode != "sqrt")
+    decoder.refuse("it is not .approx");
   if (is_approximate) {
     choose_approximation(made, opcode, type);
   } else if (made.rounding != Rounding::kNearest) {  // rcp, sqrt

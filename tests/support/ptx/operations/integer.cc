@@ -223,7 +223,7 @@ void select_dot4(Decoder& decoder) {
   decoder.run_by(dot_handler<DotOfBytes>(a, b));
 }
 void select_dot2(Decoder& decoder) {
-  const bool is_high = *decoder.take_one({"lo", "hi"}) == 1;
+  const bool is_high = decoder.take_one_of({"lo", "hi"}) == 1;
   const Type a = decoder.take_type();
   const Type b = decoder.take_type();
   decoder.operands(kB32, {kB32, kB32, kB32});
@@ -240,7 +240,7 @@ void select_multiply24_of(Decoder& decoder, bool is_high, bool adds) {
                                : elementwise_of<Multiply24Low, T, 2>();
 }
 void select_multiply24(Decoder& decoder) {
-  const bool is_high = *decoder.take_one({"lo", "hi"}) == 1;
+  const bool is_high = decoder.take_one_of({"lo", "hi"}) == 1;
   const bool adds = decoder.statement().opcode == "mad24";
   const Type type = decoder.take_type();
   if (adds)

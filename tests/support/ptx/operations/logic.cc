@@ -112,8 +112,8 @@ void select_shift(Decoder& decoder) {
 }
 
 void select_funnel(Decoder& decoder) {
-  const bool is_left = *decoder.take_one({"l", "r"}) == 0;
-  const bool clamps = *decoder.take_one({"clamp", "wrap"}) == 0;
+  const bool is_left = decoder.take_one_of({"l", "r"}) == 0;
+  const bool clamps = decoder.take_one_of({"clamp", "wrap"}) == 0;
   decoder.take_type();
   decoder.operands(kB32, {kB32, kB32, kU32});
   const auto of = [](auto funnel) {

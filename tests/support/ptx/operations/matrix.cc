@@ -162,8 +162,11 @@ void multiply_matrices(Lanes& lanes, const Instruction& instruction) {
         if constexpr (std::is_same_v<Real, float>)
           sum += per_c == 1 ? lanes.at<float>(c[i])[lane]
                             : to_float(lanes.at<Half>(c[i / 2])[2 * lane + i % 2]);
-        else
-          sum += lanes.at<Real>(c[i])[lane];
+        else if constexpr (std::is_same_v<Real, double>)
+          sum += lanes.at<double>(c[i])[lane];
+        else  // wraps
+          sum = static_cast<Real>(static_cast<std::uint32_t>(sum) +
+                                  lanes.at<std::uint32_t>(c[i])[lane]);
       }
     }
   };
@@ -332,12 +335,11 @@ void select_matrices(Decoder& decoder, bool stores) {
     decoder.refuse("matrices of this shape are not run here");
   const auto number = decoder.take_one({"x1", "x2", "x4"});
   made.mode = decoder.take("trans") ? 1 : 0;
-  decoder.take("shared");
+  const Space space = decoder.take("shared") ? Space::kShared : Space::kGlobal;
   if (decoder.take_type().bits != 16)
     decoder.refuse("matrices of this type are not run here");
   made.course = Course::kTogether;
-  made.space = Space::kShared;
-  decoder.address(decoder.argument(stores ? 0 : 1), Space::kShared);
+  decoder.address(decoder.argument(stores ? 0 : 1), space);
   add_registers(decoder, stores ? 1 : 0, std::size_t{1} << number.value_or(0), !stores,
                 4);
   made.run = stores ? &store_matrices : &load_matrices;

@@ -146,14 +146,46 @@ Space memory_of(Space space) {
   return space == Space::kConst ? Space::kGlobal : space;
 }
 
+/// Registers of one width, which may be wider than the type; constants are as wide as
+/// they. Returns the width in bytes.
+std::size_t add_registers(Decoder& decoder, std::span<const syntax::Argument> parts,
+                          Type type, bool stores) {
+  const auto is_constant = [](const syntax::Argument& part) {
+    return part.kind != syntax::Argument::Kind::kName &&
+           part.kind != syntax::Argument::Kind::kNone;
+  };
+  auto& operands = decoder.made.operands;
+  const std::size_t first = operands.size();
+  std::size_t bytes = 0;
+  decoder.may_be_wider = true;
+  for (const auto& part : parts) {
+    Operand& made = operands.emplace_back();
+    if (!is_constant(part))
+      made = stores ? decoder.source(part, bits_of(type))
+                    : decoder.destination(part, type);
+    if (made.is_dropped())
+      continue;
+    if (bytes != 0 && made.bytes != bytes)
+      decoder.refuse("its registers differ in width");
+    bytes = made.bytes;
+  }
+  bytes = bytes == 0 ? type.bytes() : bytes;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (is_constant(parts[i]))
+      operands[first + i] = decoder.source(
+          parts[i], bytes == type.bytes()
+                        ? bits_of(type)
+                        : Type{Kind::kBits, static_cast<std::uint8_t>(8 * bytes)});
+  }
+  return bytes;
+}
+
 template <template <typename, typename> typename Form,
           template <typename, typename> typename ParameterForm>
 void select_access(Decoder& decoder, bool stores) {
   decoder.take_hints();
   const Space space = take_space(decoder);
-  decoder.take_hints();
   const auto width = decoder.take_one({"v2", "v4", "v8"});
-  decoder.take_hints();
   const Type type = decoder.take_type();
   const auto& address = decoder.argument(stores ? 0 : 1);
   const auto& registers = decoder.argument(stores ? 1 : 0);
@@ -176,13 +208,7 @@ void select_access(Decoder& decoder, bool stores) {
     decoder.address(address, space);
     made.space = memory_of(space);
   }
-  std::size_t bytes = type.bytes();
-  for (const auto& part : parts) {
-    made.operands.push_back(stores ? decoder.source(part, bits_of(type))
-                                   : decoder.destination(part, type));
-    if (!made.operands.back().is_dropped())
-      bytes = made.operands.back().bytes;
-  }
+  const std::size_t bytes = add_registers(decoder, parts, type, stores);
   made.run = region ? by_type<ParameterForm>(type, bytes) : by_type<Form>(type, bytes);
 }
 

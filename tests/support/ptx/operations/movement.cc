@@ -73,6 +73,8 @@ void select_move(Decoder& decoder) {
   const bool packs = from.kind == syntax::Argument::Kind::kVector;
   if (unpacks || packs) {
     const auto parts = decoder.parts(unpacks ? to : from);
+    if (parts.empty())
+      decoder.refuse("it has no parts");
     const Type part{Kind::kBits, static_cast<std::uint8_t>(type.bits / parts.size())};
     operands.push_back(unpacks ? decoder.source(from, type)
                                : decoder.destination(to, type));
