@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -110,6 +111,11 @@ Result<void> run_one(const ops::Launch& launch, ComputeCapability capability,
 }
 
 }  // namespace
+
+bool is_whole() {
+  // The tests have one thread. NOLINTNEXTLINE(concurrency-mt-unsafe)
+  return std::getenv("KILN_TEST_WHOLE") != nullptr;
+}
 
 bool can_compile_ptx() {
   return nvrtc().has_value();

@@ -20,6 +20,10 @@ struct AsPtx {
   std::function<std::string(std::string)> edit{};
 };
 
+/// All forms and more orders, not a covering part of them: with KILN_TEST_WHOLE, for
+/// --full.
+[[nodiscard]] bool is_whole();
+
 /// Whether there is an NVRTC to compile with.
 [[nodiscard]] bool can_compile_ptx();
 

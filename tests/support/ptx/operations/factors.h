@@ -19,7 +19,7 @@ template <typename Real>
           ? bits
           : bits >> (index * type.bits) & ((std::uint64_t{1} << type.bits) - 1);
   if constexpr (std::is_integral_v<Real>) {
-    const unsigned unused = 32U - type.bits;
+    const unsigned unused = (32U - type.bits) % 32U;
     const auto shifted = static_cast<std::uint32_t>(field) << unused;
     return type.kind == Kind::kSigned ? static_cast<std::int32_t>(shifted) >> unused
                                       : static_cast<std::int32_t>(shifted >> unused);

@@ -1,7 +1,7 @@
 // PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier". What a
 // kernel sees as opaque is here: the arrivals that are due in bits 0 to 19, those of
 // each phase in bits 20 to 39, the bytes that are due (tx-count) in bits 40 to 61, and
-// the phase, which changes once nothing is due, in bit 63.
+// the phase, which changes once nothing is due, in bit 63. Bit 62 says that it is none.
 
 #include "tests/support/ptx/operations/mbarrier.h"
 
@@ -60,7 +60,7 @@ void write(std::byte* at, std::uint64_t word) {
 std::uint64_t offset_of(const Block& block, const std::byte* at) {
   return static_cast<std::uint64_t>(at - block.shared.data());
 }
-// Never initialized, or no longer: shared memory begins as ones.
+// Invalidated, or never written: shared memory begins as ones.
 bool is_none(std::uint64_t word) {
   return (word >> 62U & 1U) != 0;
 }
@@ -74,7 +74,7 @@ struct Amount {
   bool drops = false;
 };
 
-/// False: so many were not due, or it is none, which bit 62 tells.
+/// False: so many were not due, or it is none.
 bool change(Block& block, std::byte* at, const Amount& amount) {
   if (is_none(read(at)))
     return false;
@@ -96,8 +96,8 @@ bool change(Block& block, std::byte* at, const Amount& amount) {
   return true;
 }
 
-/// The mbarriers of the lanes, which lie in shared memory; those that are written to
-/// begin there.
+/// The mbarriers of the lanes. Each lies in shared memory, and has been initialized if it
+/// is not written to now.
 Reach reach_barriers(const Lanes& lanes, const Instruction& instruction,
                      Access access) {
   const Reach reached =

@@ -24,7 +24,7 @@ struct Shape {
 
 std::int64_t part_of(std::uint32_t word, unsigned index, unsigned bits,
                      bool is_signed) {
-  const std::uint32_t part = word >> (index * bits) & ((1U << bits) - 1);
+  const std::uint32_t part = word >> (index * bits) & 0xffffU >> (16 - bits);
   const unsigned unused = 32 - bits;
   return is_signed ? std::int64_t{static_cast<std::int32_t>(part << unused) >> unused}
                    : std::int64_t{part};
@@ -54,7 +54,7 @@ void run(Lanes& lanes, const Instruction& instruction) {
   const auto* const a = lanes.at<std::uint32_t>(operands[1]);
   const auto* const b = lanes.at<std::uint32_t>(operands[2]);
   const auto* const c = lanes.at<std::uint32_t>(operands[3]);
-  const unsigned bits = 32 / shape.count;
+  const unsigned bits = shape.count == 2 ? 16 : 8;
   const std::int64_t most = (1LL << (shape.d_is_signed ? bits - 1 : bits)) - 1;
   const std::int64_t least = shape.d_is_signed ? -(1LL << (bits - 1)) : 0;
   for_each_lane(lanes.mask, [&](unsigned lane) {
