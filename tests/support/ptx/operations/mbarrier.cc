@@ -96,8 +96,8 @@ bool change(Block& block, std::byte* at, const Amount& amount) {
   return true;
 }
 
-/// The mbarriers of the lanes. Each lies in shared memory, and has been initialized if it
-/// is not written to now.
+/// The mbarriers of the lanes. Each lies in shared memory, and has been initialized if
+/// it is not written to now.
 Reach reach_barriers(const Lanes& lanes, const Instruction& instruction,
                      Access access) {
   const Reach reached =
