@@ -88,8 +88,7 @@ TEST(PtxInstructions, OfWordsOfBits) {
        "szext.clamp.s32 %d, %a, %b;", "szext.wrap.u32 %d, %a, %b;",
        "lop3.b32 %d, %a, %b, %c, 0xe8;", "lop3.b32 %d, %a, %b, %c, 0x1d;",
        // Elsewhere the ISA says nothing.
-       "and.b32 %b, %b, 31; cvt.s32.s8 %c, %c;"
-       "fns.b32 %d, %a, %b, %c;",
+       "and.b32 %b, %b, 31; cvt.s32.s8 %c, %c; fns.b32 %d, %a, %b, %c;",
        "add.cc.u32 %x, %a, %b; addc.u32 %d, %c, 0;",
        "sub.cc.u32 %x, %a, %b; subc.u32 %d, %c, 5;",
        "mad.lo.cc.u32 %x, %a, %b, %c; madc.hi.u32 %d, %a, %b, 0;",
@@ -248,23 +247,23 @@ TEST(PtxInstructions, ThatUpdateMemory) {
                             fmt::format("ld.global.b{} %d, [%l];", 8 * sizeof(T))});
     }
   };
-  const Texts kOfNumbers{"red{}.add.{} [%l], %b;", "atom{}.add.{} %d, [%l], %b;"};
-  const Texts kOfIntegers{"atom{}.add.{} %d, [%l], %b;", "atom{}.min.{} %d, [%l], %b;",
+  const Texts of_numbers{"red{}.add.{} [%l], %b;", "atom{}.add.{} %d, [%l], %b;"};
+  const Texts of_integers{"atom{}.add.{} %d, [%l], %b;", "atom{}.min.{} %d, [%l], %b;",
                           "red{}.max.{} [%l], %b;"};
-  const Texts kOfBits{"atom{}.and.{} %d, [%l], %b;", "atom{}.or.{} %d, [%l], %b;",
+  const Texts of_bits{"atom{}.and.{} %d, [%l], %b;", "atom{}.or.{} %d, [%l], %b;",
                       "red{}.xor.{} [%l], %b;", "atom{}.exch.{} %d, [%l], %b;",
                       "atom{}.cas.{} %d, [%l], %b, %c;"};
-  compare(float{}, "f32", kOfNumbers);
-  compare(double{}, "f64", kOfNumbers);
-  compare(H16{}, "noftz.f16", kOfNumbers);
-  compare(H16{}, "noftz.bf16", kOfNumbers);
-  compare(U32{}, "noftz.f16x2", kOfNumbers);
-  compare(U32{}, "noftz.bf16x2", kOfNumbers);
-  for (const char* type : {"u32", "s32"}) compare(U32{}, type, kOfIntegers);
+  compare(float{}, "f32", of_numbers);
+  compare(double{}, "f64", of_numbers);
+  compare(H16{}, "noftz.f16", of_numbers);
+  compare(H16{}, "noftz.bf16", of_numbers);
+  compare(U32{}, "noftz.f16x2", of_numbers);
+  compare(U32{}, "noftz.bf16x2", of_numbers);
+  for (const char* type : {"u32", "s32"}) compare(U32{}, type, of_integers);
   compare(U32{}, "u32", {"atom{}.inc.{} %d, [%l], %b;", "atom{}.dec.{} %d, [%l], %b;"});
-  compare(U64{}, "u64", kOfIntegers);
-  compare(U32{}, "b32", kOfBits);
-  compare(U64{}, "b64", kOfBits);
+  compare(U64{}, "u64", of_integers);
+  compare(U32{}, "b32", of_bits);
+  compare(U64{}, "b64", of_bits);
 }
 
 TEST(PtxInstructions, ThatPackNumbersOfFewBits) {
