@@ -353,6 +353,9 @@ TEST_F(StoredHeadersTest, EveryFolderOfAToolkitWhoseHeadersLieSideBySide) {
   fs::copy_file(real.builtins, lib / real.builtins.filename());
   write("nvidia/cuda_runtime/include/cuda_fp16.h", "#include <cub/value.cuh>\n");
   write("nvidia/cuda_cccl/include/cub/value.cuh", "#define OWN_VALUE 1\n");
+  // Whole, so that no toolkit that CUDA_HOME names is taken instead.
+  write("nvidia/cuda_cccl/include/cuda/std/version", "");
+  write("nvidia/cuda_nvcc/include/crt/mma.h", "");
   Config config = test::service_config(temp_.path() / "cache");
   config.nvrtc = lib / real.nvrtc.filename();
   service_ = test::open_service(config);
