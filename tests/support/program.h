@@ -44,7 +44,7 @@ class Running {
   [[nodiscard]] std::string err_so_far() const;
   void signal(int number) const;
   /// Waits for its end. One that takes longer than `limit` is killed: a test failure.
-  Finished finish(std::chrono::seconds limit = std::chrono::seconds(120));
+  Finished finish(std::chrono::seconds limit = std::chrono::seconds(240));
 
  private:
   pid_t pid_;  // -1 once it was waited for
