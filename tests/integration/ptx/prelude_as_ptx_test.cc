@@ -1,23 +1,17 @@
 // The asm statements of templates/prelude, as NVRTC has them in PTX: what each computes
 // is what the host computes, and no damaged form of one does.
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <iostream>
 #include <map>
 #include <regex>
 
-#include "compile/worker/nvrtc.h"
-#include "compile/worker/nvrtc_compile.h"
 #include "render/catalog.h"
-#include "tests/support/compile_jobs.h"
+#include "tests/integration/ptx/compile_to_ptx.h"
 #include "tests/support/ptx/arena.h"
 #include "tests/support/ptx/numbers.h"
-#include "util/bytes.h"
 
 namespace kiln {
 namespace {
@@ -82,22 +76,6 @@ all(kiln_u32* out, const T* in, const float* x) {
   out[416 + lane] = kiln_element<T>::put(pair);
 }
 )";
-}
-
-Result<std::string> ptx_of(const Target& target) {
-  static const auto* const nvrtc = new auto(compile::open_nvrtc(test::real_nvrtc()));
-  if (!*nvrtc)
-    return tl::unexpected(nvrtc->error());
-  auto job = test::job_for(
-      test::real_nvrtc(), source_of(target.element),
-      {.architecture = {target.capability}, .kind = device::ImageKind::kPtx});
-  job.options.emplace_back("--std=c++17");
-  const auto output = compile::compile_here(
-      ***nvrtc, job, std::chrono::steady_clock::now() + std::chrono::minutes(1),
-      nullptr);
-  if (!output)
-    return tl::unexpected(output.error());
-  return std::string(as_text(output->image));
 }
 
 /// Small whole numbers.
@@ -240,12 +218,13 @@ std::vector<Damage> damages() {
 }
 
 TEST(PreludeAsPtx, ComputesWhatTheHostDoesAndNoDamagedFormOfItDoes) {
+  if (!test::can_compile_ptx())
+    GTEST_SKIP() << "no NVRTC on this machine";
   std::map<std::string, std::size_t> places;
   for (const Target& target : kTargets) {
     SCOPED_TRACE(target.element + " for " + to_string(target.capability));
-    const auto text = ptx_of(target);
-    if (!text && text.error().code == ErrorCode::kUnavailable)
-      GTEST_SKIP() << text.error().message;
+    const auto text =
+        test::compile_to_ptx(source_of(target.element), target.capability);
     ASSERT_TRUE(text) << text.error().message;
     ASSERT_EQ(run(target.element, *text), "");
     for (const Damage& damage : damages()) {
@@ -263,7 +242,7 @@ TEST(PreludeAsPtx, ComputesWhatTheHostDoesAndNoDamagedFormOfItDoes) {
   for (const Damage& damage : damages())
     EXPECT_GT(places[damage.name], 0U) << damage.name << " is nowhere";
   const std::string prelude(templates::embedded().prelude);
-  const std::regex statement(R"(asm (volatile)?\(?"|asm\("[^"])");
+  const std::regex statement(R"(asm( volatile)?\("[^"])");
   const auto statements =
       std::distance(std::sregex_iterator(prelude.begin(), prelude.end(), statement),
                     std::sregex_iterator());

@@ -3,16 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
 
-#include "compile/worker/nvrtc.h"
-#include "compile/worker/nvrtc_compile.h"
 #include "render/catalog.h"
-#include "tests/support/compile_jobs.h"
+#include "tests/integration/ptx/compile_to_ptx.h"
 #include "tests/support/cpu_kernel/guarded_memory.h"
 #include "tests/support/cpu_kernel/variant.h"
 #include "tests/support/ptx/variables.h"
@@ -49,11 +46,6 @@ const render::TemplateCatalog& catalog() {
   return *all;
 }
 
-const auto& nvrtc() {
-  static const auto* const opened = new auto(compile::open_nvrtc(real_nvrtc()));
-  return *opened;
-}
-
 /// Memoised: the PTX of a kernel of the templates.
 Result<std::string> ptx_of(const render::KernelSpec& spec, const Parameters& parameters,
                            ComputeCapability capability) {
@@ -65,15 +57,7 @@ Result<std::string> ptx_of(const render::KernelSpec& spec, const Parameters& par
       fmt::format("{}.{} {}", capability.major, capability.minor, text);
   if (const auto found = known->find(name); found != known->end())
     return found->second;
-  if (!nvrtc())
-    return tl::unexpected(nvrtc().error());
-  auto job = job_for(real_nvrtc(), text,
-                     {.architecture = {capability}, .kind = device::ImageKind::kPtx});
-  job.options.emplace_back("--std=c++17");
-  const auto output = KILN_TRY(compile::compile_here(
-      **nvrtc(), job, std::chrono::steady_clock::now() + std::chrono::minutes(1),
-      nullptr));
-  return known->emplace(name, as_text(output.image)).first->second;
+  return known->emplace(name, KILN_TRY(compile_to_ptx(text, capability))).first->second;
 }
 
 Result<void> run_one(const ops::Launch& launch, ComputeCapability capability,
@@ -115,10 +99,6 @@ Result<void> run_one(const ops::Launch& launch, ComputeCapability capability,
 bool is_whole() {
   // The tests have one thread. NOLINTNEXTLINE(concurrency-mt-unsafe)
   return std::getenv("KILN_TEST_WHOLE") != nullptr;
-}
-
-bool can_compile_ptx() {
-  return nvrtc().has_value();
 }
 
 Result<void> run_as_ptx(const ops::Launches& plan, ComputeCapability capability,

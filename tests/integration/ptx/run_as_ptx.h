@@ -9,6 +9,7 @@
 #include "kiln/device.h"
 #include "kiln/result.h"
 #include "ops/plan.h"
+#include "tests/integration/ptx/compile_to_ptx.h"
 #include "tests/support/ptx/interpreter.h"
 
 namespace kiln::test {
@@ -23,9 +24,6 @@ struct AsPtx {
 /// All forms and more orders, not a covering part of them: with KILN_TEST_WHOLE, for
 /// --full.
 [[nodiscard]] bool is_whole();
-
-/// Whether there is an NVRTC to compile with.
-[[nodiscard]] bool can_compile_ptx();
 
 /// Runs the launches one after the other; pointers lead into GuardedMemory. What was
 /// noticed is added to `report`. Errors: of compiling; kDevice, a kernel's fault.

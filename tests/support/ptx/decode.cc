@@ -56,6 +56,15 @@ Operand Decoder::second_destination(const syntax::Argument& argument) {
                      kPred);
 }
 
+void Decoder::add_registers(const syntax::Argument& argument, std::size_t count,
+                            Type type, bool is_result) {
+  const auto registers = parts(argument);
+  if (registers.size() != count)
+    refuse("it has not as many registers as its shape");
+  for (const auto& each : registers)
+    made.operands.push_back(is_result ? destination(each, type) : source(each, type));
+}
+
 std::span<const syntax::Argument> Decoder::parts(
     const syntax::Argument& argument) const {
   if (argument.kind == syntax::Argument::Kind::kVector)

@@ -54,6 +54,9 @@ class Decoder {
   Operand second_destination(const syntax::Argument& argument);
   /// `first` is a destination, the others are sources.
   void operands(Type first, std::initializer_list<Type> others);
+  /// So many registers of a matrix. Refused where there are others.
+  void add_registers(const syntax::Argument& argument, std::size_t count, Type type,
+                     bool is_result);
   /// Those of a vector, or the one.
   std::span<const syntax::Argument> parts(const syntax::Argument& argument) const;
   /// Adds the base to the operands and sets offset; of an address of the space.

@@ -150,7 +150,7 @@ bool are_of_sizes(std::span<const Region> given, std::span<const Region> wanted)
 std::shared_ptr<Frame> Warp::find_frame(const Function& callee, const Call& call,
                                         const std::shared_ptr<Frame>& caller) const {
   for (const Fragment& each : fragments_) {
-    for (auto frame = each.frame; frame != nullptr; frame = frame->caller) {
+    for (auto frame = each.frame; frame->depth > caller->depth; frame = frame->caller) {
       if (frame->caller == caller && frame->call == &call && frame->function == &callee)
         return frame;
     }

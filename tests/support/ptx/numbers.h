@@ -55,6 +55,16 @@ double with_nan(double result, Operands... operands) {
   return nan;
 }
 
+/// a / b, and a * b + c.
+template <typename T>
+T quotient_with_nan(T result, T a, T b) {
+  return with_nan(result, b, a);
+}
+template <typename T>
+T fused_with_nan(T result, T a, T b, T c) {
+  return with_nan(result, a, c, b);
+}
+
 inline float to_float(Half half) {
   const std::uint32_t magnitude = half.bits & 0x7fffU;
   const std::uint32_t sign = (half.bits & 0x8000U) << 16U;
@@ -133,11 +143,6 @@ inline float to_float_odd(double value) {
 template <typename T>
 T saturated(T value) {
   return !(value > T{0}) ? T{0} : value > T{1} ? T{1} : value;
-}
-
-template <typename T>
-T fused_with_nan(T result, T a, T b, T c) {
-  return with_nan(result, a, c, b);
 }
 
 /// A format with fewer bits than a double: e8m7 is bf16.

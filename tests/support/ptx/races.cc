@@ -63,11 +63,10 @@ std::optional<Races::Conflict> Races::note(unsigned thread, std::uint64_t at,
       note(cell, mark, access, found);
       continue;
     }
-    if (!cell.is_split) {
-      split_[index].fill(cell);
-      cell.is_split = true;
-    }
     auto& parts = split_[index];
+    if (!cell.is_split)
+      parts.fill(cell);
+    cell.is_split = true;
     for (std::uint64_t byte = first; byte < last; ++byte)
       note(parts[byte], mark, access, found);
   }

@@ -89,8 +89,7 @@ struct CompareAndSwap {
 };
 
 // Operands: the address, the old value (or dropped), b, c (or b once more). kElements
-// of T a lane.
-// A sum of floats flushes subnormals, but in shared memory.
+// of T a lane. A sum of floats flushes subnormals, except in shared memory.
 template <typename F, typename T, unsigned kElements>
 void update(Lanes& lanes, const Instruction& instruction) {
   const auto& operands = instruction.operands;
@@ -213,7 +212,7 @@ void select_update(Decoder& decoder) {
     if (operation.empty() && decoder.take(each))
       operation = each;
   }
-  decoder.take("noftz");  // no subnormal is flushed here
+  decoder.take("noftz");  // which sums of 16 bits never do
   const bool is_vector = decoder.take_one({"v2", "v4", "v8"}).has_value();
   const Type type = decoder.take_type();
   auto& made = decoder.made;

@@ -73,10 +73,10 @@ void directed(Lanes& lanes, const Instruction& instruction) {
   for_each_lane(lanes.mask, [&](unsigned lane) {
     const T computed =
         compute(kOperation, flush(a[lane]), flush(b[lane]), flush(c[lane]));
-    const T result = flush(kOperation == kDivide ? with_nan(computed, b[lane], a[lane])
-                           : kOperation == kFuse
-                               ? fused_with_nan(computed, a[lane], b[lane], c[lane])
-                               : with_nan(computed, a[lane], b[lane]));
+    const T result = flush(
+        kOperation == kDivide ? quotient_with_nan(computed, a[lane], b[lane])
+        : kOperation == kFuse ? fused_with_nan(computed, a[lane], b[lane], c[lane])
+                              : with_nan(computed, a[lane], b[lane]));
     to[lane] = instruction.saturates ? saturated(result) : result;
   });
   std::fesetround(before);

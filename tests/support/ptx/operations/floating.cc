@@ -76,7 +76,7 @@ struct Rounded {
   template <typename T, typename... More>
   static T nan_chosen(T result, T a, More... more) {
     if constexpr (std::is_same_v<F, Divide>)
-      return with_nan(result, more..., a);
+      return quotient_with_nan(result, a, more...);
     else if constexpr (std::is_same_v<F, Fuse>)
       return fused_with_nan(result, a, more...);
     else

@@ -62,8 +62,8 @@ void set_register_bits(const Lanes& lanes, const Operand& operand, unsigned lane
     lanes.at<std::uint32_t>(operand)[lane] = static_cast<std::uint32_t>(bits);
 }
 
-/// All lanes take part, with one address and one stride. Else the ISA says nothing.
-void require_whole_warp(const Lanes& lanes, const Instruction& instruction) {
+/// All lanes have one address and one stride. Else the ISA says nothing.
+void require_one_matrix(const Lanes& lanes, const Instruction& instruction) {
   const auto differ = [&](const Operand& operand) {
     for (unsigned lane = 1; lane < kLanes && !operand.is_dropped(); ++lane) {
       if (register_bits(lanes, operand, lane) != register_bits(lanes, operand, 0))
@@ -71,8 +71,7 @@ void require_whole_warp(const Lanes& lanes, const Instruction& instruction) {
     }
     return false;
   };
-  if (lanes.mask != kAllLanes || differ(instruction.operands[0]) ||
-      differ(instruction.operands[1]))
+  if (differ(instruction.operands[0]) || differ(instruction.operands[1]))
     throw Fault{kIllegalInstruction,
                 "not all lanes of the warp have the same matrix: " +
                     describe(lanes.block->grid.program, *instruction.statement)};
@@ -89,7 +88,7 @@ class InMemory {
         access_(access),
         fragment_(shape_of<WmmaFragment>(instruction)) {
     const auto& operands = instruction.operands;
-    require_whole_warp(lanes, instruction);
+    require_one_matrix(lanes, instruction);
     base_ = register_bits(lanes, operands[0], 0) +
             static_cast<std::uint64_t>(instruction.offset);
     stride_ = operands[1].is_dropped()
@@ -284,25 +283,15 @@ Shape take_shape(Decoder& decoder) {
   decoder.refuse("matrices of this shape are not run here");
 }
 
-Type take_element(Decoder& decoder, std::string_view name) {
-  const auto type =
-      name == "b1" ? std::optional(Type{Kind::kBits, 1}) : factor_named(name);
-  if (!type)
-    decoder.refuse("a type of its matrices is not run here");
-  decoder.take_named(name);
-  return *type;
+/// b1 is none but here.
+std::optional<Type> element_named(std::string_view name) {
+  return name == "b1" ? Type{Kind::kBits, 1} : factor_named(name);
 }
 
 void add_registers(Decoder& decoder, const syntax::Argument& argument,
                    const WmmaFragment& fragment, bool is_result) {
-  const auto parts = decoder.parts(argument);
-  if (parts.size() != fragment.registers())
-    decoder.refuse("it has not as many registers as its shape");
-  for (const auto& part : parts) {
-    const Type type = fragment.type.bits == 64 ? kB64 : kB32;
-    decoder.made.operands.push_back(is_result ? decoder.destination(part, type)
-                                              : decoder.source(part, type));
-  }
+  decoder.add_registers(argument, fragment.registers(),
+                        fragment.type.bits == 64 ? kB64 : kB32, is_result);
 }
 
 void select_copy(Decoder& decoder, bool stores) {
@@ -319,7 +308,12 @@ void select_copy(Decoder& decoder, bool stores) {
   fragment.columns = !stores && *which == 0 ? shape.k : shape.n;
   made.space = decoder.take("shared") ? Space::kShared : Space::kGlobal;
   decoder.take("global");
-  fragment.type = take_element(decoder, decoder.statement().modifiers.back());
+  const std::string_view name = decoder.statement().modifiers.back();
+  const auto type = element_named(name);
+  if (!type)
+    decoder.refuse("a type of its matrices is not run here");
+  decoder.take_named(name);
+  fragment.type = *type;
   decoder.address(decoder.argument(stores ? 0 : 1), made.space);
   made.operands.push_back(
       decoder.count() > 2 ? decoder.source(decoder.argument(2), kU32) : Operand{});
@@ -341,24 +335,24 @@ void select_multiplication(Decoder& decoder) {
   const Shape shape = take_shape(decoder);
   made.saturates = decoder.take("satfinite");
   decoder.take("rn");  // of doubles, the default
-  std::vector<std::string_view> names;
+  std::vector<Type> types;
   for (const std::string_view each : decoder.statement().modifiers) {
-    if (each == "b1" || factor_named(each))
-      names.push_back(each);
+    if (const auto type = element_named(each)) {
+      types.push_back(*type);
+      decoder.take(each);
+    }
   }
-  if (names.size() == 2)
-    names = {names[0], "f16", "f16", names[1]};
-  else if (names.size() != 4)
+  constexpr Type kHalf{Kind::kFloat, 16};
+  if (types.size() == 2)
+    types = {types[0], kHalf, kHalf, types[1]};
+  else if (types.size() != 4)
     decoder.refuse("it has not the types of four matrices");
   const std::array<WmmaFragment*, 4> all{&product.d, &product.a, &product.b,
                                          &product.c};
   product.d = product.c = {.rows = shape.m, .columns = shape.n, .is_sum = true};
   product.a = {.rows = shape.m, .columns = shape.k};
   product.b = {.rows = shape.k, .columns = shape.n};
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    all[i]->type = names[i] == "b1" ? Type{Kind::kBits, 1} : *factor_named(names[i]);
-    decoder.take(names[i]);
-  }
+  for (std::size_t i = 0; i < all.size(); ++i) all[i]->type = types[i];
   if (made.saturates && !product.d.type.is_integer())
     decoder.refuse("saturated sums of floats are not run here");
   for (std::size_t i = 0; i < all.size(); ++i)

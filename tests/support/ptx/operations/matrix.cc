@@ -209,18 +209,6 @@ constexpr auto kShapes = std::to_array<Named>({
     {"m16n8k64", 16, 64},
 });
 
-void add_registers(Decoder& decoder, std::size_t index, std::size_t count,
-                   bool is_result, std::size_t bytes) {
-  const auto parts = decoder.parts(decoder.argument(index));
-  if (parts.size() != count)
-    decoder.refuse("it has not as many registers as its shape");
-  for (const auto& part : parts) {
-    const Type type = bytes == 8 ? kB64 : kB32;
-    decoder.made.operands.push_back(is_result ? decoder.destination(part, type)
-                                              : decoder.source(part, type));
-  }
-}
-
 void select_product_of_matrices(Decoder& decoder) {
   auto& made = decoder.made;
   decoder.take("sync");
@@ -261,10 +249,11 @@ void select_product_of_matrices(Decoder& decoder) {
   const std::size_t of_b = shape.b.bits == 64
                                ? kColumns * shape.depth / kLanes
                                : kColumns * shape.depth * shape.b.bits / 32U / kLanes;
-  add_registers(decoder, 0, of_d, true, shape.d.bits == 64 ? 8 : 4);
-  add_registers(decoder, 1, of_a, false, shape.a.bits == 64 ? 8 : 4);
-  add_registers(decoder, 2, of_b, false, shape.b.bits == 64 ? 8 : 4);
-  add_registers(decoder, 3, of_sums, false, shape.c.bits == 64 ? 8 : 4);
+  const auto held = [](Type type) { return type.bits == 64 ? kB64 : kB32; };
+  decoder.add_registers(decoder.argument(0), of_d, held(shape.d), true);
+  decoder.add_registers(decoder.argument(1), of_a, held(shape.a), false);
+  decoder.add_registers(decoder.argument(2), of_b, held(shape.b), false);
+  decoder.add_registers(decoder.argument(3), of_sums, held(shape.c), false);
   made.targets = {0, static_cast<std::uint32_t>(of_d), static_cast<std::uint32_t>(of_a),
                   static_cast<std::uint32_t>(of_b)};
   made.shape = std::make_shared<const Shape>(shape);
@@ -340,8 +329,8 @@ void select_matrices(Decoder& decoder, bool stores) {
     decoder.refuse("matrices of this type are not run here");
   made.course = Course::kTogether;
   decoder.address(decoder.argument(stores ? 0 : 1), space);
-  add_registers(decoder, stores ? 1 : 0, std::size_t{1} << number.value_or(0), !stores,
-                4);
+  decoder.add_registers(decoder.argument(stores ? 1 : 0),
+                        std::size_t{1} << number.value_or(0), kB32, !stores);
   made.run = stores ? &store_matrices : &load_matrices;
 }
 void select_load(Decoder& decoder) {

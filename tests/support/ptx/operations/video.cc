@@ -2,8 +2,6 @@
 // selectors of parts, are refused.
 
 #include <algorithm>
-#include <array>
-#include <limits>
 
 #include "tests/support/ptx/operations/elementwise.h"
 
