@@ -198,7 +198,8 @@ class Cache {
   };
   /// Makes every check on every object. Errors: kIo.
   [[nodiscard]] Result<VerifyResult> verify(const VerifyOptions& options);
-  /// One collector at a time. A collector that shows no heartbeat from one call to a
+  /// One collector at a time: waits a few seconds for a trim of this cache's own
+  /// background thread. A collector that shows no heartbeat from one call to a
   /// later one, for the time in LockTimes, no longer blocks. Errors: kUnavailable
   /// (read-only or off; another collector is at work), kIo.
   [[nodiscard]] Result<TrimResult> trim(const TrimOptions& options);
@@ -227,6 +228,7 @@ class Cache {
   void warn_once(const Error& error);
   [[nodiscard]] Result<void> writable() const;
   [[nodiscard]] Result<Totals> totals();
+  [[nodiscard]] Result<TrimResult> collect(const TrimOptions& options);
   void trim_if_full(std::uint64_t bytes, const std::stop_token& stop);
   [[nodiscard]] bool trim_is_due(std::uint64_t bytes);
 

@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::chrono::seconds kStatsFlush{2};
 constexpr std::chrono::milliseconds kStatsCountLimit{200};
+constexpr std::chrono::seconds kOwnTrimLimit{5};
 constexpr std::int64_t kTrimCheckNs = 3600LL * 1'000'000'000;
 // Another user may put a link or a FIFO here: O_NOFOLLOW refuses the link, O_NONBLOCK
 // does not wait for the FIFO.
@@ -124,6 +125,11 @@ Result<TrimResult> Cache::trim(const TrimOptions& options) {
   if (is_absent_)
     return TrimResult{};
   KILN_TRY(writable());
+  flush(kOwnTrimLimit);  // the background thread may be trimming after a publish
+  return collect(options);
+}
+
+Result<TrimResult> Cache::collect(const TrimOptions& options) {
   const OwnedRange collector_lock = KILN_TRY(acquire_collector_lock());
   return cache::trim(layout_, *file_system_, *store_, counters_, options);
 }
@@ -144,7 +150,7 @@ void Cache::trim_if_full(std::uint64_t bytes, const std::stop_token& stop) {
   TrimOptions options;
   options.limit_bytes = options_.limit_bytes;
   options.stop = stop;
-  const auto trimmed = trim(options);
+  const auto trimmed = collect(options);
   if (!trimmed) {
     log(LogLevel::kDebug, {"not trimmed: ", trimmed.error().message});
     return;

@@ -201,7 +201,8 @@ std::string wrong_use(const Kind& kind, const fs::path& base, CacheOptions optio
   const auto listed = cache->list({});
   if (!listed || listed->size() != 1)
     return "not listed" + about;
-  return cache->trim({.limit_bytes = 1ULL << 30U}) ? "" : "not trimmed" + about;
+  const auto trimmed = cache->trim({.limit_bytes = 1ULL << 30U});
+  return trimmed ? "" : "not trimmed: " + trimmed.error().message + about;
 }
 
 TEST_F(LayoutsTest, fault_33_EachHasItsPlaceAndASecondRunHits) {

@@ -157,14 +157,15 @@ TEST_P(BadServerTest, CostsThreeWaitsAnOpeningAndIsAskedAgainLater) {
     EXPECT_LT(Clock::now() - began, kShort + 5s);
   };
   for (int i = 0; i < 10; ++i) build(i);
-  EXPECT_EQ(server_.requests("GET"), 3);
+  EXPECT_EQ(machine_.all_gets(), 3U);
   // Half open: one probe, which fails, and then nobody asks for twice as long.
   machine_.clock.jump(31s);
   for (int i = 10; i < 14; ++i) build(i);
-  EXPECT_EQ(server_.requests("GET"), 4);
+  EXPECT_EQ(machine_.all_gets(), 4U);
   machine_.clock.jump(31s);
   build(14);
-  EXPECT_EQ(server_.requests("GET"), 4);
+  EXPECT_EQ(machine_.all_gets(), 4U);
+  EXPECT_LE(server_.requests("GET"), 4);
   server_.be_honest();
   machine_.clock.jump(7201s);  // also where it asked for a rest of an hour
   for (int i = 15; i < 18; ++i) {

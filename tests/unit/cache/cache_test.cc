@@ -6,11 +6,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <thread>
 
 #include "cache/sqlite.h"
 #include "tests/support/faulty_file_system.h"
+#include "tests/support/processes.h"
 #include "tests/support/sample_object.h"
 #include "tests/support/temp_dir.h"
 
@@ -253,6 +255,23 @@ TEST_F(CacheTest, OneCollectorAtATime) {
       {&real_file_system(), cache->lock_folder().path / "trim", 0}, {}, 1s);
   ASSERT_TRUE(other && *other);
   EXPECT_EQ(cache->trim({}).error().code, ErrorCode::kUnavailable);
+}
+
+TEST_F(CacheTest, ATrimWaitsForTheTrimOfItsOwnThread) {
+  have_no_index();  // so the first publish is followed by a walk
+  const auto cache = open();
+  std::atomic<bool> walks = false;
+  files_.before = [&](std::string_view call, int) {
+    if (call == "list") {
+      walks = true;
+      std::this_thread::sleep_for(1ms);
+    }
+    return 0;
+  };
+  std::ignore = cache->publish(*sample_);
+  ASSERT_TRUE(test::eventually(10s, [&] { return walks.load(); }));
+  const auto trimmed = cache->trim({.limit_bytes = 1U << 30U});
+  EXPECT_TRUE(trimmed) << trimmed.error().message;
 }
 
 TEST_F(CacheTest, APrefixOfSixDigitsNamesAKeyIfItIsTheOnlyOne) {
