@@ -1,6 +1,6 @@
 // Calls of attention that cuDNN must run, on real devices. Where the rules or cuDNN
 // itself refuse a problem on every device, its tests are skipped with the reasons. On a
-// simulated device Kiln's kernels stand in for it, as far as something computes them.
+// simulated device Kiln's kernels stand in for it.
 
 #pragma once
 
@@ -30,12 +30,6 @@ enum class Passes : std::uint8_t { kForward, kBackward, kBoth, kBothInGraphs };
 
 class AttentionByCudnnTest : public AttentionCasesTest {
  protected:
-  void SetUp() override {
-    AttentionCasesTest::SetUp();
-    if (!IsSkipped() && driver().is_simulated && !is_computed_on_a_cpu())
-      GTEST_SKIP() << "of kernels for real devices";
-  }
-
   /// Whose every call runs there, or is an error.
   static Service& service_of(AttentionBackend backend) {
     static std::map<AttentionBackend, Service> all;
@@ -102,12 +96,6 @@ class AttentionByCudnnTest : public AttentionCasesTest {
   }
 
  private:
-  /// Whether the CPU in the place of a device has the kernels: not those of a bias,
-  /// which it has of other devices.
-  static bool is_computed_on_a_cpu() {
-    return GetParam().problem.bias == attention::Bias::kNone;
-  }
-
   static const Result<attention::CudnnVersion>& installed_version() {
     static const auto* const once = [] {
       // NOLINTNEXTLINE(concurrency-mt-unsafe): no test sets it

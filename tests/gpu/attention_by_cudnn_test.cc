@@ -21,13 +21,6 @@ using attention_test::I64;
 using attention_test::Matrix;
 using ops::DType;
 
-AttentionCase in_layout(const char* name, Layout layout) {
-  AttentionCase made = one(name, DType::kBf16, 64, {.mask = Mask::kCausal});
-  made.problem.batch = 2;
-  made.problem.layout = layout;
-  return made;
-}
-
 std::vector<AttentionCase> cudnn_cases() {
   return {
       one("f16_64", DType::kF16, 64),
@@ -127,7 +120,14 @@ void expect_same(Call<T>& a, Call<T>& b) {
   expect_same<T>("grad_bias", bias_a, bias_b);
 }
 
-class GpuAttentionByCudnn : public AttentionByCudnnTest {};
+class GpuAttentionByCudnn : public AttentionByCudnnTest {
+ protected:
+  void SetUp() override {
+    AttentionByCudnnTest::SetUp();
+    if (!IsSkipped() && driver().is_simulated)
+      GTEST_SKIP() << "for real devices";
+  }
+};
 
 INSTANTIATE_TEST_SUITE_P(Problems, GpuAttentionByCudnn,
                          testing::ValuesIn(cudnn_cases()), name_of);
@@ -142,39 +142,27 @@ TEST_P(GpuAttentionByCudnn, HasTheResultsOfKilnsKernels) {
   });
 }
 
-class GpuAttentionByCudnnOnDevices : public AttentionByCudnnTest {
- protected:
-  void SetUp() override {
-    AttentionByCudnnTest::SetUp();
-    if (!IsSkipped() && driver().is_simulated)
-      GTEST_SKIP() << "for real devices";
-  }
-};
-
-INSTANTIATE_TEST_SUITE_P(Problems, GpuAttentionByCudnnOnDevices,
-                         testing::ValuesIn(cudnn_cases()), name_of);
-
-TEST_P(GpuAttentionByCudnnOnDevices, IsRight) {
+TEST_P(GpuAttentionByCudnn, IsRight) {
   where_cudnn_runs(Passes::kBoth, []<typename T>() {
     check(run<T>(AttentionBackend::kCudnn, AttentionBackend::kCudnn));
   });
 }
 
 // The statistics of both are natural logarithms, and o is the same tensor.
-TEST_P(GpuAttentionByCudnnOnDevices, ItsForwardPassServesKilnsBackwardPass) {
+TEST_P(GpuAttentionByCudnn, ItsForwardPassServesKilnsBackwardPass) {
   where_cudnn_runs(Passes::kForward, []<typename T>() {
     check(run<T>(AttentionBackend::kCudnn, AttentionBackend::kKiln));
   });
 }
 
-TEST_P(GpuAttentionByCudnnOnDevices, ItsBackwardPassTakesKilnsForwardPass) {
+TEST_P(GpuAttentionByCudnn, ItsBackwardPassTakesKilnsForwardPass) {
   where_cudnn_runs(Passes::kBackward, []<typename T>() {
     check(run<T>(AttentionBackend::kKiln, AttentionBackend::kCudnn));
   });
 }
 
 // jax-ml/jax #27599: plans of several devices, each captured on its own.
-TEST_P(GpuAttentionByCudnnOnDevices, IsRightInAGraphOnEveryDevice) {
+TEST_P(GpuAttentionByCudnn, IsRightInAGraphOnEveryDevice) {
   where_cudnn_runs(Passes::kBothInGraphs, devices(), []<typename T>() {
     const AttentionInGraphs graphs;
     check(run<T>(AttentionBackend::kCudnn, AttentionBackend::kCudnn));

@@ -68,6 +68,14 @@ inline AttentionCase one(const char* name, ops::DType dtype, std::int64_t dim,
   return {name, more};
 }
 
+inline AttentionCase in_layout(const char* name, attention::Layout layout) {
+  AttentionCase made =
+      one(name, ops::DType::kBf16, 64, {.mask = attention::Mask::kCausal});
+  made.problem.batch = 2;
+  made.problem.layout = layout;
+  return made;
+}
+
 inline ops::AttentionProblem group(attention::Mask mask, std::int64_t dv = 0) {
   return {.heads = 4, .kv_heads = 1, .dv = dv, .mask = mask};
 }

@@ -34,6 +34,7 @@ std::vector<AttentionCase> cases() {
       packed("bf16_64_packed", DType::kBf16, 64, 64),
       packed("f16_192_128_packed", DType::kF16, 192, 128),
       padded("f16_64_padded", DType::kF16, 64),
+      in_layout("bf16_64_bhsd", attention::Layout::kBhsd),
       one("f16_128_bias_dropout", DType::kF16, 128,
           {.bias = Bias::kPostScale, .dropout = 0.25}),
       one("f32_64_bias", DType::kF32, 64, {.bias = Bias::kPostScale}),

@@ -1,6 +1,7 @@
 // The kernels of every operation but attention, as NVRTC compiles them for
 // architectures that no other test runs, against the references and bounds of their
-// families. Each architecture has its share of the forms; together they have all.
+// families. Each architecture has its share of the forms; together they have half, and
+// all with KILN_TEST_WHOLE. tests/gpu has all forms for compute capability 8.0.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -63,13 +64,13 @@ class OperationsAsPtx : public testing::TestWithParam<std::size_t> {
   }
   void TearDown() override { EXPECT_THAT(report.notes, testing::IsEmpty()); }
 
-  /// Every fourth of them, or all.
+  /// Every eighth of them, or all.
   template <typename T>
   static std::vector<T> share_of(const std::vector<T>& all) {
     if (is_whole())
       return all;
     std::vector<T> some;
-    for (std::size_t i = GetParam(); i < all.size(); i += kCapabilities.size())
+    for (std::size_t i = GetParam(); i < all.size(); i += 2 * kCapabilities.size())
       some.push_back(all[i]);
     return some;
   }
