@@ -108,10 +108,11 @@ unsigned registers_of(const Multiplication& form, char which) {
 }
 std::string list(const Multiplication& form, char which) {
   const bool is_double = form.factor.bits == 64;
+  const auto number = static_cast<unsigned>(which - 'a');
   std::string text;
   for (unsigned i = 0; i < registers_of(form, which); ++i)
     text += fmt::format("{}%{}{}", i == 0 ? "" : ", ", is_double ? 'd' : 'r',
-                        10 + 10 * (which - 'a') / (is_double ? 5 : 1) + i);
+                        10 + 10 * number / (is_double ? 5 : 1) + i);
   return "{" + text + "}";
 }
 const char* layout(bool by_columns) {

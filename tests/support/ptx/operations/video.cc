@@ -53,8 +53,9 @@ void run(Lanes& lanes, const Instruction& instruction) {
   const auto* const b = lanes.at<std::uint32_t>(operands[2]);
   const auto* const c = lanes.at<std::uint32_t>(operands[3]);
   const unsigned bits = shape.count == 2 ? 16 : 8;
-  const std::int64_t most = (1LL << (shape.d_is_signed ? bits - 1 : bits)) - 1;
-  const std::int64_t least = shape.d_is_signed ? -(1LL << (bits - 1)) : 0;
+  const std::int64_t one = 1;
+  const std::int64_t most = (one << (shape.d_is_signed ? bits - 1 : bits)) - 1;
+  const std::int64_t least = shape.d_is_signed ? -(one << (bits - 1)) : 0;
   for_each_lane(lanes.mask, [&](unsigned lane) {
     std::uint32_t result = shape.adds ? c[lane] : 0;
     for (unsigned i = 0; i < shape.count; ++i) {
