@@ -1,7 +1,7 @@
 // The kernels of every operation but attention, as NVRTC compiles them for
 // architectures that no other test runs, against the references and bounds of their
 // families. Each architecture has its share of the forms; together they have half, and
-// all with KILN_TEST_WHOLE. tests/gpu has all forms for compute capability 8.0.
+// all with KILN_TEST_WHOLE. The tests of tests/gpu run the kernels of 8.0.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -142,7 +142,7 @@ class Machine {
   [[nodiscard]] std::uint64_t gets(const std::string& result) {
     return counted_below("remote_requests.get." + result + ".");
   }
-  /// Of all servers, also where a build was quicker than the request's way there.
+  /// Whatever their results, also those that a build overtook before they were sent.
   [[nodiscard]] std::uint64_t all_gets() {
     return counted_below("remote_requests.get.");
   }

@@ -258,18 +258,17 @@ TEST_F(CacheTest, OneCollectorAtATime) {
 }
 
 TEST_F(CacheTest, ATrimWaitsForTheTrimOfItsOwnThread) {
+  constexpr int kSlow = 20;  // listings, so that the walk takes a tenth of a second
+  std::atomic<int> listings = 0;
   have_no_index();  // so the first publish is followed by a walk
   const auto cache = open();
-  std::atomic<bool> walks = false;
   files_.before = [&](std::string_view call, int) {
-    if (call == "list") {
-      walks = true;
-      std::this_thread::sleep_for(1ms);
-    }
+    if (call == "list" && ++listings <= kSlow)
+      std::this_thread::sleep_for(5ms);
     return 0;
   };
   std::ignore = cache->publish(*sample_);
-  ASSERT_TRUE(test::eventually(10s, [&] { return walks.load(); }));
+  ASSERT_TRUE(test::eventually(10s, [&] { return listings > 0; }));
   const auto trimmed = cache->trim({.limit_bytes = 1U << 30U});
   EXPECT_TRUE(trimmed) << trimmed.error().message;
 }
