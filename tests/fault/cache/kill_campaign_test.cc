@@ -210,8 +210,8 @@ TEST_F(KillCampaignTest, fault_03_EachWaiterGoesOnAtOnceWhenTheHolderIsKilled) {
   for (std::size_t i = 0; i < kWaiters; ++i) waits.wait();
   std::this_thread::sleep_for(100ms);
   EXPECT_EQ(shared_->builds[0], 0) << "somebody built beside a living holder";
+  const auto killed = now();  // before it: who waits may be done before this goes on
   holder.signal(SIGKILL);
-  const auto killed = now();
   campaign.injected();
   for (ChildProcess& waiter : waiters) EXPECT_EQ(waiter.wait(), 0);
   std::vector<std::chrono::nanoseconds> waited;
