@@ -30,6 +30,13 @@ std::size_t Decoder::take_one_of(std::initializer_list<std::string_view> names) 
   refuse("it has none of" + all);
 }
 
+Space Decoder::take_space() {
+  constexpr std::array kSpaces{Space::kGlobal, Space::kConst, Space::kShared,
+                               Space::kLocal, Space::kParam};
+  const auto space = take_one({"global", "const", "shared", "local", "param"});
+  return space ? kSpaces.at(*space) : Space::kGeneric;
+}
+
 void Decoder::take_named(std::string_view modifier) {
   if (!take(modifier))
     refuse(fmt::format("it has no .{}", modifier));

@@ -38,6 +38,8 @@ class Decoder {
   /// The same; refused where none is there.
   std::size_t take_one_of(std::initializer_list<std::string_view> names);
   Rounding take_rounding();
+  /// Generic where there is none.
+  Space take_space();
   /// Of caches and of orders, which make no difference here.
   virtual void take_hints() = 0;
   virtual void take_all() = 0;

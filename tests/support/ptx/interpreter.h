@@ -83,6 +83,9 @@ struct Launch {
   std::size_t dynamic_shared_bytes = 0;
   std::span<const std::byte> parameters{};  // packed as the entry has them
   unsigned multiprocessors = 1;
+  /// The blocks of the grid that run, by their numbers, x fastest.
+  std::uint64_t first_block = 0;
+  std::uint64_t most_blocks = UINT64_MAX;
 };
 
 struct LaunchError {

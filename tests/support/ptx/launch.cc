@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <set>
 
 #include "tests/support/ptx/machine.h"
@@ -121,8 +122,10 @@ void check_limit(const Grid& grid) {
 
 std::vector<std::uint64_t> order_of_blocks(Grid& grid) {
   const Extent& extent = grid.launch.grid;
-  std::vector<std::uint64_t> order(std::uint64_t{extent[0]} * extent[1] * extent[2]);
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  const std::uint64_t all = std::uint64_t{extent[0]} * extent[1] * extent[2];
+  const std::uint64_t first = std::min(grid.launch.first_block, all);
+  std::vector<std::uint64_t> order(std::min(grid.launch.most_blocks, all - first));
+  std::iota(order.begin(), order.end(), first);
   if (grid.schedule.seed != 0) {
     for (std::size_t i = order.size(); i > 1; --i)
       std::swap(order[i - 1], order[grid.random.below(i)]);

@@ -61,11 +61,12 @@ void resolve(Touch& touch) {
 
 void check_set(const Lanes& lanes, const Instruction& instruction, const Touch& touch,
                std::uint8_t* set) {
-  if (touch.access != Access::kRead) {
+  const bool is_unset =
+      touch.access != Access::kWrite &&
+      std::any_of(set, set + touch.bytes, [](std::uint8_t each) { return each == 0; });
+  if (touch.access != Access::kRead)
     std::fill_n(set, touch.bytes, std::uint8_t{1});
-    return;
-  }
-  if (!std::all_of(set, set + touch.bytes, [](std::uint8_t each) { return each != 0; }))
+  if (is_unset)
     lanes.block->note(fmt::format(
         "read of {} memory that was never written: {}", name_of(touch.space),
         describe(lanes.block->grid.program, *instruction.statement)));
@@ -130,7 +131,7 @@ void require_aligned(const Lanes& lanes, const Instruction& instruction,
 }
 
 std::byte* reach_one(const Lanes& lanes, const Instruction& instruction, Touch touch) {
-  if (touch.space == Space::kGlobal)
+  if (touch.space == Space::kGeneric)
     resolve(touch);
   require_aligned(lanes, instruction, touch);
   std::byte* const found = find(lanes, instruction, touch);
@@ -217,10 +218,10 @@ Reach reach(const Lanes& lanes, const Instruction& instruction, const Operand& b
     high = std::max(high, address[lane]);
     together |= address[lane];
   });
-  // An address of a window, given to an instruction of its space, is one of it as well.
-  if (space == Space::kGlobal && (low & kWindowMask) == kSharedWindow &&
-      (high & kWindowMask) == kSharedWindow) {
-    space = Space::kShared;
+  const std::uint64_t window = low & kWindowMask;
+  if (space == Space::kGeneric && (high & kWindowMask) == window &&
+      (window == 0 || window == kSharedWindow)) {
+    space = window == 0 ? Space::kGlobal : Space::kShared;
     for (auto& each : address) each &= ~kWindowMask;
     low &= ~kWindowMask;
     high &= ~kWindowMask;
@@ -237,8 +238,7 @@ Reach reach(const Lanes& lanes, const Instruction& instruction, const Operand& b
     });
     return reached;
   }
-  if (is_aligned && space == Space::kGlobal && !checks.unset &&
-      (low & kWindowMask) == 0) {
+  if (is_aligned && space == Space::kGlobal && !checks.unset) {
     const Stretch* const stretch = block.grid.find(low);
     if (stretch != nullptr && bytes <= stretch->end && high <= stretch->end - bytes &&
         (!stretch->is_read_only || access == Access::kRead)) {

@@ -23,7 +23,7 @@ Reach reach(const Lanes& lanes, const Instruction& instruction, const Operand& b
 /// One lane's access.
 struct Touch {
   unsigned lane = 0;
-  Space space = Space::kGlobal;  // kGlobal: at is generic
+  Space space = Space::kGeneric;
   std::uint64_t at = 0;
   std::size_t bytes = 0;
   Access access = Access::kRead;

@@ -78,7 +78,7 @@ struct Instruction {
   std::vector<Operand> operands{};
   std::int64_t offset = 0;     // added to an address, in bytes
   std::int64_t to_offset = 0;  // to that of a copy's target
-  Space space = Space::kGlobal;
+  Space space = Space::kGeneric;
   // What the modifiers say, as far as the handler asks for it.
   Rounding rounding = Rounding::kNearest;
   bool flushes = false;    // ftz

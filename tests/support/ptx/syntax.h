@@ -49,7 +49,15 @@ struct Statement {
   unsigned line = 0;        // 0 for none
 };
 
-enum class Space : std::uint8_t { kRegister, kGlobal, kConst, kShared, kLocal, kParam };
+enum class Space : std::uint8_t {
+  kRegister,
+  kGeneric,
+  kGlobal,
+  kConst,
+  kShared,
+  kLocal,
+  kParam
+};
 
 struct Variable {
   std::string_view name{};

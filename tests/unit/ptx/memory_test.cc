@@ -60,6 +60,19 @@ TEST(Memory, GenericAddressesLeadToEachSpace) {
   EXPECT_THAT(run(body, {.words = 6}).words, ElementsAre(11, 53, 11, 1, 1, 0));
 }
 
+TEST(Memory, AnAddressOfSharedMemoryIsNoneOfGlobalMemory) {
+  const std::string address =
+      ".shared .align 4 .b32 x; mov.u64 %d1, x; cvta.shared.u64 %d2, %d1; ";
+  EXPECT_EQ(run(address + "st.u32 [%d2], %r0; atom.add.u32 %r2, [%d2], 1;").result, 0);
+  for (const std::string access :
+       {"st.global.u32 [%d2], %r0;", "ld.global.u32 %r2, [%d2];",
+        "atom.global.add.u32 %r2, [%d2], 1;"}) {
+    const Outcome outcome = run(address + access);
+    EXPECT_EQ(outcome.result, 700) << access;
+    EXPECT_THAT(outcome.why, HasSubstr("invalid global")) << access;
+  }
+}
+
 TEST(Memory, DynamicSharedMemoryBeginsBehindTheStatic) {
   const Setting setting{.before = ".extern .shared .align 16 .b8 room[];",
                         .block = {1, 1, 1},

@@ -206,7 +206,7 @@ void select_update(Decoder& decoder) {
       {"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"});
   const bool has_result = decoder.statement().opcode == "atom";
   decoder.take_hints();
-  const auto space = decoder.take_one({"global", "shared"});
+  const Space space = decoder.take_space();
   std::string_view operation;
   for (const std::string_view each : kOperations) {
     if (operation.empty() && decoder.take(each))
@@ -216,7 +216,7 @@ void select_update(Decoder& decoder) {
   const bool is_vector = decoder.take_one({"v2", "v4", "v8"}).has_value();
   const Type type = decoder.take_type();
   auto& made = decoder.made;
-  made.space = space == 1 ? Space::kShared : Space::kGlobal;
+  made.space = space;
   const std::size_t first = has_result ? 1 : 0;
   decoder.address(decoder.argument(first), made.space);
   const auto& value = decoder.argument(first + 1);

@@ -306,8 +306,7 @@ void select_copy(Decoder& decoder, bool stores) {
   const Shape shape = take_shape(decoder);
   fragment.rows = !stores && *which == 1 ? shape.k : shape.m;
   fragment.columns = !stores && *which == 0 ? shape.k : shape.n;
-  made.space = decoder.take("shared") ? Space::kShared : Space::kGlobal;
-  decoder.take("global");
+  made.space = decoder.take_space();
   const std::string_view name = decoder.statement().modifiers.back();
   const auto type = element_named(name);
   if (!type)

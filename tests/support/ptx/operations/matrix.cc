@@ -324,7 +324,7 @@ void select_matrices(Decoder& decoder, bool stores) {
     decoder.refuse("matrices of this shape are not run here");
   const auto number = decoder.take_one({"x1", "x2", "x4"});
   made.mode = decoder.take("trans") ? 1 : 0;
-  const Space space = decoder.take("shared") ? Space::kShared : Space::kGlobal;
+  const Space space = decoder.take_space();
   if (decoder.take_type().bits != 16)
     decoder.refuse("matrices of this type are not run here");
   made.course = Course::kTogether;

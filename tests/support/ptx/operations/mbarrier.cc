@@ -240,7 +240,7 @@ void select_mbarrier(Decoder& decoder) {
   if (!what)
     decoder.refuse("this use of an mbarrier is not run here");
   decoder.take_hints();
-  made.space = decoder.take("shared") ? Space::kShared : Space::kGlobal;
+  made.space = decoder.take_space();
   if (*what <= 1) {
     decoder.take_type();
     decoder.address(decoder.argument(0), made.space);
@@ -279,7 +279,7 @@ void select_arrival_after_copies(Decoder& decoder) {
   auto& made = decoder.made;
   decoder.take_named("arrive");
   made.is_other = decoder.take("noinc");
-  made.space = decoder.take("shared") ? Space::kShared : Space::kGlobal;
+  made.space = decoder.take_space();
   decoder.take_type();
   decoder.address(decoder.argument(0), made.space);
   made.run = &arrive_after_copies;

@@ -134,13 +134,6 @@ Handler by_type(Type type, std::size_t register_bytes) {
   }
 }
 
-Space take_space(Decoder& decoder) {
-  constexpr std::array kSpaces{Space::kGlobal, Space::kConst, Space::kShared,
-                               Space::kLocal, Space::kParam};
-  const auto space = decoder.take_one({"global", "const", "shared", "local", "param"});
-  return space ? kSpaces[*space] : Space::kGlobal;
-}
-
 // Constants lie in the process's memory, as global variables do.
 Space memory_of(Space space) {
   return space == Space::kConst ? Space::kGlobal : space;
@@ -184,7 +177,7 @@ template <template <typename, typename> typename Form,
           template <typename, typename> typename ParameterForm>
 void select_access(Decoder& decoder, bool stores) {
   decoder.take_hints();
-  const Space space = take_space(decoder);
+  const Space space = decoder.take_space();
   const auto width = decoder.take_one({"v2", "v4", "v8"});
   const Type type = decoder.take_type();
   const auto& address = decoder.argument(stores ? 0 : 1);
