@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tests/gpu/on_device.h"
-#include "tests/support/cpu_kernel/guarded_memory.h"
+#include "tests/support/kernels/guarded_memory.h"
 
 namespace kiln::gpu_test {
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws small changes of src and cache, and asks whether the tests notice: see --help."""
+"""Draws small changes of src, cache and templates, and asks whether the tests notice: see --help."""
 
 import argparse
 import os
@@ -17,7 +17,8 @@ mutations drawn: makes it, builds, and runs tests until one fails: first the uni
 mutation's folder before all others, then the rest of the submission tier, and where none of these
 fails, what --full does besides (KILN_TEST_ALL_VARIANTS, KILN_FAULT_LENGTH). The same seed and the same
 tree draw the same. Prints a row for each; exit code 1 if one was caught by what --full does besides
-alone. "build": it does not build, often since templates or rules no longer pass their checks."""
+alone. "build": it does not build, often since templates or rules no longer pass their checks. With
+--templates the tests of the template's family, and then all of the submission tier that run kernels."""
 
 # What is exchanged for what, where the pattern stands in code.
 EXCHANGES = [
@@ -32,21 +33,21 @@ FULL_ONLY = "^(TemplateArithmetic|TemplateSpills|ProbeAgainstTable)"
 LEFT_OUT = re.compile(r'^\s*(//|#|\*|using |static_assert|log\(|template)|"[^"]*( == | < | > )|<[a-zA-Z_:]+>')
 
 
-def candidates(root):
+def candidates(root, patterns):
     """(file, line number, new line) of every mutation that could be drawn."""
-    for folder in ("src", "cache"):
-        for path in sorted((root / folder).rglob("*.cc")):
+    for pattern in patterns:
+        for path in sorted(root.glob(pattern)):
             for number, line in enumerate(path.read_text().split("\n")):
                 if LEFT_OUT.search(line):
                     continue
-                for pattern, replacement in EXCHANGES:
-                    changed = re.sub(pattern, replacement, line, count=1)
+                for exchanged, replacement in EXCHANGES:
+                    changed = re.sub(exchanged, replacement, line, count=1)
                     if changed != line:
                         yield path.relative_to(root), number, changed
 
 
-def draw(root, seed, count):
-    every = list(candidates(root))
+def draw(root, patterns, seed, count):
+    every = list(candidates(root, patterns))
     chosen = random.Random(seed)
     by_file = {}
     for each in every:
@@ -113,6 +114,19 @@ class Work:
                     found.append(re.match(r"kiln_test\((\w+)", program)[1])
         return found
 
+    def outcome_of_template(self, file):
+        """What catches the mutation of a template, whose key changes with any change."""
+        program = f"{file.parts[1]}_on_cpu_test"
+        if file.parts[1] != "prelude":
+            if not self.build(program):
+                return "build"
+            if not self.test("-R", f"^{program}"):
+                return "family"
+        if not self.build("submission"):
+            return "build"
+        kernels = "_on_cpu_test|_as_ptx_test|PreludeAsPtx|Prelude[.]|corpus"
+        return "SURVIVED" if self.test("-L", "^submission$", "-R", kernels) else "kernels"
+
     def outcome(self, file, full):
         """What catches the mutation of the file."""
         nearest = self.unit_programs(file)
@@ -148,10 +162,13 @@ def main():
     parser.add_argument("--work", type=pathlib.Path, default=root / "build" / "drawn")
     parser.add_argument("--submission", action="store_true",
                         help="without what --full does besides, which takes longest")
+    parser.add_argument("--templates", action="store_true", help="of templates, and of no C++")
     parser.add_argument("--list", action="store_true", help="say what is drawn, and end")
     options = parser.parse_args()
 
-    drawn = draw(root, options.seed, options.count)[options.skip:]
+    patterns = (["templates/**/*.mustache", "templates/prelude/*"] if options.templates
+                else ["src/**/*.cc", "cache/**/*.cc"])
+    drawn = draw(root, patterns, options.seed, options.count)[options.skip:]
     if options.list:
         for file, number, changed in drawn:
             print(f"{file}:{number + 1}: {changed.strip()}")
@@ -169,7 +186,8 @@ def main():
         lines = before.split("\n")
         lines[number] = changed
         path.write_text("\n".join(lines))
-        outcome = work.outcome(file, not options.submission)
+        outcome = (work.outcome_of_template(file) if options.templates
+                   else work.outcome(file, not options.submission))
         path.write_text(before)
         counts[outcome] = counts.get(outcome, 0) + 1
         print(f"| {file}:{number + 1} | `{changed.strip()}` | {outcome} |"

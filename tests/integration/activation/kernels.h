@@ -1,4 +1,4 @@
-// The activations whose kernels are compiled for the CPU.
+// The activations whose kernels run on the CPU.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/integration/activation/unit.h"
-#include "tests/support/cpu_kernel/run_plan.h"
+#include "tests/support/kernels/run_plan.h"
 
 namespace kiln::activation_test {
 

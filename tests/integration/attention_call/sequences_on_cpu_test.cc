@@ -7,7 +7,8 @@
 
 #include "ops/cudnn_tensors.h"
 #include "tests/support/attention_problem.h"
-#include "tests/support/cpu_kernel/run_plan.h"
+#include "tests/support/kernels/run_kernel.h"
+#include "tests/support/kernels/run_plan.h"
 
 namespace kiln {
 namespace {
@@ -47,6 +48,11 @@ class Sequences {
         .tokens_q = tokens_q_,
         .tokens_kv = tokens_kv_};
     const ops::AttentionCall call{problem_, tensors};
+    const kiln_cpu::LentMemory memory(memory_);
+    const kiln_cpu::LentMemory begins_q(q);
+    const kiln_cpu::LentMemory begins_kv(kv);
+    const Numbers none;
+    const kiln_cpu::LentMemory given(lengths == nullptr ? none : *lengths);
     const auto done = kiln_cpu::run_plan(ops::sequence_launches(call),
                                          kiln_cpu::kernels_of_program());
     ASSERT_TRUE(done) << done.error().message;

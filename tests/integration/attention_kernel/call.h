@@ -21,7 +21,7 @@
 #include "tests/integration/attention_kernel/dropout.h"
 #include "tests/integration/attention_kernel/reference.h"
 #include "tests/support/attention_problem.h"
-#include "tests/support/cpu_kernel/executor.h"
+#include "tests/support/kernels/order.h"
 #include "tests/support/tensors/element_types.h"
 #include "tests/support/tensors/guarded_tensor.h"
 

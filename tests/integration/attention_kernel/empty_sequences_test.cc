@@ -12,7 +12,8 @@
 
 #include "ops/cudnn_tensors.h"
 #include "tests/support/attention_problem.h"
-#include "tests/support/cpu_kernel/run_plan.h"
+#include "tests/support/kernels/run_kernel.h"
+#include "tests/support/kernels/run_plan.h"
 
 namespace kiln {
 namespace {
@@ -75,6 +76,15 @@ class EmptySequences : public testing::TestWithParam<std::tuple<bool, ops::DType
         .grad_v = grad_v_.data(),
         .tokens_q = tokens_,
         .tokens_kv = tokens_};
+    const kiln_cpu::LentMemory o(o_);
+    const kiln_cpu::LentMemory stats(stats_);
+    const kiln_cpu::LentMemory grad_q(grad_q_);
+    const kiln_cpu::LentMemory grad_k(grad_k_);
+    const kiln_cpu::LentMemory grad_v(grad_v_);
+    const kiln_cpu::LentMemory begins_q(q);
+    const kiln_cpu::LentMemory begins_kv(kv);
+    const kiln_cpu::LentMemory lengths_q(kQueries);
+    const kiln_cpu::LentMemory lengths_kv(kKeys);
     const auto done =
         kiln_cpu::run_plan(ops::empty_sequence_launches({problem_, tensors}),
                            kiln_cpu::kernels_of_program());

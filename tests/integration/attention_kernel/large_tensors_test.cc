@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "tests/integration/attention_kernel/check.h"
-#include "tests/support/cpu_kernel/run_plan.h"
+#include "tests/support/kernels/run_plan.h"
 #include "tests/support/tensors/sparse_tensor.h"
 
 namespace kiln::attention_test {

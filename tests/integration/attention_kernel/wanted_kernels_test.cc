@@ -1,7 +1,7 @@
-// That no kernel is left out of the proofs: CMakeLists.txt lists those that are
-// compiled for the CPU, and the other tests run each of them.
+// That no kernel is left out of the proofs: CMakeLists.txt lists those that run on the
+// CPU, and the other tests run each of them.
 
-#include "tests/support/cpu_kernel/wanted_kernels.h"
+#include "tests/support/kernels/wanted_kernels.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,16 +16,16 @@ TEST(AttentionKernels, IncludeEachThatADefaultSetAsksFor) {
 }
 
 TEST(AttentionKernels, OfTheDefaultSetAreRightWithABiasAndDropout) {
-  for (const auto& [dtype, dqk] :
+  for (const auto& type_and_dqk :
        {std::pair{ops::DType::kBf16, 128}, {ops::DType::kF32, 100}}) {
     const auto check = [&](ops::AttentionProblem problem) {
       problem.heads = 2;
       problem.kv_heads = 1;
       problem.sq = 35;
       problem.skv = 70;
-      problem.dqk = dqk;
+      problem.dqk = type_and_dqk.second;
       problem.mask = Mask::kCausalBottomRight;
-      check_both(problem_of(dtype, problem));
+      check_both(problem_of(type_and_dqk.first, problem));
     };
     check({.bias = Bias::kPostScale});
     check({.bias = Bias::kAlibi});

@@ -4,7 +4,7 @@
 
 #include "ops/plans.h"
 #include "tests/integration/cross_entropy/problem.h"
-#include "tests/support/cpu_kernel/run_plan.h"
+#include "tests/support/kernels/run_plan.h"
 #include "tests/support/tensors/finite_differences.h"
 
 namespace kiln::cross_entropy_test {

@@ -1,7 +1,7 @@
-// The norm kernels that are compiled for the CPU.
+// The norm kernels that run on the CPU.
 
 #include "tests/integration/norm/configuration.h"
-#include "tests/support/cpu_kernel/run_plan.h"
+#include "tests/support/kernels/run_plan.h"
 #include "tests/support/tensors/element_types.h"
 
 namespace kiln::norm_test {

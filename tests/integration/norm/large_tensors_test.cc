@@ -6,7 +6,7 @@
 
 #include "ops/plans.h"
 #include "tests/integration/norm/problem.h"
-#include "tests/support/cpu_kernel/run_plan.h"
+#include "tests/support/kernels/run_plan.h"
 #include "tests/support/tensors/sparse_tensor.h"
 
 namespace kiln::norm_test {

@@ -13,14 +13,13 @@
 namespace kiln::attention_test {
 namespace {
 
-using test::AsPtx;
 using test::Bf16;
 using test::F16;
 using test::F32;
 
 // How the next calls run.
 // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables)
-AsPtx how;
+kiln_cpu::RunOptions how;
 ptx::Report report;
 // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
@@ -30,7 +29,9 @@ Result<void> run_call(const ops::AttentionCall& call, const Setting& setting) {
   const Device device{
       .name = "planned", .capability = setting.capability, .multiprocessors = 4};
   const auto plan = KILN_TRY(ops::plan(call, device));
-  return test::run_as_ptx(plan, setting.capability, how, report);
+  kiln_cpu::RunOptions options = how;
+  options.capability = setting.capability;
+  return test::run_as_ptx(plan, options, report);
 }
 
 namespace {

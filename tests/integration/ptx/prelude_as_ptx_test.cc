@@ -9,7 +9,7 @@
 #include <regex>
 
 #include "render/catalog.h"
-#include "tests/integration/ptx/compile_to_ptx.h"
+#include "tests/support/kernels/compile_to_ptx.h"
 #include "tests/support/ptx/arena.h"
 #include "tests/support/ptx/numbers.h"
 
@@ -17,6 +17,7 @@ namespace kiln {
 namespace {
 
 using testing::AllOf;
+using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
@@ -248,6 +249,34 @@ TEST(PreludeAsPtx, ComputesWhatTheHostDoesAndNoDamagedFormOfItDoes) {
                     std::sregex_iterator());
   EXPECT_EQ(static_cast<std::size_t>(statements), damages().size())
       << "a statement of the prelude has no damaged form";
+}
+
+TEST(PreludeAsPtx, TensorCoresAndCopiesAreTheInstructionsThatTheTargetHas) {
+  if (!test::can_compile_ptx())
+    GTEST_SKIP() << "no NVRTC on this machine";
+  const auto has = [](const std::string& element,
+                      device::ComputeCapability capability) {
+    return test::compile_to_ptx(source_of(element), capability).value();
+  };
+  for (const std::string element : {"f16", "bf16"}) {
+    for (const device::ComputeCapability capability :
+         {device::ComputeCapability{8, 0}, {9, 0}, {10, 0}, {12, 0}}) {
+      SCOPED_TRACE(element + " " + to_string(capability));
+      const std::string type = element + "." + element + ".f32";
+      EXPECT_THAT(
+          has(element, capability),
+          AllOf(HasSubstr("ldmatrix.sync.aligned.m8n8.x4.shared.b16"),
+                HasSubstr("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"),
+                HasSubstr("mma.sync.aligned.m16n8k16.row.col.f32." + type),
+                HasSubstr("mma.sync.aligned.m16n8k8.row.col.f32." + type),
+                HasSubstr("cp.async.cg.shared.global"),
+                HasSubstr("cp.async.commit_group"), HasSubstr("cp.async.wait_group")));
+    }
+  }
+  EXPECT_THAT(has("f16", {7, 5}),
+              AllOf(HasSubstr("ldmatrix.sync.aligned.m8n8.x4.shared.b16"),
+                    HasSubstr("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"),
+                    Not(HasSubstr("m16n8k16")), Not(HasSubstr("cp.async"))));
 }
 
 }  // namespace

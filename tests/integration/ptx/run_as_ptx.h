@@ -3,32 +3,20 @@
 
 #pragma once
 
-#include <functional>
-#include <string>
-
-#include "kiln/device.h"
 #include "kiln/result.h"
 #include "ops/plan.h"
-#include "tests/integration/ptx/compile_to_ptx.h"
-#include "tests/support/ptx/interpreter.h"
+#include "tests/support/kernels/compile_to_ptx.h"
+#include "tests/support/kernels/run_kernel.h"
 
 namespace kiln::test {
-
-struct AsPtx {
-  ptx::Schedule schedule{};
-  ptx::Checks checks{};
-  /// Changes the text before it is decoded.
-  std::function<std::string(std::string)> edit{};
-};
 
 /// All forms and more orders, not a covering part of them: with KILN_TEST_WHOLE, for
 /// --full.
 [[nodiscard]] bool is_whole();
 
-/// Runs the launches one after the other; pointers lead into GuardedMemory. What was
-/// noticed is added to `report`. Errors: of compiling; kDevice, a kernel's fault.
+/// Runs the launches one after the other. Errors: those of run_kernel().
 [[nodiscard]] Result<void> run_as_ptx(const ops::Launches& plan,
-                                      ComputeCapability capability, const AsPtx& how,
+                                      const kiln_cpu::RunOptions& options,
                                       ptx::Report& report);
 
 }  // namespace kiln::test

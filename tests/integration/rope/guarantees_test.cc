@@ -7,7 +7,7 @@
 #include "ops/plans.h"
 #include "tests/integration/rope/kernels.h"
 #include "tests/integration/rope/problem.h"
-#include "tests/support/cpu_kernel/run_plan.h"
+#include "tests/support/kernels/run_plan.h"
 
 namespace kiln::rope_test {
 namespace {

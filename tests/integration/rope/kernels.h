@@ -1,4 +1,4 @@
-// The rotary embedding's kernels that are compiled for the CPU.
+// The rotary embedding's kernels that run on the CPU.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "tests/integration/rope/shape.h"
-#include "tests/support/cpu_kernel/run_plan.h"
+#include "tests/support/kernels/run_plan.h"
 #include "tests/support/tensors/element_types.h"
 
 namespace kiln::rope_test {

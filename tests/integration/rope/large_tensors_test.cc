@@ -6,7 +6,7 @@
 #include "ops/plans.h"
 #include "tests/integration/rope/kernels.h"
 #include "tests/integration/rope/problem.h"
-#include "tests/support/cpu_kernel/run_plan.h"
+#include "tests/support/kernels/run_plan.h"
 #include "tests/support/tensors/sparse_tensor.h"
 
 namespace kiln::rope_test {

@@ -8,7 +8,7 @@
 #include "ops/plans.h"
 #include "tests/integration/softmax/operation.h"
 #include "tests/integration/softmax/problem.h"
-#include "tests/support/cpu_kernel/run_plan.h"
+#include "tests/support/kernels/run_plan.h"
 
 namespace kiln::softmax_test {
 namespace {
@@ -18,7 +18,7 @@ using ops::SoftmaxMask;
 
 using Case = std::tuple<DType, SoftmaxMask>;
 
-/// Row lengths whose kernels are compiled for the CPU, each class once.
+/// Row lengths whose kernels run on the CPU, each class once.
 std::vector<I64> row_lengths(DType dtype) {
   switch (dtype) {
     case DType::kF16:

@@ -1,4 +1,4 @@
-// The softmax kernels that are compiled for the CPU, and one problem for one of them.
+// The softmax kernels that run on the CPU, and one problem for one of them.
 
 #pragma once
 
@@ -13,7 +13,7 @@
 
 #include "tests/integration/softmax/shape.h"
 #include "tests/integration/softmax/tensors.h"
-#include "tests/support/cpu_kernel/run_plan.h"
+#include "tests/support/kernels/run_plan.h"
 
 namespace kiln::softmax_test {
 

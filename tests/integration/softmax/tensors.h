@@ -15,7 +15,7 @@
 #include "kiln/result.h"
 #include "tests/integration/softmax/reference.h"
 #include "tests/integration/softmax/shape.h"
-#include "tests/support/cpu_kernel/executor.h"
+#include "tests/support/kernels/order.h"
 #include "tests/support/tensors/element_types.h"
 #include "tests/support/tensors/guarded_tensor.h"
 #include "tests/support/tensors/numbers.h"

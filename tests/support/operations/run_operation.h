@@ -1,6 +1,6 @@
 // An operation on a problem's tensors, run where the program's tests run: as its plan
-// on this CPU (run_plan.cc) or as PTX (tests/integration/ptx), or through a service on
-// a device (tests/gpu). So that one problem, with its reference and its bounds, tests
+// on this CPU (tests/support/kernels, tests/integration/ptx), or through a service on a
+// device (tests/gpu). So that one problem, with its reference and its bounds, tests
 // both.
 
 #pragma once
@@ -15,7 +15,7 @@
 #include "kiln/ops/rope.h"
 #include "kiln/result.h"
 #include "ops/plan.h"
-#include "tests/support/cpu_kernel/executor.h"
+#include "tests/support/kernels/order.h"
 
 namespace kiln::test {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "kiln/ops/dtype.h"
-#include "tests/support/cpu_kernel/cpu_kernel.h"
+#include "tests/support/kernels/conversions.h"
 
 namespace kiln::test {
 

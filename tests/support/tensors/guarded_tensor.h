@@ -12,7 +12,7 @@
 #include <optional>
 #include <vector>
 
-#include "tests/support/cpu_kernel/guarded_memory.h"
+#include "tests/support/kernels/guarded_memory.h"
 
 namespace kiln::test {
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tests/support/cpu_kernel/guarded_memory.h"
+#include "tests/support/kernels/guarded_memory.h"
 
 namespace kiln::test {
 
