@@ -1,7 +1,7 @@
 // Types, conversions and intrinsics for kernels. Kiln puts this in front of every
 // template's text; the build puts the parts in for these lines, so NVRTC needs no
-// header of any toolkit. They are the one place with inline assembly. The same text
-// runs on a CPU: see `kiln_cpu` in device.cuh. Every name begins with kiln_ or KILN_.
+// header of any toolkit. They are the one place with inline assembly. Every name begins
+// with kiln_ or KILN_.
 
 #include "prelude/device.cuh"
 #include "prelude/arithmetic.cuh"

@@ -1,8 +1,6 @@
 // Copies from global to shared memory that a thread begins and waits for later. Before
 // 8.0 they are done where they are begun.
 
-#if KILN_ON_GPU
-
 /// Begins to copy 16 bytes from global to shared memory, both 16-byte aligned; zeros
 /// where `is_there` is false, and then `from` is not read.
 KILN_FUNCTION void kiln_copy_async(void* to_shared, const void* from, bool is_there) {
@@ -33,20 +31,3 @@ KILN_FUNCTION void kiln_copy_wait() {
   asm volatile("cp.async.wait_group %0;" : : "n"(kPending) : "memory");
 #endif
 }
-
-#else
-
-// What the including file must offer besides, in namespace kiln_cpu:
-//   void copy_async(void* to_shared, const void* from, bool is_there);
-//   void copy_commit();
-//   void copy_wait(int pending);
-inline void kiln_copy_async(void* to_shared, const void* from, bool is_there) {
-  kiln_cpu::copy_async(to_shared, from, is_there);
-}
-inline void kiln_copy_commit() { kiln_cpu::copy_commit(); }
-template <int kPending>
-void kiln_copy_wait() {
-  kiln_cpu::copy_wait(kPending);
-}
-
-#endif

@@ -1,8 +1,6 @@
-// Where a kernel runs: entry points, a block's memory, types, and most of what has one
-// body for a GPU and another for a CPU.
+// Where a kernel runs: entry points, a block's memory, types, lanes, atomics and
+// approximations.
 
-#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
-#define KILN_ON_GPU 1
 /// `KILN_KERNEL(128, 4) name(...) { ... }`: an entry point for blocks of at most 128
 /// threads, 4 of which an SM shall hold: 65536 / (128 * 4) registers a thread.
 #define KILN_KERNEL(max_threads, blocks) \
@@ -15,19 +13,6 @@
 #define KILN_DYNAMIC_SHARED(type, name)                                \
   extern __shared__ __align__(16) unsigned char kiln_dynamic_shared[]; \
   type* const name = reinterpret_cast<type*>(kiln_dynamic_shared)
-#define KILN_MAY_ALIAS
-#else
-#define KILN_ON_GPU 0
-#define KILN_KERNEL(max_threads, blocks) void
-#define KILN_FUNCTION inline
-#define KILN_SHARED(type, name, count)                    \
-  static constexpr kiln_cpu::SharedTag name##_tag{#name}; \
-  type* const name =                                      \
-      static_cast<type*>(kiln_cpu::shared_array(&name##_tag, sizeof(type) * (count)))
-#define KILN_DYNAMIC_SHARED(type, name) \
-  type* const name = static_cast<type*>(kiln_cpu::dynamic_shared())
-#define KILN_MAY_ALIAS [[gnu::may_alias]]
-#endif
 
 using kiln_u8 = unsigned char;
 using kiln_u32 = unsigned int;
@@ -51,10 +36,6 @@ KILN_FUNCTION constexpr float kiln_from_bits(kiln_u32 bits) {
 }
 constexpr float kiln_infinity = __builtin_bit_cast(float, 0x7f800000u);
 constexpr kiln_u32 kiln_all_lanes = 0xffffffffu;
-
-// ---- What differs between GPU and CPU
-
-#if KILN_ON_GPU
 
 KILN_FUNCTION int kiln_thread() { return static_cast<int>(threadIdx.x); }
 KILN_FUNCTION int kiln_threads() { return static_cast<int>(blockDim.x); }
@@ -117,7 +98,6 @@ KILN_FUNCTION float kiln_atomic_max(float* at, float value) {
   return kiln_from_bits(static_cast<kiln_u32>(old));
 }
 
-KILN_FUNCTION void kiln_require_aligned(const void*, kiln_u64) {}
 /// What instructions take that are for shared memory alone.
 KILN_FUNCTION kiln_u32 kiln_shared_address(const void* at) {
   return static_cast<kiln_u32>(__cvta_generic_to_shared(at));
@@ -161,81 +141,3 @@ KILN_FUNCTION float kiln_rsqrt_approx(float x) {
   asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
   return value;
 }
-
-#else
-
-// What the including file must offer before this text, in namespace kiln_cpu:
-//   int thread(), threads();  long long block(), blocks();       where this thread is
-//   void sync_threads(const char* file, int line);               the block's barrier
-//   enum class Collective { kSync, kShuffle, kShuffleXor, kShuffleUp, kShuffleDown,
-//                           kBallot, kAny, kAll };
-//   unsigned collective(Collective, unsigned mask, unsigned value, int argument);
-//   V shuffle<V>(Collective, unsigned mask, V value, int argument);
-//   V atomic_add<V>(V*, V), atomic_max<V>(V*, V);                the old value
-//   struct SharedTag { const char* name; };
-//   void* shared_array(const SharedTag*, std::size_t bytes);     one a block and tag
-//   void* dynamic_shared();
-//   void require_aligned(const void* at, std::size_t bytes);     or report it
-//   float f16_to_float(unsigned bits); unsigned float_to_f16(float);  to nearest even
-//   float exp2_approx(float);
-// and <cstddef> and <math.h>.
-inline int kiln_thread() { return kiln_cpu::thread(); }
-inline int kiln_threads() { return kiln_cpu::threads(); }
-inline kiln_i64 kiln_block() { return kiln_cpu::block(); }
-inline kiln_i64 kiln_blocks() { return kiln_cpu::blocks(); }
-inline void kiln_sync_threads(const char* file = __builtin_FILE(),
-                              int line = __builtin_LINE()) {
-  kiln_cpu::sync_threads(file, line);
-}
-
-using kiln_collective = kiln_cpu::Collective;
-inline void kiln_sync_warp(kiln_u32 mask = kiln_all_lanes) {
-  kiln_cpu::collective(kiln_collective::kSync, mask, 0, 0);
-}
-template <typename V>
-V kiln_shuffle_xor(V value, int lanes, kiln_u32 mask = kiln_all_lanes) {
-  return kiln_cpu::shuffle(kiln_collective::kShuffleXor, mask, value, lanes);
-}
-template <typename V>
-V kiln_shuffle_up(V value, int by, kiln_u32 mask = kiln_all_lanes) {
-  return kiln_cpu::shuffle(kiln_collective::kShuffleUp, mask, value, by);
-}
-template <typename V>
-V kiln_shuffle_down(V value, int by, kiln_u32 mask = kiln_all_lanes) {
-  return kiln_cpu::shuffle(kiln_collective::kShuffleDown, mask, value, by);
-}
-template <typename V>
-V kiln_shuffle(V value, int lane, kiln_u32 mask = kiln_all_lanes) {
-  return kiln_cpu::shuffle(kiln_collective::kShuffle, mask, value, lane);
-}
-inline kiln_u32 kiln_ballot(bool is, kiln_u32 mask = kiln_all_lanes) {
-  return kiln_cpu::collective(kiln_collective::kBallot, mask, is ? 1 : 0, 0);
-}
-inline bool kiln_any(bool is, kiln_u32 mask = kiln_all_lanes) {
-  return kiln_cpu::collective(kiln_collective::kAny, mask, is ? 1 : 0, 0) != 0;
-}
-inline bool kiln_all(bool is, kiln_u32 mask = kiln_all_lanes) {
-  return kiln_cpu::collective(kiln_collective::kAll, mask, is ? 1 : 0, 0) != 0;
-}
-template <typename V>
-V kiln_atomic_add(V* at, V value) {
-  return kiln_cpu::atomic_add(at, value);
-}
-template <typename V>
-V kiln_atomic_max(V* at, V value) {
-  return kiln_cpu::atomic_max(at, value);
-}
-inline void kiln_require_aligned(const void* at, kiln_u64 bytes) {
-  kiln_cpu::require_aligned(at, bytes);
-}
-
-inline void kiln_forget(kiln_u32&) {}
-inline float kiln_f16_to_float(kiln_u32 bits) { return kiln_cpu::f16_to_float(bits); }
-inline kiln_u32 kiln_float_to_f16(float value) { return kiln_cpu::float_to_f16(value); }
-inline float kiln_exp2_approx(float x) { return kiln_cpu::exp2_approx(x); }
-inline float kiln_reciprocal(float x) { return 1.0f / x; }
-inline float kiln_rsqrt_approx(float x) {
-  return static_cast<float>(1.0 / sqrt(static_cast<double>(x)));
-}
-
-#endif

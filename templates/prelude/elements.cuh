@@ -2,7 +2,7 @@
 // NaN.
 
 KILN_FUNCTION kiln_u32 kiln_float_to_bf16(float value) {
-#if KILN_ON_GPU && __CUDA_ARCH__ >= 800
+#if __CUDA_ARCH__ >= 800
   kiln_u32 bits;
   asm("{.reg .b16 h; cvt.rn.bf16.f32 h, %1; cvt.u32.u16 %0, h;}"
       : "=r"(bits)
@@ -37,7 +37,7 @@ struct kiln_element<kiln_bf16> {
     return kiln_from_bits(at == 0 ? word << 16 : word & 0xffff0000u);
   }
   static KILN_FUNCTION kiln_u32 put(const float* values) {
-#if KILN_ON_GPU && __CUDA_ARCH__ >= 800
+#if __CUDA_ARCH__ >= 800
     kiln_u32 word;
     asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(word) : "f"(values[0]), "f"(values[1]));
     return word;
@@ -55,7 +55,7 @@ struct kiln_element<kiln_f16> {
     return kiln_f16_to_float(at == 0 ? word & 0xffffu : word >> 16);
   }
   static KILN_FUNCTION kiln_u32 put(const float* values) {
-#if KILN_ON_GPU && __CUDA_ARCH__ >= 800
+#if __CUDA_ARCH__ >= 800
     kiln_u32 word;
     asm("cvt.rn.f16x2.f32 %0, %2, %1;" : "=r"(word) : "f"(values[0]), "f"(values[1]));
     return word;

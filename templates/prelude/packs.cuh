@@ -2,18 +2,16 @@
 
 /// 4, 8 or 16 bytes, moved by one instruction at an address that is a multiple of them.
 template <int kBytes>
-struct alignas(kBytes) KILN_MAY_ALIAS kiln_words {
+struct alignas(kBytes) kiln_words {
   kiln_u32 word[kBytes / 4];
 };
 
 template <int kBytes>
 KILN_FUNCTION kiln_words<kBytes> kiln_load(const void* at) {
-  kiln_require_aligned(at, kBytes);
   return *static_cast<const kiln_words<kBytes>*>(at);
 }
 template <int kBytes>
 KILN_FUNCTION void kiln_store(void* at, const kiln_words<kBytes>& words) {
-  kiln_require_aligned(at, kBytes);
   *static_cast<kiln_words<kBytes>*>(at) = words;
 }
 /// The same, of 16 bytes, for what nobody reads soon: it is the first to leave the
@@ -21,15 +19,11 @@ KILN_FUNCTION void kiln_store(void* at, const kiln_words<kBytes>& words) {
 template <int kBytes>
 KILN_FUNCTION void kiln_store_streaming(void* at, const kiln_words<kBytes>& words) {
   static_assert(kBytes == 16);
-#if KILN_ON_GPU
   asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
                :
                : "l"(at), "r"(words.word[0]), "r"(words.word[1]), "r"(words.word[2]),
                  "r"(words.word[3])
                : "memory");
-#else
-  kiln_store<kBytes>(at, words);
-#endif
 }
 KILN_FUNCTION bool kiln_is_aligned(const void* at, kiln_u64 bytes) {
   return reinterpret_cast<kiln_u64>(at) % bytes == 0;

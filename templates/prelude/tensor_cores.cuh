@@ -10,8 +10,6 @@
 // b whose columns lie in rows (b[n][k]), kiln_matrix_load() gives b0 and b1; of
 // b[k][n], kiln_matrix_load_transposed().
 
-#if KILN_ON_GPU
-
 /// Whether the architecture that is compiled for has what came with `kSince`; T makes
 /// it an error of who uses it, and nobody else's.
 template <typename T, int kSince>
@@ -86,42 +84,3 @@ KILN_FUNCTION void kiln_multiply_k16(float (&d)[4], const kiln_u32 (&a)[4], kiln
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
 }
-
-#else
-
-// What the including file must offer besides, in namespace kiln_cpu:
-//   enum class Collective { kMatrixLoad, kMatrixLoadTransposed, kMultiplyK8F16,
-//                           kMultiplyK8Bf16, kMultiplyK16F16, kMultiplyK16Bf16 };
-//   void matrix_load(Collective, unsigned (&words)[4], const void* row);
-//   void multiply(Collective, float (&d)[4], const unsigned* a, const unsigned* b);
-template <typename T>
-struct kiln_tensor_core;
-template <>
-struct kiln_tensor_core<kiln_f16> {
-  static constexpr kiln_collective kK8 = kiln_collective::kMultiplyK8F16;
-  static constexpr kiln_collective kK16 = kiln_collective::kMultiplyK16F16;
-};
-template <>
-struct kiln_tensor_core<kiln_bf16> {
-  static constexpr kiln_collective kK8 = kiln_collective::kMultiplyK8Bf16;
-  static constexpr kiln_collective kK16 = kiln_collective::kMultiplyK16Bf16;
-};
-inline void kiln_matrix_load(kiln_u32 (&words)[4], const void* row) {
-  kiln_cpu::matrix_load(kiln_collective::kMatrixLoad, words, row);
-}
-inline void kiln_matrix_load_transposed(kiln_u32 (&words)[4], const void* row) {
-  kiln_cpu::matrix_load(kiln_collective::kMatrixLoadTransposed, words, row);
-}
-template <typename T>
-void kiln_multiply_k8(float (&d)[4], kiln_u32 a0, kiln_u32 a1, kiln_u32 b) {
-  const kiln_u32 a[2] = {a0, a1};
-  kiln_cpu::multiply(kiln_tensor_core<T>::kK8, d, a, &b);
-}
-template <typename T>
-void kiln_multiply_k16(float (&d)[4], const kiln_u32 (&a)[4], kiln_u32 b0,
-                       kiln_u32 b1) {
-  const kiln_u32 b[2] = {b0, b1};
-  kiln_cpu::multiply(kiln_tensor_core<T>::kK16, d, a, b);
-}
-
-#endif
