@@ -74,7 +74,8 @@ class Work:
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(source.read_bytes())
             copy.chmod(source.stat().st_mode)
-        if (root / ".deps").exists() and not (self.tree / ".deps").exists():
+        (self.tree / ".deps").unlink(missing_ok=True)  # it may be of a tree that is gone
+        if (root / ".deps").exists():
             (self.tree / ".deps").symlink_to(root / ".deps")
         self.log = open(folder / "log", "w")
 
@@ -124,7 +125,7 @@ class Work:
                 return "family"
         if not self.build("submission"):
             return "build"
-        kernels = "_on_cpu_test|_as_ptx_test|PreludeAsPtx|Prelude[.]|corpus"
+        kernels = "_on_cpu_test|_as_ptx_test|PreludeAsPtx|Prelude[.]|defects_test"
         return "SURVIVED" if self.test("-L", "^submission$", "-R", kernels) else "kernels"
 
     def outcome(self, file, full):

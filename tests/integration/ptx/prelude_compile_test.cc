@@ -2,14 +2,10 @@
 
 #include <gmock/gmock.h>
 
-#include <chrono>
 #include <map>
 #include <string>
 
-#include "compile/worker/nvrtc.h"
-#include "compile/worker/nvrtc_compile.h"
 #include "render/catalog.h"
-#include "tests/support/compile_jobs.h"
 #include "tests/support/kernels/compile_to_ptx.h"
 #include "util/bytes.h"
 #include "util/elf.h"
@@ -19,8 +15,7 @@ namespace {
 
 /// The machine code of what the prelude computes of floats, by entry point. `fmad` says
 /// whether the compiler may make one operation of a product and a sum.
-std::map<std::string, std::string> code_of_arithmetic(const compile::Nvrtc& nvrtc,
-                                                      bool fmad) {
+std::map<std::string, std::string> code_of_arithmetic(bool fmad) {
   const std::string text = std::string(templates::embedded().prelude) + R"(
 KILN_KERNEL(32, 1) of_exp(float* out, float x, float rest) { *out = kiln_exp(x, rest); }
 KILN_KERNEL(32, 1) of_rsqrt(float* out, float x) { *out = kiln_rsqrt(x); }
@@ -41,18 +36,13 @@ KILN_KERNEL(32, 1) of_gelu_erf(float* out, float u) {
   store(out, kiln_gelu_erf<kiln_f32>(u));
 }
 )";
-  auto job =
-      test::job_for(test::real_nvrtc(), text,
-                    {.architecture = {{9, 0}}, .kind = device::ImageKind::kCubin});
-  job.options.insert(job.options.end(),
-                     {"--std=c++17", fmad ? "--fmad=true" : "--fmad=false"});
-  const auto output = compile::compile_here(
-      nvrtc, job, std::chrono::steady_clock::now() + std::chrono::minutes(1), nullptr);
-  EXPECT_TRUE(output) << output.error().message;
+  const auto image = test::compile_to_image(text, {9, 0}, device::ImageKind::kCubin,
+                                            {fmad ? "--fmad=true" : "--fmad=false"});
+  EXPECT_TRUE(image) << image.error().message;
   std::map<std::string, std::string> code;
-  if (!output)
+  if (!image)
     return code;
-  const auto elf = ElfFile::parse(output->image);
+  const auto elf = ElfFile::parse(*image);
   EXPECT_TRUE(elf) << elf.error().message;
   for (const ElfSection& section : elf->sections()) {
     if (section.name.starts_with(".text."))
@@ -65,12 +55,10 @@ KILN_KERNEL(32, 1) of_gelu_erf(float* out, float u) {
 // the compiler adds the product unrounded. ptxas does so too, after what is
 // interpreted.
 TEST(Prelude, ComputesOfFloatsWhatTheCompilerDoesNotContract) {
-  const auto nvrtc = compile::open_nvrtc(test::real_nvrtc());
-  if (!nvrtc) {
+  if (!test::can_compile_ptx())
     GTEST_SKIP() << "no NVRTC on this machine";
-  }
-  const auto contracted = code_of_arithmetic(**nvrtc, true);
-  const auto plain = code_of_arithmetic(**nvrtc, false);
+  const auto contracted = code_of_arithmetic(true);
+  const auto plain = code_of_arithmetic(false);
   EXPECT_EQ(contracted.size(), 6U);
   for (const auto& [name, code] : plain) {
     EXPECT_EQ(contracted.count(name), 1U) << name;
@@ -79,8 +67,7 @@ TEST(Prelude, ComputesOfFloatsWhatTheCompilerDoesNotContract) {
 }
 
 TEST(Prelude, HasNothingThatPtxasRefusesForItsLeastArchitecture) {
-  const auto nvrtc = compile::open_nvrtc(test::real_nvrtc());
-  if (!nvrtc)
+  if (!test::can_compile_ptx())
     GTEST_SKIP() << "no NVRTC on this machine";
   const std::string text = std::string(templates::embedded().prelude) + R"(
 KILN_KERNEL(64, 1) all(float* out, kiln_u32* words) {
@@ -95,14 +82,8 @@ KILN_KERNEL(64, 1) all(float* out, kiln_u32* words) {
   kiln_atomic_max(out, kiln_exp2_approx(x) + kiln_reciprocal(x) + kiln_rsqrt(x));
 }
 )";
-  auto job =
-      test::job_for(test::real_nvrtc(), text,
-                    {.architecture = {{7, 5}}, .kind = device::ImageKind::kCubin});
-  job.options.emplace_back("--std=c++17");
-  const auto output = compile::compile_here(
-      **nvrtc, job, std::chrono::steady_clock::now() + std::chrono::minutes(1),
-      nullptr);
-  EXPECT_TRUE(output) << output.error().message;
+  const auto image = test::compile_to_image(text, {7, 5}, device::ImageKind::kCubin);
+  EXPECT_TRUE(image) << image.error().message;
 }
 
 TEST(Prelude, RefusesTensorCoresOfBfloatBefore80ByName) {

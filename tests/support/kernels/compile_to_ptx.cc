@@ -22,17 +22,27 @@ bool can_compile_ptx() {
   return nvrtc().has_value();
 }
 
-Result<std::string> compile_to_ptx(const std::string& source,
-                                   ComputeCapability capability) {
+Result<std::vector<std::byte>> compile_to_image(
+    const std::string& source, ComputeCapability capability, device::ImageKind kind,
+    const std::vector<std::string>& options) {
   if (!nvrtc())
     return tl::unexpected(nvrtc().error());
-  auto job = job_for(real_nvrtc(), source,
-                     {.architecture = {capability}, .kind = device::ImageKind::kPtx});
+  auto job =
+      job_for(real_nvrtc(), source, {.architecture = {capability}, .kind = kind});
   job.options.emplace_back("--std=c++17");
-  const auto output = KILN_TRY(compile::compile_here(
-      **nvrtc(), job, std::chrono::steady_clock::now() + std::chrono::minutes(1),
-      nullptr));
-  return std::string(as_text(output.image));
+  job.options.insert(job.options.end(), options.begin(), options.end());
+  return KILN_TRY(compile::compile_here(
+                      **nvrtc(), job,
+                      std::chrono::steady_clock::now() + std::chrono::minutes(1),
+                      nullptr))
+      .image;
+}
+
+Result<std::string> compile_to_ptx(const std::string& source,
+                                   ComputeCapability capability) {
+  const auto image =
+      KILN_TRY(compile_to_image(source, capability, device::ImageKind::kPtx));
+  return std::string(as_text(image));
 }
 
 }  // namespace kiln::test

@@ -65,8 +65,8 @@ struct KernelLaunch {
 /// Compiles the kernel, once a process and capability, and runs the launch to its end.
 /// What the interpreter notices is added to `report`. Errors: of compiling;
 /// kUnavailable, no NVRTC, or PTX that is not interpreted; kNotFound, no such entry
-/// point; kInvalidArgument, other arguments than
-/// the kernel takes; kDevice, a kernel's fault.
+/// point; kInvalidArgument, other arguments than the kernel takes; kDevice, a kernel's
+/// fault.
 [[nodiscard]] kiln::Result<void> run_kernel(const KernelLaunch& launch,
                                             const RunOptions& options,
                                             kiln::ptx::Report& report);

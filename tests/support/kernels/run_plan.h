@@ -20,7 +20,7 @@ namespace kiln_cpu {
     std::initializer_list<std::string_view> names);
 
 /// The kernels that operations of this program find: those that its CMakeLists.txt
-/// gives to kiln_kernels_of_program().
+/// gives to kiln_family_test().
 [[nodiscard]] const std::vector<Variant>& kernels_of_program();
 
 /// Those of them for which `is` holds.
