@@ -5,7 +5,6 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "build/config.h"
@@ -19,8 +18,7 @@ namespace kiln::tools {
 /// Thread safety: printing belongs to the thread that runs the verb.
 struct Context {
   Config config;
-  std::string_view cache_dir_by;  // "--cache-dir", "KILN_CACHE_DIR"; "": the default
-  bool json = false;              // one document on stdout, everything else on stderr
+  bool json = false;  // one document on stdout, everything else on stderr
   Terminal out{stdout};
   Terminal err{stderr};
   /// Never null while a verb runs, and until its output is flushed.

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "build/dead_mounts.h"
+#include "build/settings.h"
 #include "kiln/version.h"
 #include "tools/exit_code.h"
 #include "tools/output/standard_streams.h"
@@ -145,36 +146,22 @@ bool asks_for_json(const std::vector<std::string>& arguments) {
   return std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
 }
 
-Result<Config> settings(const CommonOptions& common) {
-  Config config = KILN_TRY(read_config(process_environment()));
+Result<Config> settings_of(const ParsedVerb& parsed) {
+  Config config = KILN_TRY(settings({}, process_environment()));
   if (config.log_level) {
     if (auto set = set_log_level(*config.log_level); !set)
       return fail(set.error().code, "KILN_LOG: " + set.error().message);
   }
-  if (!common.cache_dir.empty())
-    config.cache_dir = common.cache_dir;
-  if (!common.seeds.empty())
-    config.seeds = split_paths(common.seeds);
-  if (!common.remote.empty()) {
-    config.remote.servers = common.remote;
-    config.remote.servers_by.name = "--remote";
-  }
-  if (!common.remote_mode.empty()) {
-    config.remote.mode = common.remote_mode;
-    config.remote.mode_by.name = "--remote-mode";
-  }
-  if (!common.keys.empty())
-    config.keys = common.keys;
-  if (!common.auth.empty())
-    config.remote.auth = common.auth;
+  KILN_TRY(parsed.options.read_settings(config));
   return config;
 }
 
 /// The default place may not be there yet. One that is named is, or is misspelt.
 Result<void> check_cache_dir(const ParsedVerb& parsed, const Config& config) {
-  const std::string& folder = parsed.common->cache_dir;
+  const std::filesystem::path& folder = config.cache_dir;
   std::error_code unknown;
-  if (folder.empty() || parsed.verb->cache_dir == CacheDir::kMakes)
+  if (config.cache_dir_by.name != "--cache-dir" ||
+      parsed.verb->cache_dir == CacheDir::kMakes)
     return {};
   if (const auto answers = check_mount(config, "--cache-dir", folder); !answers)
     return parsed.verb->shows_dead_cache ? Result<void>() : answers;
@@ -183,12 +170,12 @@ Result<void> check_cache_dir(const ParsedVerb& parsed, const Config& config) {
     return {};
   return fail(ErrorCode::kUnavailable,
               fmt::format("{}: --cache-dir {}: there is no such folder",
-                          parsed.verb->name, folder));
+                          parsed.verb->name, folder.native()));
 }
 
 int run_verb(const ParsedVerb& parsed, Context& context) {
-  context.json = parsed.common->json;
-  Result<Config> config = settings(*parsed.common);
+  context.json = *parsed.json;
+  Result<Config> config = settings_of(parsed);
   if (!config)
     return report_failure(context, config.error());
   auto stop =
@@ -199,10 +186,6 @@ int run_verb(const ParsedVerb& parsed, Context& context) {
   if (const auto checked = check_cache_dir(parsed, *config); !checked)
     return report_failure(context, checked.error());
   context.config = *std::move(config);
-  if (!parsed.common->cache_dir.empty())
-    context.cache_dir_by = "--cache-dir";
-  else if (!process_environment()("KILN_CACHE_DIR").value_or("").empty())
-    context.cache_dir_by = "KILN_CACHE_DIR";
   const int status = finish(context, parsed.run(context));
   return context.stop->exit_code().value_or(status);
 }

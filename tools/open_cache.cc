@@ -40,14 +40,15 @@ Result<std::unique_ptr<cache::Cache>> open_named_cache(const Context& context) {
     return cache;
   std::error_code unknown;
   const std::filesystem::path& root = cache->layout().root();
-  if (!context.cache_dir_by.empty() &&
+  if (!context.config.cache_dir_by.name.empty() &&
       !std::filesystem::exists(root / "objects", unknown))
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{} is {}: {}", context.cache_dir_by, root.native(),
-                            std::filesystem::exists(root, unknown)
-                                ? "that is no cache, since it has no folder 'objects': "
-                                  "is its file system mounted?"
-                                : "there is no such folder"));
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("{} is {}: {}", context.config.cache_dir_by.name, root.native(),
+                    std::filesystem::exists(root, unknown)
+                        ? "that is no cache, since it has no folder 'objects': "
+                          "is its file system mounted?"
+                        : "there is no such folder"));
   print_error(fmt::format("{}: there is no cache yet; the first build makes it\n",
                           root.native()));
   return cache;

@@ -4,6 +4,9 @@
 
 #include <CLI/App.hpp>
 
+#include "build/settings.h"
+#include "util/try.h"
+
 namespace kiln::tools {
 
 void OptionSet::option(const std::string& name, std::string& value,
@@ -19,6 +22,31 @@ void OptionSet::option(const std::string& name, std::vector<std::string>& values
 
 void OptionSet::flag(const std::string& name, bool& value, const std::string& meaning) {
   app_->add_flag(name, value, meaning);
+}
+
+void OptionSet::setting(const std::string& name, const std::string& type,
+                        std::string_view setting, std::string_view meaning) {
+  const Setting& row = *find_setting(setting);
+  if (meaning.empty()) {
+    meaning = row.meaning;
+    meaning.remove_suffix(1);  // help's sentences have no full stop
+  }
+  SettingOption& added = settings_->emplace_back(SettingOption{name, &row, {}});
+  option(name, added.value, type,
+         fmt::format("{} (default: ${}{}{})", meaning, row.variable,
+                     *row.fallback == 0 ? "" : ", then ", row.fallback));
+}
+
+Result<void> OptionSet::read_settings(Config& config) const {
+  for (const auto& [name, setting, value] : *settings_) {
+    if (value.empty())
+      continue;
+    Options given;
+    if (const auto read = setting->read(value, given); !read)
+      return fail(read.error().code, fmt::format("{}: {}", name, read.error().message));
+    setting->set(given, {name}, config);
+  }
+  return {};
 }
 
 void OptionSet::argument(const std::string& name, std::string& value,

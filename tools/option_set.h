@@ -4,10 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "build/config.h"
 #include "kiln/result.h"
 #include "util/units.h"
 
@@ -15,7 +18,18 @@ namespace CLI {  // NOLINT(readability-identifier-naming): its own name
 class App;
 }  // namespace CLI
 
+namespace kiln {
+struct Setting;
+}  // namespace kiln
+
 namespace kiln::tools {
+
+/// An option that comes before a setting of the environment.
+struct SettingOption {
+  std::string name;  // "--jobs"
+  const Setting* setting;
+  std::string value;  // empty: not given
+};
 
 enum class Presence { kOptional, kRequired };
 
@@ -32,6 +46,10 @@ class OptionSet {
   void option(const std::string& name, std::vector<std::string>& values,
               const std::string& type, const std::string& meaning);
   void flag(const std::string& name, bool& value, const std::string& meaning);
+  /// One value, which comes before that of the setting with this name, "jobs". An empty
+  /// `meaning` is the setting's.
+  void setting(const std::string& name, const std::string& type,
+               std::string_view setting, std::string_view meaning = {});
   /// A positional argument.
   void argument(const std::string& name, std::string& value, const std::string& meaning,
                 Presence presence = Presence::kOptional);
@@ -42,9 +60,15 @@ class OptionSet {
 
   /// After parsing.
   [[nodiscard]] bool is_given(const std::string& name) const;
+  /// After parsing, overwrites what options of setting() say. Errors: kInvalidArgument,
+  /// naming the option.
+  [[nodiscard]] Result<void> read_settings(Config& config) const;
 
  private:
   CLI::App* app_;
+  // Their addresses stay; a name that a Config has lives as long as this.
+  std::shared_ptr<std::list<SettingOption>> settings_ =
+      std::make_shared<std::list<SettingOption>>();
 };
 
 /// As kiln::parse_number(). Errors: kInvalidArgument, naming `option` as well.

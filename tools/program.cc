@@ -73,27 +73,20 @@ std::span<const Verb> verbs() {
   return kVerbs;
 }
 
-void add_beyond(OptionSet& cli, Beyond beyond, CommonOptions& common) {
+void add_beyond(OptionSet& cli, Beyond beyond) {
   if (beyond == Beyond::kSeeds || beyond == Beyond::kSeedsAndRemotes)
-    cli.option("--seed", common.seeds, "PATHS",
-               "Packs and cache roots, with colons, that are read where the cache has "
-               "no object (default: $KILN_SEED)");
+    cli.setting("--seed", "PATHS", "seeds");
   if (beyond != Beyond::kRemotes && beyond != Beyond::kSeedsAndRemotes)
     return;
-  cli.option("--remote", common.remote, "URLS",
-             "Remote caches, with spaces, in the order in which they are asked; each "
-             "may have options: https://c/kiln;mode=rw;unsigned=1, layout=bazel, "
-             "region=us-east-1 (default: $KILN_REMOTE)");
-  cli.option("--remote-mode", common.remote_mode, "off|r|rw",
-             "Whether they are read, and get what is built here (default: "
-             "$KILN_REMOTE_MODE, then r)");
-  cli.option("--keys", common.keys, "FILE",
-             "Public keys, one of which must have signed what a remote delivers "
-             "(default: $KILN_REMOTE_KEYS)");
-  cli.option("--auth", common.auth, "FILE",
-             "File of mode 0600 with 'bearer TOKEN', 'basic USER:PASSWORD' or 'aws' "
-             "(default: $KILN_REMOTE_AUTH)");
+  cli.setting("--remote", "URLS", "remote",
+              "Remote caches, with spaces, in the order in which they are asked; each "
+              "may have options: https://c/kiln;mode=rw;unsigned=1, layout=bazel, "
+              "region=us-east-1");
+  cli.setting("--remote-mode", "off|r|rw", "remote_mode");
+  cli.setting("--keys", "FILE", "remote_keys");
+  cli.setting("--auth", "FILE", "remote_auth");
 }
+
 /// Says VERB as all messages do, where CLI11 says SUBCOMMAND.
 class HelpFormatter final : public CLI::Formatter {
  public:
@@ -117,16 +110,14 @@ std::unique_ptr<Program> make_program() {
   for (const Verb& verb : verbs()) {
     CLI::App* app = program.app.add_subcommand(verb.name, verb.summary);
     app->group(verb.group);
-    auto common = std::make_shared<CommonOptions>();
+    auto json = std::make_shared<bool>(false);
     OptionSet cli(*app);
     Run run = verb.add(cli);
-    cli.option("--cache-dir", common->cache_dir, "DIR",
-               "The cache's root (default: $KILN_CACHE_DIR, then "
-               "$XDG_CACHE_HOME/kiln, then ~/.cache/kiln)");
-    add_beyond(cli, verb.beyond, *common);
-    cli.flag("--json", common->json, "Print one JSON document on stdout");
+    cli.setting("--cache-dir", "DIR", "cache_dir");
+    add_beyond(cli, verb.beyond);
+    cli.flag("--json", *json, "Print one JSON document on stdout");
     app->set_help_flag("--help,-h", "Print this help and exit");
-    program.verbs.push_back({&verb, app, std::move(run), std::move(common)});
+    program.verbs.push_back({&verb, app, cli, std::move(run), std::move(json)});
   }
   program.app.footer(kFooter);  // last: verbs inherit what is there when they are added
   return made;

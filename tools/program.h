@@ -43,22 +43,12 @@ struct Verb {
   bool shows_dead_cache = false;
 };
 
-/// The options that every verb has, or each that looks beyond the cache.
-struct CommonOptions {
-  std::string cache_dir;
-  std::string seeds;
-  std::string remote;
-  std::string remote_mode;
-  std::string keys;
-  std::string auth;
-  bool json = false;
-};
-
 struct ParsedVerb {
   const Verb* verb;
   CLI::App* app;
+  OptionSet options;
   Run run;
-  std::shared_ptr<CommonOptions> common;
+  std::shared_ptr<bool> json;  // whether --json is given
 };
 
 struct Program {

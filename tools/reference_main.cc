@@ -1,5 +1,6 @@
 // Writes the man page or the bash completion from the program's own definition of its
-// verbs and options: kiln-reference man|bash. Runs while building; not installed.
+// verbs and options, or the guide's table of settings: kiln-reference man|bash|guide.
+// Runs while building; not installed.
 
 #include <fmt/format.h>
 
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "build/settings.h"
 #include "device/known_architectures.h"
 #include "device/profile.h"
 #include "kiln/version.h"
@@ -150,6 +152,20 @@ std::string man_verb(const Verb& verb, const CLI::App& app) {
   return text;
 }
 
+/// " By default 10GiB.", or nothing.
+std::string by_default(const Setting& setting) {
+  return *setting.fallback == 0 ? "" : fmt::format(" By default {}.", setting.fallback);
+}
+
+/// The table of docs/guide.md.
+std::string settings_table() {
+  std::string text = "| variable | name | meaning |\n|---|---|---|\n";
+  for (const Setting& setting : every_setting())
+    text += fmt::format("| `{}` | `{}` | {}{} |\n", setting.variable, setting.name(),
+                        setting.meaning, by_default(setting));
+  return text;
+}
+
 std::string man_page(const Program& program) {
   std::string text = fmt::format(
       ".TH KILN 1 \"\" \"Kiln {}\" \"User Commands\"\n"
@@ -173,8 +189,9 @@ std::string man_page(const Program& program) {
       ".TP\n.B 130, 143\nStopped by SIGINT or SIGTERM; what was done is printed.\n"
       ".PP\n.B verify\nsums 1 (corrupt), 8 (untrusted) and 16 (unreadable).\n"
       ".SH ENVIRONMENT\n";
-  for (const auto& [variable, meaning] : environment_reference())
-    text += fmt::format(".TP\n.B {}\n{}\n", variable, troff(meaning));
+  for (const Setting& setting : every_setting())
+    text += fmt::format(".TP\n.B {}\n{}{}\n", setting.variable, troff(setting.meaning),
+                        troff(by_default(setting)));
   text +=
       ".SH FILES\n"
       ".TP\n.I ~/.cache/kiln\nThe cache, unless KILN_CACHE_DIR or XDG_CACHE_HOME names "
@@ -197,7 +214,7 @@ std::string man_page(const Program& program) {
 std::string words_of(const CLI::Option& option) {
   const std::regex list("(\\w+(, \\w+)+)(;.*)?");
   std::smatch found;
-  const std::string text = option.get_description();
+  const std::string& text = option.get_description();
   if (!std::regex_match(text, found, list))
     return "";
   return std::regex_replace(found.str(1), std::regex(", "), " ");
@@ -253,8 +270,12 @@ std::string bash_completion(const Program& program) {
 
 int main(int argc, char** argv) {
   const std::string what = argc == 2 ? argv[1] : "";
+  if (what == "guide") {
+    fmt::print("{}", kiln::tools::settings_table());
+    return 0;
+  }
   if (what != "man" && what != "bash") {
-    fmt::print(stderr, "usage: kiln-reference man|bash\n");
+    fmt::print(stderr, "usage: kiln-reference man|bash|guide\n");
     return 2;
   }
   const auto program = kiln::tools::make_program();

@@ -19,19 +19,11 @@ using tvm::ffi::Array;
 using tvm::ffi::Map;
 using tvm::ffi::String;
 
-// What configure() was given; kiln_service_open() reads it.
-struct Settings {
-  std::map<std::string, std::string> texts;
-  std::map<std::string, std::int64_t> numbers;
-  std::map<std::string, std::vector<std::string>> lists;
-  std::optional<std::vector<std::uint32_t>> trusted_uids;
-  std::int64_t on_event = 0;  // see use_events()
-  std::int64_t on_event_user = 0;
-};
-
 struct State {
-  std::mutex mutex;  // of `settings`, and of opening
-  Settings settings;
+  std::mutex mutex;  // of the next three, and of opening
+  std::vector<std::string> settings;  // "NAME=VALUE", of which the last holds
+  std::int64_t on_event = 0;          // see use_events()
+  std::int64_t on_event_user = 0;
   std::atomic<kiln_service*> service = nullptr;
   std::atomic<bool> was_used = false;  // it was opened, or is about to be
   std::atomic<bool> is_forked = false;
@@ -56,102 +48,43 @@ State& state() {
   return *instance;
 }
 
-const char* text_or_null(const Settings& settings, const char* name) {
-  const auto found = settings.texts.find(name);
-  return found == settings.texts.end() ? nullptr : found->second.c_str();
-}
-
-std::int64_t number_or_unset(const Settings& settings, const char* name) {
-  const auto found = settings.numbers.find(name);
-  return found == settings.numbers.end() ? KILN_UNSET : found->second;
-}
-
-/// With a null behind the last, so that an empty list has an address: it is set, too.
-std::vector<const char*> pointers_of(const std::vector<std::string>& list) {
-  std::vector<const char*> pointers;
-  for (const std::string& item : list) pointers.push_back(item.c_str());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-kiln_service* open(const Settings& settings) {
+kiln_service* open(const State& all) {
+  std::vector<const char*> settings;
+  for (const std::string& setting : all.settings) settings.push_back(setting.c_str());
   kiln_options options = KILN_OPTIONS_INIT;
-  for (const auto& [field, name] : {std::pair{&options.cache_dir, "cache_dir"},
-                                    {&options.nvrtc, "nvrtc"},
-                                    {&options.cudnn, "cudnn"},
-                                    {&options.driver, "driver"},
-                                    {&options.worker, "worker"},
-                                    {&options.toolchain, "toolchain"},
-                                    {&options.record, "record"},
-                                    {&options.remote_keys, "remote_keys"},
-                                    {&options.remote, "remote"},
-                                    {&options.remote_mode, "remote_mode"},
-                                    {&options.remote_sign, "remote_sign"},
-                                    {&options.remote_auth, "remote_auth"},
-                                    {&options.remote_ca, "remote_ca"},
-                                    {&options.remote_certificate, "remote_certificate"},
-                                    {&options.log_level, "log_level"}})
-    *field = text_or_null(settings, name);
-  for (const auto& [field, name] :
-       {std::pair{&options.cache_limit_bytes, "cache_limit_bytes"},
-        {&options.precompiled_limit_bytes, "precompiled_limit_bytes"},
-        {&options.compile_timeout_ms, "compile_timeout_ms"},
-        {&options.remote_wait_ms, "remote_wait_ms"},
-        {&options.worker_memory_bytes, "worker_memory_bytes"},
-        {&options.jobs, "jobs"},
-        {&options.no_jit, "no_jit"},
-        {&options.attention, "attention"}})
-    *field = number_or_unset(settings, name);
-  std::map<std::string, std::vector<const char*>> lists;
-  for (const auto& [items, count, name] :
-       {std::tuple{&options.template_dirs, &options.template_dir_count,
-                   "template_dirs"},
-        {&options.disable, &options.disable_count, "disable"},
-        {&options.seeds, &options.seed_count, "seeds"}}) {
-    const auto found = settings.lists.find(name);
-    if (found == settings.lists.end())
-      continue;
-    const auto& pointers = lists[name] = pointers_of(found->second);
-    *items = pointers.data();
-    *count = pointers.size() - 1;
-  }
-  if (settings.trusted_uids) {
-    static constexpr std::uint32_t kNone = 0;  // the list is set, though it is empty
-    options.trusted_uids =
-        settings.trusted_uids->empty() ? &kNone : settings.trusted_uids->data();
-    options.trusted_uid_count = settings.trusted_uids->size();
-  }
+  options.settings = settings.data();
+  options.setting_count = settings.size();
   // NOLINTBEGIN(performance-no-int-to-ptr)
-  options.on_event = reinterpret_cast<decltype(options.on_event)>(settings.on_event);
-  options.on_event_user = reinterpret_cast<void*>(settings.on_event_user);
+  options.on_event = reinterpret_cast<decltype(options.on_event)>(all.on_event);
+  options.on_event_user = reinterpret_cast<void*>(all.on_event_user);
   // NOLINTEND(performance-no-int-to-ptr)
   kiln_service* opened = nullptr;
   check(kiln_service_open(&options, &opened));
   return opened;
 }
 
-// The names are those of kiln_options. Errors: kiln.InvalidArgument if the service is
-// open already.
-void configure(Map<String, String> texts, Map<String, std::int64_t> numbers,
-               Map<String, Array<String>> lists,
-               Optional<Array<std::int64_t>> trusted_uids) {
+// Each is "NAME=VALUE". Errors: kiln.InvalidArgument, also if the service is open
+// already; then none is taken.
+void configure(Array<String> settings) {
   check_not_forked();
+  for (const String& setting : settings)
+    check(kiln_setting_check(setting.c_str()));
   State& all = state();
   const std::lock_guard lock(all.mutex);
   if (all.service.load() != nullptr)
     refuse("configure() must come before the first use of a kernel");
-  for (const auto& [name, value] : texts) all.settings.texts[name] = value;
-  for (const auto& [name, value] : numbers) all.settings.numbers[name] = value;
-  for (const auto& [name, value] : lists) {
-    std::vector<std::string>& items = all.settings.lists[name];
-    items.clear();
-    for (const String& item : value) items.push_back(item);
-  }
-  if (trusted_uids) {
-    all.settings.trusted_uids.emplace();
-    for (const std::int64_t uid : *trusted_uids)
-      all.settings.trusted_uids->push_back(static_cast<std::uint32_t>(uid));
-  }
+  for (const String& setting : settings) all.settings.emplace_back(setting);
+}
+
+// Name, variable, kind (KILN_SETTING_...) and meaning of each.
+Array<Array<Any>> settings() {
+  Array<Array<Any>> all;
+  kiln_setting setting = KILN_SETTING_INIT;
+  for (std::size_t i = 0; kiln_setting_get(i, &setting); ++i)
+    all.push_back({String(setting.name), String(setting.variable),
+                   static_cast<std::int64_t>(setting.kind), String(setting.meaning),
+                   String(setting.fallback)});
+  return all;
 }
 
 Array<Map<String, Any>> devices() {
@@ -199,8 +132,8 @@ void use_cpu_device(std::int64_t ordinal) {
 void use_events(std::int64_t on_event, std::int64_t user) {
   State& all = state();
   const std::lock_guard lock(all.mutex);
-  all.settings.on_event = on_event;
-  all.settings.on_event_user = user;
+  all.on_event = on_event;
+  all.on_event_user = user;
 }
 
 String version() {
@@ -227,7 +160,7 @@ kiln_service* service() {
   all.was_used = true;
   const std::lock_guard lock(all.mutex);
   if (all.service.load() == nullptr)
-    all.service.store(open(all.settings), std::memory_order_release);
+    all.service.store(open(all), std::memory_order_release);
   return all.service.load();
 }
 
@@ -249,6 +182,7 @@ void expect_memory_of(int device, const char* name, const void* address) {
 }
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(configure, configure)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(settings, settings)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(devices, devices)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(statistics, statistics)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(use_cpu_device, use_cpu_device)

@@ -32,8 +32,10 @@ _MODULES = {
     "WorkerCrashed": "errors",
     "Kernel": "kernel",
     "Device": "service",
+    "Setting": "service",
     "configure": "service",
     "devices": "service",
+    "settings": "service",
     "statistics": "service",
     "Packed": "_warm",
     "Unpacked": "_warm",
@@ -72,7 +74,7 @@ if TYPE_CHECKING:
         WorkerCrashed,
     )
     from .kernel import Kernel
-    from .service import Device, configure, devices, statistics
+    from .service import Device, Setting, configure, devices, settings, statistics
     from ._warm import Packed, Unpacked, Warmed, Why, pack, unpack, warm, why
 
 

@@ -79,5 +79,5 @@ def library():
     if [int(part) for part in tvm_ffi.__version__.split(".")[:3]] < [0, 1, 9]:
         module = _WithSignals(module)
     if offered := seeds():
-        module.configure({}, {}, {"seeds": offered}, None)
+        module.configure(["seeds=" + ":".join(offered)])
     return module

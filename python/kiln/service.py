@@ -5,117 +5,110 @@ It is opened by the first call that needs it, and stays open until the process e
 
 from __future__ import annotations
 
+import enum
 import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Union
+from typing import Any, Union
 
 from ._given import path, several, text, whole
 from ._library import library
 from .errors import InvalidArgument
 
-_Paths = Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]]
-_ATTENTION = {"best": 0, "cudnn": 1, "kiln": 2}  # kiln/c.h
-_PATHS = (
-    *("cache_dir", "nvrtc", "cudnn", "driver", "worker", "record"),
-    *("remote_keys", "remote_sign", "remote_auth", "remote_ca", "remote_certificate"),
-)
-_TEXTS = ("toolchain", "log_level", "remote", "remote_mode")
-_NUMBERS = ("cache_limit_bytes", "precompiled_limit_bytes", "worker_memory_bytes", "jobs", "no_jit")
-_LISTS = {"template_dirs": path, "disable": text, "seeds": path}
+_One = Union[str, os.PathLike, int, float]
 
-_VARIABLES = {  # of the environment, where they are not KILN_ and the name
-    "cache_limit_bytes": "KILN_CACHE_SIZE",
-    "precompiled_limit_bytes": "KILN_PCH_SIZE",
-    "worker_memory_bytes": "KILN_WORKER_MEMORY",
-    "template_dirs": "KILN_TEMPLATE_DIR",
-    "seeds": "KILN_SEED",
-    "remote_certificate": "KILN_REMOTE_CERT",
-    "log_level": "KILN_LOG",
-}
+
+class _Kind(enum.IntEnum):  # KILN_SETTING_... of kiln/c.h
+    TEXT = 0
+    PATH = 1
+    PATHS = 2
+    NAMES = 3
+    NUMBERS = 4
+    NUMBER = 5
+    SWITCH = 6
+    SIZE = 7
+    DURATION = 8
+
+
+_SEPARATORS = {_Kind.PATHS: ":", _Kind.NAMES: ",", _Kind.NUMBERS: ","}
 _configured: dict[str, str] = {}
 
 
-def configure(
-    *,
-    cache_dir: str | os.PathLike | None = None,
-    cache_limit_bytes: int | None = None,
-    precompiled_limit_bytes: int | None = None,
-    compile_timeout: float | None = None,
-    worker_memory_bytes: int | None = None,
-    jobs: int | None = None,
-    no_jit: bool | None = None,
-    nvrtc: str | os.PathLike | None = None,
-    cudnn: str | os.PathLike | None = None,
-    driver: str | os.PathLike | None = None,
-    worker: str | os.PathLike | None = None,
-    toolchain: str | None = None,
-    attention: str | None = None,
-    template_dirs: _Paths | None = None,
-    record: str | os.PathLike | None = None,
-    disable: str | Sequence[str] | None = None,
-    trusted_uids: Sequence[int] | None = None,
-    seeds: _Paths | None = None,
-    remote: str | None = None,
-    remote_mode: str | None = None,
-    remote_keys: str | os.PathLike | None = None,
-    remote_sign: str | os.PathLike | None = None,
-    remote_auth: str | os.PathLike | None = None,
-    remote_ca: str | os.PathLike | None = None,
-    remote_certificate: str | os.PathLike | None = None,
-    remote_wait: float | None = None,
-    log_level: str | None = None,
-) -> None:
+@dataclass(frozen=True)
+class Setting:
+    """A setting of configure() and the variable of the environment that it comes before. ``fallback`` is what holds
+    without both."""
+
+    name: str
+    variable: str
+    kind: str
+    meaning: str
+    fallback: str
+
+
+def settings() -> list[Setting]:
+    """What configure() takes."""
+    return [
+        Setting(str(name), str(variable), _Kind(kind).name.lower(), str(meaning), str(fallback))
+        for name, variable, kind, meaning, fallback in library().settings()
+    ]
+
+
+def configure(**values: _One | Sequence[_One] | None) -> None:
     """Sets what the service is opened with: call it before the first use of a kernel. The program that
     kiln.warm() and the like run has these settings, too.
 
-    What is None takes the value of its environment variable, ``KILN_CACHE_DIR`` and the like, or the
-    default. ``compile_timeout`` and ``remote_wait`` are in seconds; ``attention`` is "best", "cudnn" or "kiln";
-    ``no_jit`` forbids builds; ``seeds`` are packs or cache folders, in the place of KILN_SEED and of what
-    installed packages offer (entry points ``kiln.seeds``). Raises InvalidArgument if the service is open already.
+    settings() lists the names. A value is the text that the setting's variable has, ``cache_limit_bytes="10GiB"``,
+    or of Python's type: a whole number of bytes, a number of seconds, True or False, a sequence for a list. What is
+    None takes the value of its variable, ``KILN_CACHE_DIR`` and the like, or the default. An empty sequence takes
+    the variable's place; that of ``seeds`` takes the place of what installed packages offer, too (entry points
+    ``kiln.seeds``). Raises InvalidArgument for a name that is none, a value that is none of its kind, and if the service is open already;
+    then nothing is set.
     """
-    given = {name: value for name, value in locals().items() if value is not None}
-    texts = {name: path(name, given[name]) for name in _PATHS if name in given}
-    texts |= {name: text(name, given[name]) for name in _TEXTS if name in given}
-    numbers = {name: whole(name, given[name]) for name in _NUMBERS if name in given}
-    lists = {name: several(name, given[name], one) for name, one in _LISTS.items() if name in given}
-    uids = None if trusted_uids is None else [_uid(each) for each in trusted_uids]
-    # As variables of the environment, in which an empty one is none.
-    written = dict(texts)
-    written |= {name: f"{n}B" if name.endswith("_bytes") else str(n) for name, n in numbers.items()}
-    written |= {name: (":" if _LISTS[name] is path else ",").join(lists[name]) for name in lists}
-    if uids is not None:
-        written["trusted_uids"] = ",".join(map(str, uids))
-    for name, seconds in (("compile_timeout", compile_timeout), ("remote_wait", remote_wait)):
-        if seconds is not None:
-            numbers[f"{name}_ms"] = _milliseconds(name, seconds)
-            written[name] = f"{numbers[f'{name}_ms']}ms"
-    if attention is not None:
-        if attention not in (*_ATTENTION,):
-            raise InvalidArgument(f"attention is {attention!r}; possible are best, cudnn and kiln")
-        numbers["attention"] = _ATTENTION[attention]
-        written["attention"] = "" if attention == "best" else attention
-    library().configure(texts, numbers, lists, uids)
-    _configured.update((_VARIABLES.get(name, f"KILN_{name.upper()}"), value) for name, value in written.items())
+    known = {setting.name: setting for setting in settings()}
+    written = {}
+    for name, value in values.items():
+        if name not in known:
+            raise InvalidArgument(f"{name} is no setting; there are {', '.join(known)}")
+        if value is not None:
+            written[name] = _written(name, _Kind[known[name].kind.upper()], value)
+    library().configure([f"{name}={value}" for name, value in written.items()])
+    _configured.update((known[name].variable, value) for name, value in written.items())
+
+
+def _written(name: str, kind: _Kind, value: Any) -> str:
+    """The text of a value; what the text says is checked by the library."""
+    if isinstance(value, str):
+        return value
+    if separator := _SEPARATORS.get(kind):
+        one = _number if kind is _Kind.NUMBERS else path if kind is _Kind.PATHS else text
+        items = several(name, value, one)
+        if wrong := [item for item in items if separator in item]:
+            raise InvalidArgument(f"{name} has {wrong[0]!r}, and {separator!r} is between two of them")
+        return separator.join(items)
+    if kind is _Kind.DURATION:
+        try:
+            is_number = math.isfinite(value)
+        except TypeError:
+            is_number = False
+        if not is_number:
+            raise InvalidArgument(f"{name} is {value!r}, and not a number of seconds")
+        return f"{round(value * 1000)}ms"
+    if kind in (_Kind.NUMBER, _Kind.SWITCH):
+        return _number(name, value)
+    if kind is _Kind.PATH:
+        return path(name, value)
+    return f"{whole(name, value)}B" if kind is _Kind.SIZE else text(name, value)
+
+
+def _number(name: str, value: Any) -> str:
+    return str(whole(name, value))
 
 
 def variables() -> dict[str, str]:
     """What configure() was given, for the environment of the kiln program."""
     return dict(_configured)
-
-
-def _milliseconds(name: str, seconds: float) -> int:
-    if isinstance(seconds, str) or not math.isfinite(seconds):
-        raise InvalidArgument(f"{name} is {seconds!r}, and not a number of seconds")
-    return round(seconds * 1000)
-
-
-def _uid(value: int) -> int:
-    uid = whole("trusted_uids", value)
-    if not 0 <= uid < 2**32:
-        raise InvalidArgument(f"trusted_uids has {uid}, and user ids are from 0 to 4294967295")
-    return uid
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ cache::CacheOptions cache_options(const Config& config) {
   if (auto root = std::filesystem::absolute(config.cache_dir, error);
       !config.cache_dir.empty() && !error)
     options.root = std::move(root);
-  options.is_named = config.names_cache_dir;
+  options.is_named = !config.cache_dir_by.name.empty();
   options.limit_bytes = config.cache_limit_bytes;
   options.trusted_uids = config.trusted_uids;
   options.trusted_gids = config.trusted_gids;

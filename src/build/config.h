@@ -1,5 +1,5 @@
-// Every setting of Kiln in one value. The environment is read here, once, at open;
-// Options and command line flags overwrite fields.
+// What Kiln works by in one value, which settings() (build/settings.h) makes once, at
+// open; flags of the command line overwrite fields.
 
 #pragma once
 
@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,12 +26,6 @@ namespace kiln {
 inline constexpr unsigned kMostJobs = 1024;
 /// The minimum of KILN_WORKER_MEMORY: NVRTC alone needs more.
 inline constexpr std::uint64_t kLeastWorkerMemory = 64ULL << 20U;
-
-/// "cudnn" or "kiln". Errors: kInvalidArgument.
-[[nodiscard]] Result<AttentionSetting> parse_attention(const std::string& text);
-
-/// "a:b": the paths between the colons.
-[[nodiscard]] std::vector<std::filesystem::path> split_paths(const std::string& text);
 
 /// Which variable or option a value comes from, for messages. Any two are equal, so
 /// that Config compares values only.
@@ -59,7 +52,7 @@ struct Config {
   // Where objects are kept. Empty: neither KILN_CACHE_DIR nor XDG_CACHE_HOME nor HOME
   // names a place.
   std::filesystem::path cache_dir;
-  bool names_cache_dir = false;  // false: `cache_dir` is the default
+  SetBy cache_dir_by;  // of no name: `cache_dir` is the default
   std::uint64_t cache_limit_bytes = cache::kDefaultLimitBytes;
   std::vector<std::filesystem::path> seeds;  // packs and roots, asked after the root
   std::filesystem::path keys;                // trusted public keys; empty: none
@@ -115,17 +108,5 @@ using Environment =
 /// The environment of this process; empty in a set-uid or set-gid program, whose caller
 /// must not choose what is loaded.
 [[nodiscard]] Environment process_environment();
-
-struct EnvironmentVariable {
-  const char* name;
-  const char* meaning;
-};
-
-/// Every variable that read_config() reads, for help and the man page.
-[[nodiscard]] std::span<const EnvironmentVariable> environment_reference();
-
-/// Reads the variables of environment_reference(); an empty value counts as not set.
-/// Errors: kInvalidArgument, naming the variable and what it accepts.
-[[nodiscard]] Result<Config> read_config(const Environment& environment);
 
 }  // namespace kiln

@@ -1,6 +1,7 @@
 // What programs rely on that were compiled with an older kiln/c.h, or that pass its
 // numbers on as those of C++.
 
+#include "build/settings.h"
 #include "c/handles.h"
 #include "c/same_fields.h"
 #include "kiln/kiln.h"
@@ -62,8 +63,12 @@ KILN_SAME_ENUMERATORS(Event::Kind, 0, (kHit, KILN_EVENT_HIT),
                       (kNotStored, KILN_EVENT_NOT_STORED), (kLoaded, KILN_EVENT_LOADED),
                       (kFailed, KILN_EVENT_FAILED), (kSeed, KILN_EVENT_SEED),
                       (kRemote, KILN_EVENT_REMOTE))
-KILN_SAME_ENUMERATORS(AttentionSetting, 0, (kBest, KILN_ATTENTION_BEST),
-                      (kCudnn, KILN_ATTENTION_CUDNN), (kKiln, KILN_ATTENTION_KILN))
+KILN_SAME_ENUMERATORS(
+    SettingKind, 0, (kText, KILN_SETTING_TEXT), (kPath, KILN_SETTING_PATH),
+    (kPaths, KILN_SETTING_PATHS), (kNames, KILN_SETTING_NAMES),
+    (kNumbers, KILN_SETTING_NUMBERS), (kNumber, KILN_SETTING_NUMBER),
+    (kSwitch, KILN_SETTING_SWITCH), (kSize, KILN_SETTING_SIZE),
+    (kDuration, KILN_SETTING_DURATION))
 KILN_SAME_ENUMERATORS(LogLevel, 0, (kDebug, KILN_LOG_DEBUG), (kInfo, KILN_LOG_INFO),
                       (kWarning, KILN_LOG_WARNING))
 KILN_SAME_ENUMERATORS(ops::DType, 0, (kUnset, 0), (kF16, KILN_F16), (kBf16, KILN_BF16),
@@ -104,9 +109,8 @@ KILN_SAME_ENUMERATORS(ops::AttentionBias, 0, (kNone, KILN_BIAS_NONE),
   static_assert(field_count<InC>() == (fields)); \
   static_assert(sizeof(InC) == (bytes));
 KILN_STRUCT(kiln_event, 8, 64)
-KILN_STRUCT(kiln_options, 34, 272)
-static_assert(offsetof(kiln_options, seeds) == 184);
-static_assert(offsetof(kiln_options, remote) == 216);
+KILN_STRUCT(kiln_options, 5, 40)
+KILN_STRUCT(kiln_setting, 6, 48)
 KILN_STRUCT(kiln_device, 10, 72)
 KILN_STRUCT(kiln_source, 21, 168)
 static_assert(offsetof(kiln_source, target) == 112);

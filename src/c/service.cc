@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "build/settings.h"
 #include "c/handles.h"
 #include "c/same_fields.h"
 #include "device/memory_device.h"
@@ -37,34 +38,6 @@ Result<const Device*> device_of(const kiln_service& service, int ordinal) {
 
 namespace {
 
-template <typename Number>
-Result<void> set(std::optional<Number>& option, std::int64_t value,
-                 std::string_view name,
-                 std::int64_t most = std::numeric_limits<std::int64_t>::max()) {
-  if (value == KILN_UNSET)
-    return {};
-  if (value < 0 || value > most)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("options.{} is {}, which is out of range", name, value));
-  option = static_cast<Number>(value);
-  return {};
-}
-
-Result<void> set_milliseconds(std::optional<std::chrono::milliseconds>& option,
-                              std::int64_t value, std::string_view name) {
-  std::optional<std::int64_t> milliseconds;
-  KILN_TRY(set(milliseconds, value, name));
-  if (milliseconds)
-    option = std::chrono::milliseconds(*milliseconds);
-  return {};
-}
-
-template <typename Text>
-void set(std::optional<Text>& option, const char* value) {
-  if (value != nullptr)
-    option = value;
-}
-
 template <typename Text = std::string>
 Result<std::vector<Text>> list_of(const char* const* items, std::size_t count,
                                   std::string_view name) {
@@ -75,14 +48,6 @@ Result<std::vector<Text>> list_of(const char* const* items, std::size_t count,
     list.emplace_back(items[i]);
   }
   return list;
-}
-
-template <typename Text>
-Result<void> set(std::optional<std::vector<Text>>& option, const char* const* items,
-                 std::size_t count, std::string_view name) {
-  if (items != nullptr || count != 0)
-    option = KILN_TRY(list_of<Text>(items, count, name));
-  return {};
 }
 
 KILN_SAME_FIELDS(kiln_statistics, Statistics, kBehindSize, memory_hits, disk_hits,
@@ -111,46 +76,12 @@ Result<Options> options_of(const kiln_options* given_options) {
     return options;
   const kiln_options from =
       KILN_TRY(read_struct(given_options, "options", kiln_options KILN_OPTIONS_INIT));
-  // An option that is added does not compile until it has a place in kiln_options.
-  [[maybe_unused]] const auto& [o1, o2, o3, o4, o5, o6, o7, o8, o9, o10, o11, o12, o13,
-                                o14, o15, o16, o17, o18, o19, o20, o21, o22, o23, o24,
-                                o25, o26, o27, o28] = options;
-  set(options.cache_dir, from.cache_dir);
-  KILN_TRY(set(options.cache_limit_bytes, from.cache_limit_bytes, "cache_limit_bytes"));
-  KILN_TRY(set_milliseconds(options.compile_timeout, from.compile_timeout_ms,
-                            "compile_timeout_ms"));
-  KILN_TRY(set(options.worker_memory_bytes, from.worker_memory_bytes,
-               "worker_memory_bytes"));
-  KILN_TRY(set(options.jobs, from.jobs, "jobs", std::numeric_limits<unsigned>::max()));
-  KILN_TRY(set(options.no_jit, from.no_jit, "no_jit", 1));
-  set(options.nvrtc, from.nvrtc);
-  set(options.cudnn, from.cudnn);
-  set(options.driver, from.driver);
-  set(options.worker, from.worker);
-  set(options.toolchain, from.toolchain);
-  KILN_TRY(set(options.attention, from.attention, "attention", KILN_ATTENTION_KILN));
-  KILN_TRY(set(options.template_dirs, from.template_dirs, from.template_dir_count,
-               "options.template_dirs"));
-  set(options.record, from.record);
-  KILN_TRY(set(options.disable, from.disable, from.disable_count, "options.disable"));
-  if (from.trusted_uid_count != 0)
-    KILN_TRY(given(from.trusted_uids, "options.trusted_uids"));
-  if (from.trusted_uids != nullptr)
-    options.trusted_uids.emplace(from.trusted_uids,
-                                 from.trusted_uids + from.trusted_uid_count);
-  KILN_TRY(set(options.seeds, from.seeds, from.seed_count, "options.seeds"));
-  set(options.remote_keys, from.remote_keys);
-  set(options.remote, from.remote);
-  set(options.remote_mode, from.remote_mode);
-  set(options.remote_sign, from.remote_sign);
-  set(options.remote_auth, from.remote_auth);
-  set(options.remote_ca, from.remote_ca);
-  set(options.remote_certificate, from.remote_certificate);
-  KILN_TRY(
-      set_milliseconds(options.remote_wait, from.remote_wait_ms, "remote_wait_ms"));
-  KILN_TRY(set(options.precompiled_limit_bytes, from.precompiled_limit_bytes,
-               "precompiled_limit_bytes"));
-  set(options.log_level, from.log_level);
+  if (from.setting_count != 0)
+    KILN_TRY(given(from.settings, "options.settings"));
+  for (std::size_t i = 0; i < from.setting_count; ++i) {
+    KILN_TRY(given(from.settings[i], fmt::format("options.settings[{}]", i)));
+    KILN_TRY(read_setting(from.settings[i], options));
+  }
   if (from.on_event != nullptr)
     options.on_event = [call = from.on_event, user = from.on_event_user](
                            const Event& event) { call_back(call, user, event); };
@@ -233,6 +164,28 @@ kiln_result kiln_service_open(const kiln_options* options, kiln_service** servic
         KILN_TRY(kiln::Service::open(KILN_TRY(kiln::c::options_of(options))));
     *service = new kiln_service{std::move(opened), {}};
     return {};
+  });
+}
+
+bool kiln_setting_get(size_t index, kiln_setting* setting) {
+  const auto all = kiln::every_setting();
+  if (index >= all.size() || setting == nullptr)
+    return false;
+  const auto& [option, variable, kind, meaning, fallback, read, set] = all[index];
+  write_struct(setting, {.struct_size = 0,
+                         .name = all[index].name().data(),  // to the end of `option`
+                         .variable = variable,
+                         .kind = static_cast<int>(kind),
+                         .meaning = meaning,
+                         .fallback = fallback});
+  return true;
+}
+
+kiln_result kiln_setting_check(const char* setting) {
+  return answer([&]() -> Result<void> {
+    KILN_TRY(given(setting, "setting"));
+    kiln::Options options;
+    return read_setting(setting, options);
   });
 }
 

@@ -117,46 +117,50 @@ typedef struct kiln_event {
   const char* message; /* "", or the error's message */
 } kiln_event;
 
-enum { KILN_ATTENTION_BEST, KILN_ATTENTION_CUDNN, KILN_ATTENTION_KILN };
-
-/* A field that is NULL or KILN_UNSET takes the value of its environment variable, or
- * the default. A list is set if its pointer is not NULL, even if its count is 0.
- * kiln_service_open() copies text and lists. */
+/* kiln_service_open() copies all texts. */
 typedef struct kiln_options {
   size_t struct_size;
-  const char* cache_dir;
-  int64_t cache_limit_bytes, compile_timeout_ms, worker_memory_bytes, jobs;
-  int64_t no_jit; /* 0 or 1 */
-  const char *nvrtc, *cudnn, *driver, *worker, *toolchain;
-  int64_t attention; /* KILN_ATTENTION_... */
-  const char* const* template_dirs;
-  size_t template_dir_count;
-  const char* record;
-  const char* const* disable;
-  size_t disable_count;
-  const uint32_t* trusted_uids;
-  size_t trusted_uid_count;
-  const char* log_level;
+  /* "NAME=VALUE", with a name of kiln_setting_get() and a value as its variable has;
+   * of two with one name the last holds. What has none here takes the value of its
+   * variable, or the default. */
+  const char* const* settings;
+  size_t setting_count;
   /* Called by the thread that caused the event; several threads may call it at once.
    * Must not call the service. NULL: no calls. on_event_user is passed on, and may be
    * freed once kiln_service_close() has returned. */
   void (*on_event)(void* user, const kiln_event* event);
   void* on_event_user;
-  const char* const* seeds;
-  size_t seed_count;
-  const char* remote_keys;
-  int64_t precompiled_limit_bytes;
-  const char *remote, *remote_mode, *remote_sign, *remote_auth, *remote_ca;
-  const char* remote_certificate;
-  int64_t remote_wait_ms;
 } kiln_options;
-#define KILN_OPTIONS_INIT                                                 \
-  {                                                                       \
-    .struct_size = sizeof(kiln_options), .cache_limit_bytes = KILN_UNSET, \
-    .compile_timeout_ms = KILN_UNSET, .worker_memory_bytes = KILN_UNSET,  \
-    .jobs = KILN_UNSET, .no_jit = KILN_UNSET, .attention = KILN_UNSET,    \
-    .precompiled_limit_bytes = KILN_UNSET, .remote_wait_ms = KILN_UNSET   \
-  }
+#define KILN_OPTIONS_INIT \
+  { .struct_size = sizeof(kiln_options) }
+
+/* What a setting's value is. Paths of a list are separated by colons, names and numbers
+ * by commas; an empty value is the empty list. */
+enum {
+  KILN_SETTING_TEXT,
+  KILN_SETTING_PATH,
+  KILN_SETTING_PATHS,
+  KILN_SETTING_NAMES,
+  KILN_SETTING_NUMBERS,
+  KILN_SETTING_NUMBER,
+  KILN_SETTING_SWITCH,  /* "1" or "0" */
+  KILN_SETTING_SIZE,    /* "10GiB", "4096B" */
+  KILN_SETTING_DURATION /* "5m", "100ms"; a number alone is of seconds */
+};
+typedef struct kiln_setting {
+  size_t struct_size;
+  const char* name;     /* "jobs" */
+  const char* variable; /* of the environment, which an option comes before: "KILN_JOBS" */
+  int kind;             /* KILN_SETTING_... */
+  const char* meaning;  /* a sentence */
+  const char* fallback; /* what holds without option and variable; "": nothing */
+} kiln_setting;
+#define KILN_SETTING_INIT \
+  { .struct_size = sizeof(kiln_setting) }
+/* Setting `index`, whose texts are constants; false behind the last. */
+KILN_C_API bool kiln_setting_get(size_t index, kiln_setting* setting);
+/* Whether a service can be opened with "NAME=VALUE", or what is wrong with it. */
+KILN_C_RESULT kiln_result kiln_setting_check(const char* setting);
 
 /* `options` NULL: none is set. The caller closes `*service`. */
 KILN_C_RESULT kiln_result kiln_service_open(const kiln_options* options,
@@ -167,7 +171,7 @@ KILN_C_API void kiln_service_close(kiln_service* service);
 
 enum { KILN_LOG_DEBUG, KILN_LOG_INFO, KILN_LOG_WARNING };
 /* Sends the log of Kiln in this process to `write` instead of stderr; NULL: to stderr
- * again. `write` gets the lines that kiln_options.log_level (KILN_LOG) lets through,
+ * again. `write` gets the lines that the setting log_level (KILN_LOG) lets through,
  * one per call, without level and newline; `line` is valid only while `write` runs. Any
  * thread may call it, several at once. It must not call Kiln.
  *

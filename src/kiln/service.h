@@ -92,6 +92,8 @@ struct Options {
   std::optional<std::vector<std::string>> disable{};  // KILN_DISABLE
   /// User ids whose cache objects are trusted, besides this user's and root's.
   std::optional<std::vector<std::uint32_t>> trusted_uids{};  // KILN_TRUSTED_UIDS
+  /// Group ids whose members may write the folders on the way to the cache.
+  std::optional<std::vector<std::uint32_t>> trusted_gids{};  // KILN_TRUSTED_GIDS
   /// Packs and cache folders that are read where the cache has no kernel.
   std::optional<std::vector<std::filesystem::path>> seeds{};  // KILN_SEED
   /// File of public keys. What a remote cache delivers must be signed by one of them,

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "build/build_service.h"
+#include "build/settings.h"
 #include "device/devices.h"
 #include "library/disabled_kernels.h"
 #include "library/kernel_memory.h"
@@ -16,7 +17,6 @@
 #include "library/profiler_range.h"
 #include "library/public_border.h"
 #include "library/request_record.h"
-#include "library/service_options.h"
 #include "library/service_parts.h"
 #include "util/log.h"
 #include "util/striped.h"

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "build/build_options.h"
+#include "build/settings.h"
 #include "compile/worker/nvrtc_compile.h"
 #include "util/try.h"
 
@@ -45,7 +46,7 @@ Result<Bytes> compile_cubin(const compile::Nvrtc& nvrtc, const CubinWish& wish,
 }  // namespace
 
 Result<Config> config_for(const std::filesystem::path& root) {
-  Config config = KILN_TRY(read_config(process_environment()));
+  Config config = KILN_TRY(settings({}, process_environment()));
   config.cache_dir = root;
   return config;
 }

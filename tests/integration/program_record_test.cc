@@ -172,12 +172,13 @@ TEST_F(KilnRecordTest, ARequestOfCIsRecordedAsThatOfCxx) {
             0);
 
   const std::string record = temp_.path() / "c.jsonl";
-  const std::string cache = options.cache_dir->native();
-  const std::string path = driver.path().native();
+  const std::string in_record = "record=" + record;
+  const std::string cache = "cache_dir=" + options.cache_dir->native();
+  const std::string path = "driver=" + driver.path().native();
+  const std::array c_settings{cache.c_str(), path.c_str(), in_record.c_str()};
   kiln_options c_options = KILN_OPTIONS_INIT;
-  c_options.cache_dir = cache.c_str();
-  c_options.driver = path.c_str();
-  c_options.record = record.c_str();
+  c_options.settings = c_settings.data();
+  c_options.setting_count = c_settings.size();
   const SourceOptions& of = request.source();
   const auto pointers = [](const std::vector<std::string>& texts) {
     std::vector<const char*> list;

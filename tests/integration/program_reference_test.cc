@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "build/config.h"
+#include "build/settings.h"
 #include "tests/support/paths.h"
 #include "tools/program.h"
 #include "util/read_file.h"
@@ -57,8 +57,19 @@ TEST(ProgramReferenceTest, TheManPageHasEveryVerbOptionAndVariable) {
       }
     }
   }
-  for (const EnvironmentVariable& variable : environment_reference())
-    EXPECT_THAT(man, HasSubstr(std::string(".B ") + variable.name + "\n"));
+  for (const Setting& setting : every_setting())
+    EXPECT_THAT(man, HasSubstr(std::string(".B ") + setting.variable + "\n"));
+}
+
+TEST(ProgramReferenceTest, TheGuideHasTheTableOfSettings) {
+  const std::string guide = page(test::paths::source("docs/guide.md"));
+  std::FILE* const out =
+      ::popen((test::paths::built("bin/kiln-reference") + " guide").c_str(), "r");
+  std::string table;
+  for (char line[1024]; std::fgets(line, sizeof(line), out) != nullptr;) table += line;
+  EXPECT_EQ(::pclose(out), 0);
+  EXPECT_THAT(guide, HasSubstr("\n\n" + table + "\n"))
+      << "`kiln-reference guide` prints the table";
 }
 
 TEST(ProgramReferenceTest, TheManPageHasNoTroffMistake) {

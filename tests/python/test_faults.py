@@ -59,7 +59,7 @@ def test_a_failed_compilation_has_exactly_the_compilers_log(nvrtc, python):
     "call, settings, name, bases, says",
     [
         ("kiln.Kernel(SOURCE).prepare(7)", {}, "InvalidArgument 1", "ValueError", "device 7"),
-        ("kiln.configure(jobs=-1); kiln.devices()", {}, "InvalidArgument 1", "", "options.jobs"),
+        ("kiln.configure(jobs=-1); kiln.devices()", {}, "InvalidArgument 1", "", "jobs: '-1'"),
         ("kiln.configure(attention='fast')", {}, "InvalidArgument 1", "", "'fast'"),
         ("kiln.devices(); kiln.configure(jobs=1)", {}, "InvalidArgument 1", "", "first use"),
         ("kiln.Kernel(SOURCE).prepare()", {"KILN_NVRTC": "/nowhere"}, "Unavailable 11", "",

@@ -25,7 +25,7 @@ struct AttentionOptions {
   bool matrix = false;
   std::string driver;
   // Of warm.
-  std::string preset, jobs, time_limit;
+  std::string preset;
   bool dry_run = false, fail_fast = false, kiln = false;
 };
 

@@ -225,11 +225,6 @@ class WarmList {
 
 Result<int> warm_attention(Context& context, const AttentionOptions& options) {
   Config config = context.config;
-  if (!options.jobs.empty())
-    config.jobs = static_cast<unsigned>(
-        KILN_TRY(parse_number("--jobs", options.jobs, {1, kMostJobs})));
-  if (!options.time_limit.empty())
-    config.compile_timeout = KILN_TRY(parse_time_limit(options.time_limit));
   config.for_driver = KILN_TRY(parse_driver_option(options.driver));
   const auto problems = KILN_TRY(wanted_problems(options));
   const auto targets = KILN_TRY(attention_targets(config, options));

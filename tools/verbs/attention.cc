@@ -116,11 +116,9 @@ Run add_attention(OptionSet& cli) {
   cli.option("--driver", options->driver, "VERSION",
              "CUDA version of the driver there, such as 13.0, to which a "
              "plan is bound (default: the profile's)");
-  cli.option("--jobs", options->jobs, "N",
-             "warm: plans at a time (default: the usable cores)");
-  cli.option(
-      "--timeout", options->time_limit, "DURATION",
-      "warm: time limit of one plan: 90, which is seconds, or 5m (default: 300)");
+  cli.setting("--jobs", "N", "jobs", "warm: plans at a time");
+  cli.setting("--timeout", "DURATION", "compile_timeout",
+              "warm: time limit of one plan: 90, which is seconds, or 5m");
   cli.flag("--dry-run", options->dry_run,
            "warm: say what would be built; build nothing");
   cli.flag("--fail-fast", options->fail_fast, "warm: stop at the first failure");

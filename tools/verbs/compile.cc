@@ -35,7 +35,6 @@ struct CompileOptions {
   std::vector<std::string> options;
   std::vector<std::string> names;
   std::string output;
-  std::string time_limit;
 };
 
 Result<std::string> read_source(const Context& context, const std::string& file) {
@@ -140,8 +139,6 @@ void print_entries(const Context& context, const BuildReport& report) {
 Result<int> run(Context& context, const CompileOptions& options) {
   Config config = context.config;
   config.for_driver = KILN_TRY(parse_driver_option(options.driver));
-  if (!options.time_limit.empty())
-    config.compile_timeout = KILN_TRY(parse_time_limit(options.time_limit));
   if (!options.output.empty())
     KILN_TRY(check_output_path("-o", options.output));
   if (options.output == "-" && context.json)
@@ -209,8 +206,7 @@ Run add_compile(OptionSet& cli) {
              "repeated");
   cli.option("-o", options->output, "FILE",
              "Write the image to FILE, for one architecture");
-  cli.option("--timeout", options->time_limit, "DURATION",
-             "Time limit of one build: 90, which is seconds, or 5m (default: 300)");
+  cli.setting("--timeout", "DURATION", "compile_timeout");
   return [options](Context& context) { return run(context, *options); };
 }
 

@@ -26,8 +26,6 @@ namespace {
 
 struct WarmOptions {
   SelectionOptions selection;
-  std::string jobs;
-  std::string time_limit;
   bool dry_run = false;
   bool fail_fast = false;
   bool verbose = false;
@@ -79,12 +77,6 @@ Result<Config> service_config(const Context& context, const WarmOptions& options
   Config config = context.config;
   config.template_dirs = template_folders(config, options.selection.catalog);
   config.for_driver = KILN_TRY(parse_driver_option(options.selection.driver));
-  if (!options.jobs.empty()) {
-    config.jobs = static_cast<unsigned>(
-        KILN_TRY(parse_number("--jobs", options.jobs, {1, kMostJobs})));
-  }
-  if (!options.time_limit.empty())
-    config.compile_timeout = KILN_TRY(parse_time_limit(options.time_limit));
   if (options.exchange.push && config.remote.mode == "rw")
     config.remote.mode = "r";  // the exchange sends all that the service would
   return config;
@@ -192,10 +184,8 @@ Result<int> run(Context& context, const WarmOptions& options) {
 Run add_warm(OptionSet& cli) {
   auto options = std::make_shared<WarmOptions>();
   add_selection_options(cli, options->selection);
-  cli.option("--jobs", options->jobs, "N",
-             "Builds at a time (default: the usable cores)");
-  cli.option("--timeout", options->time_limit, "DURATION",
-             "Time limit of one build: 90, which is seconds, or 5m (default: 300)");
+  cli.setting("--jobs", "N", "jobs");
+  cli.setting("--timeout", "DURATION", "compile_timeout");
   cli.option(
       "--shard", options->shard, "I/N|auto",
       "Build only part I of N, counted from 0, so that N machines share the work; "

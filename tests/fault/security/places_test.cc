@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <tuple>
 
-#include "build/config.h"
+#include "build/settings.h"
 #include "cache/cache.h"
 #include "tests/fault/security/plants.h"
 #include "tests/support/fault/campaign.h"
@@ -209,7 +209,7 @@ TEST_F(PlacesTest, fault_33_OnlyOwnersThatAreNamedAreTrusted) {
                            Case{"47112," + named, true}}) {
     campaign.injected();
     const auto wrong = kVictim.run([&] {
-      const auto config = read_config([&](const std::string& variable) {
+      const auto config = settings({}, [&](const std::string& variable) {
         return variable == "KILN_TRUSTED_UIDS" ? std::optional(each.uids)
                                                : std::nullopt;
       });

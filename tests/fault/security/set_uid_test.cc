@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-#include "build/config.h"
+#include "build/settings.h"
 #include "tests/fault/security/plants.h"
 #include "tests/support/fault/campaign.h"
 #include "tests/support/paths.h"
@@ -103,8 +103,8 @@ TEST_F(SetUidTest, fault_33_ASetUidProgramAsksNothingOfTheEnvironment) {
   test::Campaign campaign;
   const Settings defaults = run(plain_, {});
   ASSERT_EQ(defaults.at("secure"), "no");
-  for (const EnvironmentVariable& variable : environment_reference())
-    ASSERT_TRUE(kEvil.contains(variable.name)) << variable.name << " is not tried";
+  for (const Setting& setting : every_setting())
+    ASSERT_TRUE(kEvil.contains(setting.variable)) << setting.variable << " is not tried";
   const Settings silent = run(set_uid_, {});
   if (silent.at("secure") != "yes")
     GTEST_SKIP() << "NO SET-UID PROGRAMS IN " << dir_.path() << ": nothing was tried";

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "build/config.h"
+#include "build/settings.h"
 #include "compile/pool/worker_pool.h"
 #include "util/library_search.h"
 
@@ -32,7 +32,7 @@ void print(const char* setting, const std::string& value) {
 }
 
 int probe() {
-  const auto config = read_config(process_environment());
+  const auto config = settings({}, process_environment());
   if (!config) {
     fmt::print(stderr, "{}\n", config.error().message);
     return 1;

@@ -135,7 +135,7 @@ TEST_F(AttentionCallTest, WhatKilnAttentionMayBeIsSaidAtOpen) {
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(opened.error().message,
-            "KILN_ATTENTION: 'flash' is neither cudnn nor kiln");
+            "KILN_ATTENTION: 'flash' is none of best, cudnn and kiln");
 }
 
 TEST_F(AttentionCallTest, WhatAProgramSetsBeatsTheEnvironment) {

@@ -74,19 +74,23 @@ class CTest : public LibraryTest {
  protected:
   CTest() : driver_("7.5,9.0"), path_(driver_.path()), cache_(temp_.path() / "cache") {}
 
-  [[nodiscard]] kiln_options c_options() const {
-    kiln_options options = KILN_OPTIONS_INIT;
-    options.cache_dir = cache_.c_str();
-    options.driver = path_.c_str();
-    options.jobs = 2;
-    return options;
+  /// Opens one with these settings, which come after those of every test.
+  kiln_result open(std::initializer_list<const char*> more, kiln_service** service,
+                   kiln_options options = KILN_OPTIONS_INIT) const {
+    const std::string cache = "cache_dir=" + cache_.native();
+    const std::string driver = "driver=" + path_.native();
+    std::vector<const char*> settings{cache.c_str(), driver.c_str(), "jobs=2"};
+    settings.insert(settings.end(), more);
+    options.settings = settings.data();
+    options.setting_count = settings.size();
+    return kiln_service_open(&options, service);
   }
-  [[nodiscard]] static OwnedService open(const kiln_options& options) {
+  [[nodiscard]] OwnedService open(std::initializer_list<const char*> more = {},
+                                  kiln_options options = KILN_OPTIONS_INIT) const {
     kiln_service* service = nullptr;
-    EXPECT_DONE(kiln_service_open(&options, &service));
+    EXPECT_DONE(open(more, &service, options));
     return OwnedService(service);
   }
-  [[nodiscard]] OwnedService open() const { return open(c_options()); }
 
   [[nodiscard]] static OwnedKernel fill(kiln_service* service) {
     kiln_source source = KILN_SOURCE_INIT;
@@ -469,23 +473,20 @@ TEST_F(CTest, WrongArgumentsAreRefusedByName) {
   expect_refused(
       kiln_kernel_launch(kernel.get(), &geometry, nullptr, nullptr, nullptr, 2),
       "args is NULL");
-  kiln_options options = c_options();
-  options.jobs = -1;
   kiln_service* another = nullptr;
-  expect_refused(kiln_service_open(&options, &another), "options.jobs is -1");
+  expect_refused(open({"jobs=-1"}, &another),
+                 "jobs: '-1' is not a whole number from 1 to 1024");
   EXPECT_EQ(another, nullptr);
-  options = c_options();
-  options.attention = 3;
-  expect_refused(kiln_service_open(&options, &another), "options.attention is 3");
-  options = c_options();
-  options.disable_count = 1;
-  expect_refused(kiln_service_open(&options, &another), "options.disable is NULL");
-  options = c_options();
-  options.trusted_uid_count = 1;
-  expect_refused(kiln_service_open(&options, &another), "options.trusted_uids is NULL");
-  options = c_options();
-  options.seed_count = 1;
-  expect_refused(kiln_service_open(&options, &another), "options.seeds is NULL");
+  expect_refused(open({"attention=flash"}, &another), "attention: 'flash' is none of");
+  expect_refused(open({"job=1"}, &another), "'job=1' is no setting");
+  expect_refused(open({"jobs"}, &another), "'jobs' is no setting");
+  expect_refused(open({nullptr}, &another), "options.settings[3] is NULL");
+  expect_refused(kiln_setting_check("cache_limit_bytes=10"), "cache_limit_bytes: ");
+  expect_refused(kiln_setting_check(nullptr), "setting is NULL");
+  EXPECT_DONE(kiln_setting_check("jobs=4"));
+  kiln_options options = KILN_OPTIONS_INIT;
+  options.setting_count = 1;
+  expect_refused(kiln_service_open(&options, &another), "options.settings is NULL");
   kiln_kernel_free(nullptr);
   kiln_service_close(nullptr);
   kiln_cancel_free(nullptr);
@@ -546,10 +547,8 @@ TEST_F(CTest, AStructOfAnOlderHeaderIsReadAndWrittenAsFarAsItGoes) {
 }
 
 TEST_F(CTest, MessagesAreUtf8WhateverAPathIs) {
-  kiln_options options = c_options();
-  options.driver = "/nowhere/\xff.so";
   kiln_service* service = nullptr;
-  const Outcome failed = outcome(kiln_service_open(&options, &service));
+  const Outcome failed = outcome(open({"driver=/nowhere/\xff.so"}, &service));
   EXPECT_NE(failed.code, 0);
   EXPECT_THAT(failed.message, HasSubstr("/nowhere/\xef\xbf\xbd.so"));
 }
@@ -626,9 +625,7 @@ TEST_F(CTest, NormsHaveNoWeightOrTakeTheirOutputWhereTheyAreToldTo) {
 }
 
 TEST_F(CTest, AttentionIsExplainedPreparedAndRun) {
-  kiln_options options = c_options();
-  options.cudnn = "/nowhere/libcudnn.so.9";
-  const OwnedService service = open(options);
+  const OwnedService service = open({"cudnn=/nowhere/libcudnn.so.9"});
   kiln_attention_args args = KILN_ATTENTION_ARGS_INIT;
   args.problem.dtype = KILN_F16;
   args.problem.batch = 1;
@@ -735,7 +732,7 @@ TEST_F(CTest, EventsAndLogLinesReachTheirCallbacks) {
     std::vector<int> kinds;
     std::vector<std::string> lines;
   } told;
-  kiln_options options = c_options();
+  kiln_options options = KILN_OPTIONS_INIT;
   options.on_event = [](void* user, const kiln_event* event) {
     auto& to = *static_cast<Told*>(user);
     const std::lock_guard lock(to.mutex);
@@ -744,7 +741,6 @@ TEST_F(CTest, EventsAndLogLinesReachTheirCallbacks) {
     EXPECT_EQ(event->struct_size, sizeof(kiln_event));
   };
   options.on_event_user = &told;
-  options.cache_dir = "/proc/kiln";  // nobody can make that: a warning
   EXPECT_DONE(kiln_log_to(
       [](void* user, int level, const char* line) {
         auto& to = *static_cast<Told*>(user);
@@ -754,7 +750,8 @@ TEST_F(CTest, EventsAndLogLinesReachTheirCallbacks) {
       &told));
   testing::internal::CaptureStderr();
   {
-    const OwnedService service = open(options);
+    // Nobody can make that folder: a warning.
+    const OwnedService service = open({"cache_dir=/proc/kiln"}, options);
     std::ignore = fill(service.get());
   }
   EXPECT_DONE(kiln_log_to(nullptr, nullptr));

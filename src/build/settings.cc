@@ -1,0 +1,396 @@
+#include "build/settings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <limits>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "util/try.h"
+#include "util/units.h"
+
+namespace kiln {
+namespace {
+
+// ---- The kinds
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    if (end > begin)
+      parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+Result<std::string> text_of(const std::string& text) {
+  return text;
+}
+
+Result<std::filesystem::path> path_of(const std::string& text) {
+  return std::filesystem::path(text);
+}
+
+Result<std::vector<std::filesystem::path>> paths_of(const std::string& text) {
+  const auto parts = split(text, ':');
+  return std::vector<std::filesystem::path>(parts.begin(), parts.end());
+}
+
+/// Splits names at commas and blanks.
+Result<std::vector<std::string>> split_names(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == ' ' || c == '\t'; }, ',');
+  return split(text, ',');
+}
+
+Result<bool> parse_switch(const std::string& text) {
+  constexpr std::array<std::string_view, 4> kOn{"1", "true", "on", "yes"};
+  constexpr std::array<std::string_view, 4> kOff{"0", "false", "off", "no"};
+  for (const std::string_view word : kOn) {
+    if (text == word)
+      return true;
+  }
+  for (const std::string_view word : kOff) {
+    if (text == word)
+      return false;
+  }
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("'{}' is neither on (1) nor off (0)", text));
+}
+
+static_assert(std::is_same_v<uid_t, std::uint32_t> && std::is_same_v<gid_t, uid_t>);
+Result<std::vector<uid_t>> parse_ids(const std::string& text) {
+  std::vector<uid_t> ids;
+  for (const std::string& part : split(text, ','))
+    ids.push_back(static_cast<uid_t>(
+        KILN_TRY(parse_number(part, {0, std::numeric_limits<uid_t>::max()}))));
+  return ids;
+}
+
+Result<std::uint64_t> parse_memory(const std::string& text) {
+  const std::uint64_t bytes = KILN_TRY(parse_size(text));
+  if (bytes < kLeastWorkerMemory)
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("'{}' is too little for a compiler; give 64M or more", text));
+  return bytes;
+}
+
+Result<unsigned> parse_jobs(const std::string& text) {
+  return static_cast<unsigned>(KILN_TRY(parse_number(text, {1, kMostJobs})));
+}
+
+Result<AttentionSetting> parse_attention(const std::string& text) {
+  if (text == "best")
+    return AttentionSetting::kBest;
+  if (text == "cudnn")
+    return AttentionSetting::kCudnn;
+  if (text == "kiln")
+    return AttentionSetting::kKiln;
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("'{}' is none of best, cudnn and kiln", text));
+}
+
+// ---- The rows
+
+template <auto Member>
+auto& of_remote(Config& config) {
+  return config.remote.*Member;
+}
+
+/// Reads with `Parse` what goes from the member `From` of Options to `To` of a Config:
+/// each a pointer to a member, or a function that gives a reference.
+template <auto From, auto Parse, auto To, auto By = nullptr>
+constexpr Setting setting(const char* option, const char* variable, SettingKind kind,
+                          const char* meaning, const char* fallback) {
+  return {.option = option,
+          .variable = variable,
+          .kind = kind,
+          .meaning = meaning,
+          .fallback = fallback,
+          .read = [](const std::string& text, Options& to) -> Result<void> {
+            to.*From = KILN_TRY(Parse(text));
+            return {};
+          },
+          .set =
+              [](const Options& from, SetBy by, Config& to) {
+                if (!(from.*From))
+                  return;
+                std::invoke(To, to) = *(from.*From);
+                if constexpr (!std::is_null_pointer_v<decltype(By)>)
+                  std::invoke(By, to) = by;
+              }};
+}
+
+constexpr std::array kSettings{
+    setting<&Options::cache_dir, path_of, &Config::cache_dir, &Config::cache_dir_by>(
+        "Options::cache_dir", "KILN_CACHE_DIR", SettingKind::kPath,
+        "Root of the cache.", "$XDG_CACHE_HOME/kiln, then ~/.cache/kiln"),
+    setting<&Options::cache_limit_bytes, parse_size, &Config::cache_limit_bytes>(
+        "Options::cache_limit_bytes", "KILN_CACHE_SIZE", SettingKind::kSize,
+        "Limit of the cache, as 500M; the objects that were not used for longest are "
+        "removed.",
+        "10GiB"),
+    setting<&Options::precompiled_limit_bytes, parse_size,
+            &Config::precompiled_limit_bytes>(
+        "Options::precompiled_limit_bytes", "KILN_PCH_SIZE", SettingKind::kSize,
+        "Limit of the precompiled headers beside the objects; 0: none are made or "
+        "used.",
+        "2GiB, but at most a fifth of KILN_CACHE_SIZE"),
+    setting<&Options::trusted_uids, parse_ids, &Config::trusted_uids>(
+        "Options::trusted_uids", "KILN_TRUSTED_UIDS", SettingKind::kNumbers,
+        "User ids, with commas, whose objects are trusted like one's own: a cache "
+        "that a service account fills.",
+        ""),
+    setting<&Options::trusted_gids, parse_ids, &Config::trusted_gids>(
+        "Options::trusted_gids", "KILN_TRUSTED_GIDS", SettingKind::kNumbers,
+        "Group ids, with commas, whose members may write the folders on the way to "
+        "the cache.",
+        ""),
+    setting<&Options::seeds, paths_of, &Config::seeds>(
+        "Options::seeds", "KILN_SEED", SettingKind::kPaths,
+        "Packs and cache roots, with colons, that are read where the cache has no "
+        "object.",
+        ""),
+    setting<&Options::remote, text_of, of_remote<&RemoteSettings::servers>,
+            of_remote<&RemoteSettings::servers_by>>(
+        "Options::remote", "KILN_REMOTE", SettingKind::kText,
+        "Remote caches, with spaces, in the order in which they are asked where "
+        "neither the cache nor a seed has an object; each may have options: "
+        "https://c/kiln;mode=rw;unsigned=1, layout=bazel, region=us-east-1.",
+        ""),
+    setting<&Options::remote_mode, text_of, of_remote<&RemoteSettings::mode>,
+            of_remote<&RemoteSettings::mode_by>>(
+        "Options::remote_mode", "KILN_REMOTE_MODE", SettingKind::kText,
+        "Whether remote caches are read, and get what is built here: off, r or rw.",
+        "r"),
+    setting<&Options::remote_keys, path_of, &Config::keys>(
+        "Options::remote_keys", "KILN_REMOTE_KEYS", SettingKind::kPath,
+        "File of public keys, one of which must have signed what a remote cache "
+        "delivers, what is unpacked, and a seed that has signatures.",
+        ""),
+    setting<&Options::remote_sign, path_of, &Config::sign>(
+        "Options::remote_sign", "KILN_REMOTE_SIGN", SettingKind::kPath,
+        "File of the private key that kiln pack and uploads sign with.", ""),
+    setting<&Options::remote_auth, path_of, of_remote<&RemoteSettings::auth>>(
+        "Options::remote_auth", "KILN_REMOTE_AUTH", SettingKind::kPath,
+        "File that only you can read, of mode 0600, with 'bearer TOKEN', 'basic "
+        "USER:PASSWORD' or 'aws'.",
+        ""),
+    setting<&Options::remote_ca, path_of, of_remote<&RemoteSettings::ca>>(
+        "Options::remote_ca", "KILN_REMOTE_CA", SettingKind::kPath,
+        "File of the certificates that https servers are checked by.", "libcurl's"),
+    setting<&Options::remote_certificate, path_of,
+            of_remote<&RemoteSettings::certificate>>(
+        "Options::remote_certificate", "KILN_REMOTE_CERT", SettingKind::kPath,
+        "File with the client's certificate and its key.", ""),
+    setting<&Options::remote_wait, parse_duration, of_remote<&RemoteSettings::wait>>(
+        "Options::remote_wait", "KILN_REMOTE_WAIT", SettingKind::kDuration,
+        "How long a request to a remote cache may take before the build starts "
+        "beside it: 2, which is seconds, or 100ms.",
+        "250ms"),
+    setting<&Options::compile_timeout, parse_time_limit, &Config::compile_timeout>(
+        "Options::compile_timeout", "KILN_COMPILE_TIMEOUT", SettingKind::kDuration,
+        "Time limit of one build: 90, which is seconds, or 5m.", "5m"),
+    setting<&Options::worker_memory_bytes, parse_memory, &Config::worker_memory_bytes>(
+        "Options::worker_memory_bytes", "KILN_WORKER_MEMORY", SettingKind::kSize,
+        "Limit of the resident memory of one build, as 2GiB.", "4GiB"),
+    setting<&Options::jobs, parse_jobs, &Config::jobs>(
+        "Options::jobs", "KILN_JOBS", SettingKind::kNumber,
+        "Builds at a time; fewer run while there is no memory for so many.",
+        "the usable cores"),
+    setting<&Options::no_jit, parse_switch, &Config::no_jit, &Config::no_jit_by>(
+        "Options::no_jit", "KILN_NO_JIT", SettingKind::kSwitch,
+        "1: a miss is an error and builds nothing.", "0"),
+    setting<&Options::nvrtc, path_of, &Config::nvrtc, &Config::nvrtc_by>(
+        "Options::nvrtc", "KILN_NVRTC", SettingKind::kPath, "The libnvrtc to use.",
+        "the newest that fits"),
+    setting<&Options::toolchain, text_of, &Config::toolchain, &Config::toolchain_by>(
+        "Options::toolchain", "KILN_TOOLCHAIN", SettingKind::kText,
+        "Which of the NVRTCs found: 13.0, or 8 or more digits of a build id.",
+        "the newest that fits"),
+    setting<&Options::cudnn, path_of, &Config::cudnn, &Config::cudnn_by>(
+        "Options::cudnn", "KILN_CUDNN", SettingKind::kPath, "The libcudnn to use.", ""),
+    setting<&Options::driver, path_of, &Config::driver, &Config::driver_by>(
+        "Options::driver", "KILN_DRIVER", SettingKind::kPath, "The libcuda to use.",
+        ""),
+    setting<&Options::worker, path_of, &Config::worker, &Config::worker_by>(
+        "Options::worker", "KILN_WORKER", SettingKind::kPath,
+        "The program kiln-worker to use.", "the one of this installation"),
+    setting<&Options::template_dirs, paths_of, &Config::template_dirs>(
+        "Options::template_dirs", "KILN_TEMPLATE_DIR", SettingKind::kPaths,
+        "Folders with kernel templates, with colons, searched before the built-in "
+        "templates.",
+        ""),
+    setting<&Options::attention, parse_attention, &Config::attention,
+            &Config::attention_by>(
+        "Options::attention", "KILN_ATTENTION", SettingKind::kText,
+        "What computes attention: cudnn; kiln, Kiln's own kernel; or best, which is "
+        "cuDNN where it can.",
+        "best"),
+    setting<&Options::disable, split_names, &Config::disabled, &Config::disabled_by>(
+        "Options::disable", "KILN_DISABLE", SettingKind::kNames,
+        "Kernels that the library refuses, with commas, so that the program takes "
+        "its fallback path: rope_fwd,scaled_*.",
+        ""),
+    setting<&Options::record, path_of, &Config::record>(
+        "Options::record", "KILN_RECORD", SettingKind::kPath,
+        "A manifest that gets a line for each kernel that the library is asked for; "
+        "kiln warm --manifest reads it.",
+        ""),
+    setting<&Options::log_level, text_of, &Config::log_level>(
+        "Options::log_level", "KILN_LOG", SettingKind::kText,
+        "trace, debug, info, warning, error or off.", "warning"),
+};
+
+// A member of Options that is added does not compile until it has a row, or a place in
+// Service, as on_event has.
+#define KILN_MEMBERS                                                               \
+  o1, o2, o3, o4, o5, o6, o7, o8, o9, o10, o11, o12, o13, o14, o15, o16, o17, o18, \
+      o19, o20, o21, o22, o23, o24, o25, o26, o27, o28, o29
+[[maybe_unused]] constexpr auto kCountMembers = [](const Options& options) {
+  const auto& [KILN_MEMBERS] = options;
+  return std::tuple_size<decltype(std::tie(KILN_MEMBERS))>();
+};
+constexpr std::size_t kMembersWithoutRow = 1;
+static_assert(kSettings.size() + kMembersWithoutRow ==
+              decltype(kCountMembers(std::declval<const Options&>()))::value);
+#undef KILN_MEMBERS
+
+// ---- What C++ gives, which is not read
+
+template <typename Number>
+Result<void> check(std::string_view member, const std::optional<Number>& value,
+                   Number least, Number most) {
+  if (!value || (*value >= least && *value <= most))
+    return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("Options::{} is {}; {} to {} is possible", member, *value,
+                          least, most));
+}
+
+Result<void> check(const Options& options) {
+  KILN_TRY(check("jobs", options.jobs, 1U, kMostJobs));
+  KILN_TRY(check("worker_memory_bytes", options.worker_memory_bytes, kLeastWorkerMemory,
+                 std::uint64_t{1} << 62U));
+  constexpr std::chrono::milliseconds kCentury = std::chrono::hours(24 * 365 * 100);
+  if (options.compile_timeout && (*options.compile_timeout <= kCentury * 0 ||
+                                  *options.compile_timeout > kCentury)) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("Options::compile_timeout is {} ms; more than none and up to "
+                    "a century is possible",
+                    options.compile_timeout->count()));
+  }
+  if (options.remote_wait &&
+      (*options.remote_wait < kCentury * 0 || *options.remote_wait > kCentury)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("Options::remote_wait is {} ms; none to a century is "
+                            "possible",
+                            options.remote_wait->count()));
+  }
+  if (options.attention && *options.attention > AttentionSetting::kKiln)
+    return fail(ErrorCode::kInvalidArgument,
+                "Options::attention is none of AttentionSetting");
+  return {};
+}
+
+// ---- The environment beside the settings
+
+/// An empty one counts as not set.
+std::optional<std::string> value_of(const Environment& environment,
+                                    const std::string& variable) {
+  std::optional<std::string> value = environment(variable);
+  if (value && value->empty())
+    return std::nullopt;
+  return value;
+}
+
+std::filesystem::path default_cache_dir(const Environment& environment) {
+  // XDG base directory specification: a relative path is invalid and ignored.
+  const std::filesystem::path xdg =
+      value_of(environment, "XDG_CACHE_HOME").value_or("");
+  if (xdg.is_absolute())
+    return xdg / "kiln";
+  if (const auto home = value_of(environment, "HOME"))
+    return std::filesystem::path(*home) / ".cache" / "kiln";
+  return {};
+}
+
+/// What torchrun, Slurm, and the launchers of Open MPI and MPICH set.
+std::optional<std::uint32_t> find_rank(const Environment& environment) {
+  for (const char* const name :
+       {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
+    const auto text = value_of(environment, name);
+    const auto rank =
+        text ? parse_number(*text, {0, std::numeric_limits<std::uint32_t>::max()})
+             : fail(ErrorCode::kNotFound, {});
+    if (rank)
+      return static_cast<std::uint32_t>(*rank);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view Setting::name() const {
+  return std::string_view(option).substr(std::string_view("Options::").size());
+}
+
+std::span<const Setting> every_setting() {
+  return kSettings;
+}
+
+const Setting* find_setting(std::string_view name) {
+  const auto* const found = std::ranges::find(kSettings, name, &Setting::name);
+  return found == kSettings.end() ? nullptr : &*found;
+}
+
+Result<void> read_setting(std::string_view assignment, Options& to) {
+  const std::size_t equals = assignment.find('=');
+  const std::string_view name = assignment.substr(0, equals);
+  const Setting* const found = find_setting(name);
+  if (found == nullptr || equals == std::string_view::npos) {
+    std::vector<std::string_view> names;
+    for (const Setting& each : kSettings) names.push_back(each.name());
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "'{}' is no setting: a setting is NAME=VALUE, where NAME is one of {}",
+            assignment, fmt::join(names, ", ")));
+  }
+  auto read = found->read(std::string(assignment.substr(equals + 1)), to);
+  if (!read)
+    return fail(read.error().code, fmt::format("{}: {}", name, read.error().message));
+  return {};
+}
+
+Result<Config> settings(const Options& options, const Environment& environment) {
+  KILN_TRY(check(options));
+  Config config;
+  config.cache_dir = default_cache_dir(environment);
+  config.runtime_dir = value_of(environment, "XDG_RUNTIME_DIR").value_or("");
+  config.rank = find_rank(environment);
+  config.traceparent = value_of(environment, "TRACEPARENT");
+  Options variables;
+  for (const Setting& setting : kSettings) {
+    if (const auto value = value_of(environment, setting.variable)) {
+      if (const auto read = setting.read(*value, variables); !read)
+        return fail(read.error().code,
+                    fmt::format("{}: {}", setting.variable, read.error().message));
+    }
+    setting.set(variables, {setting.variable}, config);
+    setting.set(options, {setting.option}, config);
+  }
+  return config;
+}
+
+}  // namespace kiln
