@@ -53,11 +53,11 @@ void set_glu(Call<Arguments>& call, const TensorView& x,
   auto& args = call.args;
   set_shape(call, x, linear ? 1 : 2);
   args.kind = static_cast<kiln_glu_kind>(kind);
-  args.layout = linear ? KILN_GLU_SPLIT : KILN_GLU_PACKED;
+  args.layout = linear ? KILN_GLU_LAYOUT_SPLIT : KILN_GLU_LAYOUT_PACKED;
   if (call.set(args.linear, "linear", linear))
     Tensors::expect_like("linear", *linear, "x", x);
   set_bias(call, bias, x, 2 * args.cols);
-  if (args.kind == KILN_CLAMPED_SWIGLU) {
+  if (args.kind == KILN_GLU_KIND_CLAMPED_SWIGLU) {
     args.alpha = static_cast<float>(clamp.template get<0>());
     args.limit = static_cast<float>(clamp.template get<1>());
     args.offset = static_cast<float>(clamp.template get<2>());
@@ -99,7 +99,7 @@ std::int64_t backward(std::int64_t action, std::int64_t device, TensorView dx,
   return call.run(args, workspace);
 }
 
-// `clamp`: alpha, limit and offset of KILN_CLAMPED_SWIGLU.
+// `clamp`: alpha, limit and offset of KILN_GLU_KIND_CLAMPED_SWIGLU.
 std::int64_t glu_forward(std::int64_t action, std::int64_t device, TensorView y,
                          TensorView x, Optional<TensorView> linear,
                          Optional<TensorView> bias, std::int64_t kind,

@@ -11,12 +11,33 @@ namespace {
 
 using Problem = kiln_attention_problem;
 
-constexpr Operation<kiln_attention_args> kForward{
-    "attention_forward", KILN_ATTENTION_ARGS_INIT, kiln_attention_forward,
-    kiln_attention_forward_prepare, kiln_attention_forward_workspace};
-constexpr Operation<kiln_attention_args> kBackward{
-    "attention_backward", KILN_ATTENTION_ARGS_INIT, kiln_attention_backward,
-    kiln_attention_backward_prepare, kiln_attention_backward_workspace};
+/// What a call of both passes takes.
+struct Arguments {
+  kiln_attention_problem problem = KILN_ATTENTION_PROBLEM_INIT;
+  kiln_attention_tensors tensors = KILN_ATTENTION_TENSORS_INIT;
+  kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
+};
+
+#define KILN_ATTENTION(pass)                                                          \
+  {                                                                                   \
+    "attention_" #pass, Arguments(),                                                  \
+        [](kiln_service* on, int device, kiln_stream stream, const Arguments* args) { \
+          return kiln_attention_##pass(on, device, stream, &args->problem,            \
+                                       &args->tensors, &args->options);               \
+        },                                                                            \
+        [](kiln_service* on, int device, const Arguments* args) {                     \
+          return kiln_attention_##pass##_prepare(on, device, &args->problem,          \
+                                                 &args->options);                     \
+        },                                                                            \
+        [](kiln_service* on, int device, const Arguments* args,                       \
+           std::uint64_t* bytes) {                                                    \
+          return kiln_attention_##pass##_workspace(on, device, &args->problem,        \
+                                                   &args->options, bytes);            \
+        }                                                                             \
+  }
+constexpr Operation<Arguments> kForward KILN_ATTENTION(forward);
+constexpr Operation<Arguments> kBackward KILN_ATTENTION(backward);
+#undef KILN_ATTENTION
 
 bool has_groups(const TensorView& q, const Layout& layout) {
   return q.ndim() == layout.rank + 1;
@@ -49,7 +70,7 @@ std::int64_t heads_of(const TensorView& q, const Layout& layout,
 
 // A gradient has the strides of its tensor.
 template <typename Pointer>
-void set_gradient(Call<kiln_attention_args>& call, Pointer*& field, const char* name,
+void set_gradient(Call<Arguments>& call, Pointer*& field, const char* name,
                   const TensorView& gradient, const char* tensor_name,
                   const TensorView& tensor) {
   Tensors::expect_like(name, gradient, tensor_name, tensor);
@@ -74,9 +95,8 @@ struct Inputs {
   const Optional<TensorView>& dropout_offset;
 };
 
-void set_lengths(Call<kiln_attention_args>& call, const std::int32_t*& field,
-                 const char* name, const Optional<TensorView>& lengths,
-                 std::int64_t count) {
+void set_lengths(Call<Arguments>& call, const std::int32_t*& field, const char* name,
+                 const Optional<TensorView>& lengths, std::int64_t count) {
   if (!lengths)
     return;
   Tensors::expect_dtype(name, *lengths, kInt32);
@@ -84,8 +104,8 @@ void set_lengths(Call<kiln_attention_args>& call, const std::int32_t*& field,
   call.set(field, name, *lengths);
 }
 
-void set_number(Call<kiln_attention_args>& call, const std::int64_t*& field,
-                const char* name, const Optional<TensorView>& number) {
+void set_number(Call<Arguments>& call, const std::int64_t*& field, const char* name,
+                const Optional<TensorView>& number) {
   if (!number)
     return;
   Tensors::expect_dtype(name, *number, kInt64);
@@ -94,15 +114,15 @@ void set_number(Call<kiln_attention_args>& call, const std::int64_t*& field,
 }
 
 // Of each query of each head, also of packed sequences.
-void set_stats(Call<kiln_attention_args>& call, const TensorView& stats) {
+void set_stats(Call<Arguments>& call, const TensorView& stats) {
   const Problem& problem = call.args.problem;
   Tensors::expect_dtype("stats", stats, kFloat32);
   Tensors::expect_elements("stats", stats, problem.batch * problem.heads * problem.sq);
   call.set(call.args.tensors.stats, "stats", stats);
 }
 
-void set_sizes(Call<kiln_attention_args>& call, const Inputs& inputs,
-               const Layout& layout, std::int64_t longest_q, std::int64_t longest_kv) {
+void set_sizes(Call<Arguments>& call, const Inputs& inputs, const Layout& layout,
+               std::int64_t longest_q, std::int64_t longest_kv) {
   Problem& problem = call.args.problem;
   const auto& [q, k, v, o, bias, cu_q, cu_kv, lengths_q, lengths_kv, seed, offset] =
       inputs;
@@ -116,14 +136,14 @@ void set_sizes(Call<kiln_attention_args>& call, const Inputs& inputs,
   const Layout of_q = layout_of(q, layout);
   problem.dtype = Tensors::dtype("q", q);
   problem.layout = layout.value;
-  if (layout.value == KILN_THD) {
+  if (layout.value == KILN_ATTENTION_LAYOUT_THD) {
     if (!cu_q || !cu_kv)
       refuse("cu_seqlens_q and cu_seqlens_kv are needed for packed sequences");
     problem.batch = cu_q.value().numel() - 1;
     problem.sq = longest_q;
     problem.skv = longest_kv;
-    call.args.tokens_q = q.size(of_q.sequence);
-    call.args.tokens_kv = k.size(layout.sequence);
+    call.args.tensors.tokens_q = q.size(of_q.sequence);
+    call.args.tensors.tokens_kv = k.size(layout.sequence);
   } else {
     problem.batch = q.size(of_q.batch);
     problem.sq = q.size(of_q.sequence);
@@ -152,7 +172,7 @@ void set_sizes(Call<kiln_attention_args>& call, const Inputs& inputs,
 
 // Everything that both passes read. `mask`, `windows` (left, right; -1: none),
 // `bias_kind` and `dropout` are those of kiln_attention_problem.
-void set_inputs(Call<kiln_attention_args>& call, const Inputs& inputs,
+void set_inputs(Call<Arguments>& call, const Inputs& inputs,
                 const std::string& layout_name, std::int64_t longest_q,
                 std::int64_t longest_kv, std::int64_t mask, std::int64_t window_left,
                 std::int64_t window_right, std::int64_t bias_kind, double dropout,
@@ -191,8 +211,7 @@ void set_inputs(Call<kiln_attention_args>& call, const Inputs& inputs,
 
 // Some of cuDNN's plans must not be captured: kPrepare prepares what runs then, too. A
 // call does not say that it is captured: the library looks. XLA captures none.
-std::int64_t run(Call<kiln_attention_args>& call,
-                 const Optional<TensorView>& workspace) {
+std::int64_t run(Call<Arguments>& call, const Optional<TensorView>& workspace) {
   const std::int64_t bytes = call.run(call.args.tensors, workspace);
   if (call.action() != Action::kPrepare || call.is_from_xla())
     return bytes;
@@ -280,16 +299,18 @@ tvm::ffi::String explain(
               none, none},
              layout, longest_q, longest_kv, mask, window_left, window_right, bias_kind,
              dropout, {});
-  call.args.options = {.stats = stats,
-                       .bias_gradient = bias_gradient,
-                       .deterministic = deterministic,
-                       .capture = capture};
+  kiln_attention_options& options = call.args.options;
+  options.stats = stats;
+  options.bias_gradient = bias_gradient;
+  options.deterministic = deterministic;
+  options.capture = capture;
   const std::shared_ptr<char*> json(new char*(nullptr), [](char** text) {
     kiln_text_free(*text);
     delete text;
   });
   run_interruptibly([json, from = service(), where = call.device(), copy = call.args] {
-    return kiln_attention_explain(from, where, &copy, json.get());
+    return kiln_attention_explain(from, where, &copy.problem, &copy.options,
+                                  json.get());
   });
   return tvm::ffi::String(*json);
 }

@@ -33,7 +33,7 @@ void set_inputs(Call<Arguments>& call, const TensorView& logits,
   if (targets.dtype().code != kDLInt || targets.dtype().bits < 32)
     refuse("target must be int32 or int64");
   args.target_type =
-      targets.dtype().bits == 32 ? KILN_TARGETS_INT32 : KILN_TARGETS_INT64;
+      targets.dtype().bits == 32 ? KILN_TARGET_TYPE_INT32 : KILN_TARGET_TYPE_INT64;
   call.set(args.targets, "target", targets);
   args.ignored_index = ignored_index;
   args.smoothing = static_cast<float>(smoothing);

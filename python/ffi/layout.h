@@ -20,10 +20,11 @@ struct Layout {
         sequence(dimension(name, name == "thd" ? 't' : 's')),
         head(dimension(name, 'h')),
         dim(dimension(name, 'd')) {
-    for (const auto& [known, its_value] : {std::pair{"bshd", KILN_BSHD},
-                                           {"sbhd", KILN_SBHD},
-                                           {"bhsd", KILN_BHSD},
-                                           {"thd", KILN_THD}})
+    for (const auto& [known, its_value] :
+         {std::pair{"bshd", KILN_ATTENTION_LAYOUT_BSHD},
+          {"sbhd", KILN_ATTENTION_LAYOUT_SBHD},
+          {"bhsd", KILN_ATTENTION_LAYOUT_BHSD},
+          {"thd", KILN_ATTENTION_LAYOUT_THD}})
       if (name == known) {
         value = its_value;
         return;

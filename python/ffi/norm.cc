@@ -146,7 +146,7 @@ std::int64_t rms_forward(std::int64_t action, std::int64_t device, TensorView y,
   set_statistic(call, args.rstd, "rstd", rstd);
   set_sum(call, x, residual, sum);
   args.eps = static_cast<float>(eps);
-  args.casting = static_cast<kiln_rmsnorm_casting>(casting);
+  args.casting = static_cast<kiln_rms_norm_casting>(casting);
   args.zero_centered_weight = zero_centered_weight;
   return call.run();
 }
@@ -160,7 +160,7 @@ std::int64_t rms_backward(std::int64_t action, std::int64_t device, TensorView d
   Call call(kRmsBackward, action, device);
   auto& args = call.args;
   set_gradients(call, dx, dweight, dy, x_or_y, weight, rstd, dsum, dims, from_output);
-  args.casting = static_cast<kiln_rmsnorm_casting>(casting);
+  args.casting = static_cast<kiln_rms_norm_casting>(casting);
   args.zero_centered_weight = zero_centered_weight;
   return call.run(args, workspace);
 }

@@ -19,13 +19,23 @@ kiln_rope_strides strides_of(const TensorView& tensor, const Layout& layout) {
           .dim = tensor.stride(layout.dim)};
 }
 
-void set_tensor(Call<kiln_rope_forward_args>& call, kiln_rope_tensor& field,
-                const char* name, const TensorView& out, const TensorView& in,
-                const Layout& layout) {
-  const std::string out_name = std::string(name) + "_out";
-  Tensors::expect_rank(name, in, layout.rank);
-  Tensors::expect_like(out_name.c_str(), out, name, in);
-  call.set_strided(field.in, name, in);
+/// Of q and k the fields that begin with its name.
+struct Head {
+  const char* name;
+  void*& out;
+  const void*& in;
+  std::int64_t& heads;
+  kiln_rope_strides& out_strides;
+  kiln_rope_strides& in_strides;
+};
+
+template <typename Arguments>
+void set_tensor(Call<Arguments>& call, Head field, const TensorView& out,
+                const TensorView& in, const Layout& layout) {
+  const std::string out_name = std::string(field.name) + "_out";
+  Tensors::expect_rank(field.name, in, layout.rank);
+  Tensors::expect_like(out_name.c_str(), out, field.name, in);
+  call.set_strided(field.in, field.name, in);
   call.set_strided(field.out, out_name.c_str(), out);
   field.heads = in.size(layout.head);
   field.in_strides = strides_of(in, layout);
@@ -33,44 +43,51 @@ void set_tensor(Call<kiln_rope_forward_args>& call, kiln_rope_tensor& field,
 }
 
 // `sin` is absent if `cos` holds angles. [positions, columns] each.
-void set_table(Call<kiln_rope_forward_args>& call, const TensorView& cos,
+template <typename Arguments>
+void set_table(Call<Arguments>& call, const TensorView& cos,
                const Optional<TensorView>& sin) {
-  kiln_rope_table& table = call.args.table;
+  Arguments& args = call.args;
   Tensors::expect_rank("cos", cos, 2);
-  table.positions = cos.size(0);
-  table.columns = cos.size(1);
-  table.row_stride = cos.size(0) > 1 ? cos.stride(0) : cos.size(1);
+  args.table_positions = cos.size(0);
+  args.table_columns = cos.size(1);
+  args.table_row_stride = cos.size(0) > 1 ? cos.stride(0) : cos.size(1);
   if (sin) {
     Tensors::expect_like("sin", *sin, "cos", cos);
-    if (sin.value().size(0) > 1 && sin.value().stride(0) != table.row_stride)
+    if (sin.value().size(0) > 1 && sin.value().stride(0) != args.table_row_stride)
       refuse("sin and cos have different strides");
-    table.dtype = Tensors::dtype("cos", cos);
-    call.set_strided(table.cos, "cos", cos);
-    call.set_strided(table.sin, "sin", *sin);
+    args.table_dtype = Tensors::dtype("cos", cos);
+    call.set_strided(args.table_cos, "cos", cos);
+    call.set_strided(args.table_sin, "sin", *sin);
   } else {
     Tensors::expect_dtype("angles", cos, kFloat32);
-    call.set_strided(table.angles, "angles", cos);
+    call.set_strided(args.table_angles, "angles", cos);
   }
 }
 
 // The arguments of both directions are the same.
-template <const Operation<kiln_rope_forward_args>& operation>
+template <const auto& operation>
 std::int64_t run(std::int64_t action, std::int64_t device, TensorView q_out,
                  TensorView q, Optional<TensorView> k_out, Optional<TensorView> k,
                  TensorView cos, Optional<TensorView> sin, Optional<TensorView> starts,
                  Optional<TensorView> cu_seqlens, std::int64_t rotary_dim,
                  std::int64_t style, std::int64_t start, tvm::ffi::String layout_name) {
   const Layout layout(layout_name);
-  Call<kiln_rope_forward_args> call(operation, action, device);
-  kiln_rope_forward_args& args = call.args;
+  Call call(operation, action, device);
+  auto& args = call.args;
   args.dtype = Tensors::dtype("q", q);
   args.style = static_cast<kiln_rope_style>(style);
-  set_tensor(call, args.q, "q", q_out, q, layout);
+  set_tensor(
+      call,
+      {"q", args.q_out, args.q_in, args.q_heads, args.q_out_strides, args.q_in_strides},
+      q_out, q, layout);
   if (k.has_value() != k_out.has_value())
     refuse(k ? "k is given, and k_out is not" : "k_out is given, and k is not");
   if (k) {
     Tensors::expect_like("k", *k, "q", q, layout.head);
-    set_tensor(call, args.k, "k", *k_out, *k, layout);
+    set_tensor(call,
+               {"k", args.k_out, args.k_in, args.k_heads, args.k_out_strides,
+                args.k_in_strides},
+               *k_out, *k, layout);
   }
   args.batch = layout.batch < 0 ? 1 : q.size(layout.batch);
   args.sequence = q.size(layout.sequence);

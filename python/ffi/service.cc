@@ -3,12 +3,9 @@
 #include <pthread.h>
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
 namespace kiln::python {
@@ -20,7 +17,7 @@ using tvm::ffi::Map;
 using tvm::ffi::String;
 
 struct State {
-  std::mutex mutex;  // of the next three, and of opening
+  std::mutex mutex;                   // of the next three, and of opening
   std::vector<std::string> settings;  // "NAME=VALUE", of which the last holds
   std::int64_t on_event = 0;          // see use_events()
   std::int64_t on_event_user = 0;
@@ -67,8 +64,7 @@ kiln_service* open(const State& all) {
 // already; then none is taken.
 void configure(Array<String> settings) {
   check_not_forked();
-  for (const String& setting : settings)
-    check(kiln_setting_check(setting.c_str()));
+  for (const String& setting : settings) check(kiln_setting_check(setting.c_str()));
   State& all = state();
   const std::lock_guard lock(all.mutex);
   if (all.service.load() != nullptr)
@@ -76,7 +72,7 @@ void configure(Array<String> settings) {
   for (const String& setting : settings) all.settings.emplace_back(setting);
 }
 
-// Name, variable, kind (KILN_SETTING_...) and meaning of each.
+// The fields of each kiln_setting.
 Array<Array<Any>> settings() {
   Array<Array<Any>> all;
   kiln_setting setting = KILN_SETTING_INIT;

@@ -58,7 +58,7 @@ std::int64_t forward(std::int64_t action, std::int64_t device, TensorView y,
   if (mask)
     set_mask(call, *mask);
   else if (causal)
-    args.mask = KILN_SOFTMAX_CAUSAL;
+    args.mask = KILN_SOFTMAX_MASK_CAUSAL;
   if (uniform)
     args.masked_row = KILN_SOFTMAX_MASKED_ROW_UNIFORM;
   return call.run();

@@ -3,7 +3,6 @@
 
 #include "build/settings.h"
 #include "c/handles.h"
-#include "c/same_fields.h"
 #include "kiln/kiln.h"
 #include "util/log.h"
 
@@ -26,21 +25,45 @@ consteval bool are_enumerators_same(InC in_c, int front) {
   return true;
 }
 
+struct Anything {
+  template <typename Type>
+  operator Type() const;  // NOLINT(google-explicit-constructor): stands for any field
+};
+template <typename Struct, typename... Fields>
+consteval std::size_t field_count() {
+  if constexpr (requires { Struct{Fields{}..., Anything{}}; })
+    return field_count<Struct, Fields..., Anything>();
+  else
+    return sizeof...(Fields);
+}
+
+static_assert(field_count<Statistics>() == 9, "kiln_statistics_get() names each");
+static_assert(field_count<KernelAttributes>() == 6, "kiln_kernel_info() names each");
+
+// Emulates recursion in the preprocessor: each of 27 scans expands KILN_EACH once.
+#define KILN_EACH(what, Enum, pair, ...) \
+  what(Enum, pair) __VA_OPT__(KILN_EACH_AGAIN KILN_PARENTHESES(what, Enum, __VA_ARGS__))
+#define KILN_EACH_AGAIN() KILN_EACH
+#define KILN_PARENTHESES ()
+#define KILN_EXPAND(...) KILN_EXPAND_9(KILN_EXPAND_9(KILN_EXPAND_9(__VA_ARGS__)))
+#define KILN_EXPAND_9(...) KILN_EXPAND_3(KILN_EXPAND_3(KILN_EXPAND_3(__VA_ARGS__)))
+#define KILN_EXPAND_3(...) KILN_EXPAND_1(KILN_EXPAND_1(KILN_EXPAND_1(__VA_ARGS__)))
+#define KILN_EXPAND_1(...) __VA_ARGS__
+
 // KILN_SAME_ENUMERATORS(Enum, front, (in C++, in C)...): asserts that these are all
 // enumerators of Enum, and that each has in C the same value, plus `front`.
-#define KILN_SAME_ENUMERATORS(Enum, front, ...)                                 \
-  static_assert(                                                                \
-      are_enumerators_same<Enum>(                                               \
-          [](Enum value) -> int {                                               \
-            switch (value) {                                                    \
-              KILN_EXPAND(KILN_EACH(KILN_CASE, Enum, Enum, front, __VA_ARGS__)) \
-            }                                                                   \
-            return kNoEnumerator;                                               \
-          },                                                                    \
-          front),                                                               \
-      #Enum " has other values in C");
-#define KILN_CASE(Enum, same_enum, front, pair) \
-  case Enum::KILN_FIRST pair:                   \
+#define KILN_SAME_ENUMERATORS(Enum, front, ...)                              \
+  static_assert(are_enumerators_same<Enum>(                                  \
+                    [](Enum value) -> int {                                  \
+                      switch (value) {                                       \
+                        KILN_EXPAND(KILN_EACH(KILN_CASE, Enum, __VA_ARGS__)) \
+                      }                                                      \
+                      return kNoEnumerator;                                  \
+                    },                                                       \
+                    front),                                                  \
+                #Enum " has other values in C");
+#define KILN_CASE(Enum, pair) \
+  case Enum::KILN_FIRST pair: \
     return KILN_SECOND pair;
 #define KILN_FIRST(in_cpp, in_c) in_cpp
 #define KILN_SECOND(in_cpp, in_c) in_c
@@ -63,48 +86,21 @@ KILN_SAME_ENUMERATORS(Event::Kind, 0, (kHit, KILN_EVENT_HIT),
                       (kNotStored, KILN_EVENT_NOT_STORED), (kLoaded, KILN_EVENT_LOADED),
                       (kFailed, KILN_EVENT_FAILED), (kSeed, KILN_EVENT_SEED),
                       (kRemote, KILN_EVENT_REMOTE))
-KILN_SAME_ENUMERATORS(
-    SettingKind, 0, (kText, KILN_SETTING_TEXT), (kPath, KILN_SETTING_PATH),
-    (kPaths, KILN_SETTING_PATHS), (kNames, KILN_SETTING_NAMES),
-    (kNumbers, KILN_SETTING_NUMBERS), (kNumber, KILN_SETTING_NUMBER),
-    (kSwitch, KILN_SETTING_SWITCH), (kSize, KILN_SETTING_SIZE),
-    (kDuration, KILN_SETTING_DURATION))
+KILN_SAME_ENUMERATORS(SettingKind, 0, (kText, KILN_SETTING_TEXT),
+                      (kPath, KILN_SETTING_PATH), (kPaths, KILN_SETTING_PATHS),
+                      (kNames, KILN_SETTING_NAMES), (kNumbers, KILN_SETTING_NUMBERS),
+                      (kNumber, KILN_SETTING_NUMBER), (kSwitch, KILN_SETTING_SWITCH),
+                      (kSize, KILN_SETTING_SIZE), (kDuration, KILN_SETTING_DURATION))
 KILN_SAME_ENUMERATORS(LogLevel, 0, (kDebug, KILN_LOG_DEBUG), (kInfo, KILN_LOG_INFO),
                       (kWarning, KILN_LOG_WARNING))
 KILN_SAME_ENUMERATORS(ops::DType, 0, (kUnset, 0), (kF16, KILN_F16), (kBf16, KILN_BF16),
                       (kF32, KILN_F32))
-KILN_SAME_ENUMERATORS(ops::SoftmaxMask, 0, (kNone, KILN_SOFTMAX_NO_MASK),
-                      (kBytes, KILN_SOFTMAX_MASK_BYTES), (kCausal, KILN_SOFTMAX_CAUSAL))
-KILN_SAME_ENUMERATORS(ops::SoftmaxMaskedRow, 0, (kZero, KILN_SOFTMAX_MASKED_ROW_ZERO),
-                      (kUniform, KILN_SOFTMAX_MASKED_ROW_UNIFORM))
-KILN_SAME_ENUMERATORS(ops::RmsNormCasting, 0, (kNone, KILN_RMSNORM_CASTING_NONE),
-                      (kLlama, KILN_RMSNORM_CASTING_LLAMA),
-                      (kGemma, KILN_RMSNORM_CASTING_GEMMA))
-KILN_SAME_ENUMERATORS(ops::ActivationKind, 0, (kUnset, 0), (kGeluTanh, KILN_GELU_TANH),
-                      (kGeluErf, KILN_GELU_ERF), (kSquaredRelu, KILN_SQUARED_RELU))
-KILN_SAME_ENUMERATORS(ops::GluKind, 0, (kUnset, 0), (kSwiGlu, KILN_SWIGLU),
-                      (kGeGluTanh, KILN_GEGLU_TANH), (kGeGluErf, KILN_GEGLU_ERF),
-                      (kReGlu, KILN_REGLU), (kClampedSwiGlu, KILN_CLAMPED_SWIGLU))
-KILN_SAME_ENUMERATORS(ops::GluLayout, 0, (kPacked, KILN_GLU_PACKED),
-                      (kSplit, KILN_GLU_SPLIT))
-KILN_SAME_ENUMERATORS(ops::RopeStyle, 0, (kUnset, 0), (kHalf, KILN_ROPE_HALF),
-                      (kInterleaved, KILN_ROPE_INTERLEAVED))
-KILN_SAME_ENUMERATORS(ops::TargetType, 0, (kInt64, KILN_TARGETS_INT64),
-                      (kInt32, KILN_TARGETS_INT32))
-KILN_SAME_ENUMERATORS(ops::AttentionLayout, 0, (kBshd, KILN_BSHD), (kSbhd, KILN_SBHD),
-                      (kBhsd, KILN_BHSD), (kThd, KILN_THD))
-KILN_SAME_ENUMERATORS(
-    ops::AttentionMask, 0, (kNone, KILN_MASK_NONE), (kCausal, KILN_MASK_CAUSAL),
-    (kCausalBottomRight, KILN_MASK_CAUSAL_BOTTOM_RIGHT), (kPadding, KILN_MASK_PADDING),
-    (kPaddingCausal, KILN_MASK_PADDING_CAUSAL),
-    (kPaddingCausalBottomRight, KILN_MASK_PADDING_CAUSAL_BOTTOM_RIGHT))
-KILN_SAME_ENUMERATORS(ops::AttentionBias, 0, (kNone, KILN_BIAS_NONE),
-                      (kPostScale, KILN_BIAS_POST_SCALE), (kAlibi, KILN_BIAS_ALIBI))
 
-// The structs with a size: how many fields they have (elements of arrays count), and
-// their bytes. A program passes the bytes of its version, padding included, and padding
-// is not initialized. So a field that is added begins at the old size, aligned to 8
-// bytes: change its row, and add static_assert(offsetof(InC, field) == old bytes).
+// The structs with a size but those of operations (interface/c_interface.h): how many
+// fields they have (elements of arrays count), and their bytes. A program passes the
+// bytes of its version, padding included, and padding is not initialized. So a field
+// that is added begins at the old size, aligned to 8 bytes: change its row, and add
+// static_assert(offsetof(InC, field) == old bytes).
 #define KILN_STRUCT(InC, fields, bytes)          \
   static_assert(field_count<InC>() == (fields)); \
   static_assert(sizeof(InC) == (bytes));
@@ -118,35 +114,6 @@ KILN_STRUCT(kiln_statistics, 10, 80)
 static_assert(offsetof(kiln_statistics, seed_hits) == 64);
 KILN_STRUCT(kiln_geometry, 12, 56)
 KILN_STRUCT(kiln_kernel_attributes, 7, 48)
-KILN_STRUCT(kiln_softmax_forward_args, 13, 96)
-static_assert(offsetof(kiln_softmax_forward_args, masked_row) == 88);
-KILN_STRUCT(kiln_softmax_backward_args, 11, 80)
-KILN_STRUCT(kiln_layernorm_forward_args, 18, 112)
-static_assert(offsetof(kiln_layernorm_forward_args, has_weight) == 104);
-KILN_STRUCT(kiln_layernorm_backward_args, 24, 152)
-static_assert(offsetof(kiln_layernorm_backward_args, has_weight) == 128);
-KILN_STRUCT(kiln_rmsnorm_forward_args, 16, 96)
-static_assert(offsetof(kiln_rmsnorm_forward_args, has_weight) == 88);
-KILN_STRUCT(kiln_rmsnorm_backward_args, 21, 128)
-static_assert(offsetof(kiln_rmsnorm_backward_args, has_weight) == 112);
-KILN_STRUCT(kiln_activation_forward_args, 9, 64)
-KILN_STRUCT(kiln_activation_backward_args, 13, 96)
-KILN_STRUCT(kiln_glu_forward_args, 16, 104)
-KILN_STRUCT(kiln_glu_backward_args, 22, 152)
-KILN_STRUCT(kiln_rope_forward_args, 13, 304)
-KILN_STRUCT(kiln_cross_entropy_args, 17, 128)
-KILN_STRUCT(kiln_cross_entropy_forward_args, 14, 112)
-KILN_STRUCT(kiln_cross_entropy_backward_args, 16, 120)
-KILN_STRUCT(kiln_attention_args, 6, 464)
-static_assert(offsetof(kiln_attention_args, tokens_q) == 448);
-// Those without a size, which never change.
-KILN_STRUCT(kiln_rope_strides, 4, 32)
-KILN_STRUCT(kiln_rope_tensor, 5, 88)
-KILN_STRUCT(kiln_rope_table, 7, 56)
-KILN_STRUCT(kiln_attention_strides, 5, 40)
-KILN_STRUCT(kiln_attention_problem, 18, 272)
-KILN_STRUCT(kiln_attention_options, 4, 4)
-KILN_STRUCT(kiln_attention_tensors, 21, 160)
 
 }  // namespace
 }  // namespace kiln::c

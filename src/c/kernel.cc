@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "c/handles.h"
-#include "c/same_fields.h"
 
 using kiln::Result;
 using kiln::c::answer;
@@ -14,10 +13,6 @@ using kiln::c::write_struct;
 
 namespace kiln::c {
 namespace {
-
-KILN_SAME_FIELDS(kiln_kernel_attributes, KernelAttributes, kBehindSize, registers,
-                 local_bytes, constant_bytes, static_shared_bytes,
-                 max_dynamic_shared_bytes, max_threads_per_block)
 
 static_assert(KILN_ARGUMENT_INTEGER == static_cast<int>(ArgumentKind::kInteger) &&
               KILN_ARGUMENT_FLOAT == static_cast<int>(ArgumentKind::kFloat));
@@ -135,7 +130,14 @@ kiln_result kiln_kernel_info(const kiln_kernel* kernel,
                              kiln_kernel_attributes* attributes) {
   return answer(kernel, [&]() -> Result<void> {
     KILN_TRY(check_struct(attributes, "attributes"));
-    kiln::c::write_fields(attributes, KILN_TRY(kernel->kernel.attributes()));
+    const kiln::KernelAttributes its = KILN_TRY(kernel->kernel.attributes());
+    write_struct(attributes, {.struct_size = 0,
+                              .registers = its.registers,
+                              .local_bytes = its.local_bytes,
+                              .constant_bytes = its.constant_bytes,
+                              .static_shared_bytes = its.static_shared_bytes,
+                              .max_dynamic_shared_bytes = its.max_dynamic_shared_bytes,
+                              .max_threads_per_block = its.max_threads_per_block});
     return {};
   });
 }

@@ -1,15 +1,12 @@
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <new>
 #include <string>
 #include <vector>
 
 #include "build/settings.h"
 #include "c/handles.h"
-#include "c/same_fields.h"
 #include "device/memory_device.h"
 #include "library/service_parts.h"
 #include "ops/on_device.h"
@@ -49,9 +46,6 @@ Result<std::vector<Text>> list_of(const char* const* items, std::size_t count,
   }
   return list;
 }
-
-KILN_SAME_FIELDS(kiln_statistics, Statistics, kBehindSize, memory_hits, disk_hits,
-                 compiled, waited, not_stored, loaded, failed, seed_hits, remote_hits)
 
 /// Calls `call` with the event, which is valid until it returns.
 void call_back(void (*call)(void* user, const kiln_event* event), void* user,
@@ -169,15 +163,15 @@ kiln_result kiln_service_open(const kiln_options* options, kiln_service** servic
 
 bool kiln_setting_get(size_t index, kiln_setting* setting) {
   const auto all = kiln::every_setting();
-  if (index >= all.size() || setting == nullptr)
+  if (index >= all.size() || !check_struct(setting, "setting"))
     return false;
-  const auto& [option, variable, kind, meaning, fallback, read, set] = all[index];
+  const kiln::Setting& row = all[index];
   write_struct(setting, {.struct_size = 0,
-                         .name = all[index].name().data(),  // to the end of `option`
-                         .variable = variable,
-                         .kind = static_cast<int>(kind),
-                         .meaning = meaning,
-                         .fallback = fallback});
+                         .name = row.name().data(),  // to the end of `option`
+                         .variable = row.variable,
+                         .kind = static_cast<int>(row.kind),
+                         .meaning = row.meaning,
+                         .fallback = row.fallback});
   return true;
 }
 
@@ -323,7 +317,17 @@ kiln_result kiln_prefetch_template(kiln_service* service, int device, const char
 kiln_result kiln_statistics_get(kiln_service* service, kiln_statistics* statistics) {
   return answer(service, [&]() -> Result<void> {
     KILN_TRY(check_struct(statistics, "statistics"));
-    kiln::c::write_fields(statistics, service->service.statistics());
+    const kiln::Statistics now = service->service.statistics();
+    write_struct(statistics, {.struct_size = 0,
+                              .memory_hits = now.memory_hits,
+                              .disk_hits = now.disk_hits,
+                              .compiled = now.compiled,
+                              .waited = now.waited,
+                              .not_stored = now.not_stored,
+                              .loaded = now.loaded,
+                              .failed = now.failed,
+                              .seed_hits = now.seed_hits,
+                              .remote_hits = now.remote_hits});
     return {};
   });
 }

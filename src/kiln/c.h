@@ -21,9 +21,7 @@
  * macro, which also sets the defaults. Such structs grow at their end only: a new field
  * begins at the old size, never in padding, which nobody initializes. So a newer
  * library takes the structs of an older program; an older library refuses larger ones,
- * with KILN_INVALID_ARGUMENT. Structs without a size never change: a new field of
- * attention or rope is added to kiln_attention_args or kiln_rope_forward_args, which
- * contain them.
+ * with KILN_INVALID_ARGUMENT. Structs without a size never change.
  *
  * Text is UTF-8, ends with NUL, and lives as long as the object that it came from. Text
  * and structs that are passed in are not used after the call returns. Freeing NULL does
@@ -49,6 +47,13 @@
 
 #ifdef __cplusplus
 extern "C" {
+#endif
+
+/* Of the first field that a later version of a struct has. */
+#ifdef __cplusplus
+#define KILN_ALIGNED alignas(8)
+#else
+#define KILN_ALIGNED _Alignas(8)
 #endif
 
 /* The value of an integer that is not set. */
@@ -149,9 +154,10 @@ enum {
 };
 typedef struct kiln_setting {
   size_t struct_size;
-  const char* name;     /* "jobs" */
-  const char* variable; /* of the environment, which an option comes before: "KILN_JOBS" */
-  int kind;             /* KILN_SETTING_... */
+  const char* name; /* "jobs" */
+  const char*
+      variable; /* of the environment, which an option comes before: "KILN_JOBS" */
+  int kind;     /* KILN_SETTING_... */
   const char* meaning;  /* a sentence */
   const char* fallback; /* what holds without option and variable; "": nothing */
 } kiln_setting;
@@ -159,7 +165,8 @@ typedef struct kiln_setting {
   { .struct_size = sizeof(kiln_setting) }
 /* Setting `index`, whose texts are constants; false behind the last. */
 KILN_C_API bool kiln_setting_get(size_t index, kiln_setting* setting);
-/* Whether a service can be opened with "NAME=VALUE", or what is wrong with it. */
+/* What is wrong with "NAME=VALUE": no such setting, or a value that is none of its
+ * kind. kiln_service_open() says what else is, such as a file that is not there. */
 KILN_C_RESULT kiln_result kiln_setting_check(const char* setting);
 
 /* `options` NULL: none is set. The caller closes `*service`. */
@@ -358,522 +365,48 @@ KILN_C_API void kiln_kernel_free(kiln_kernel* kernel);
 /* Each operation launches its kernels in `stream` and returns without waiting for them.
  * ..._prepare() fetches and loads the kernels. ..._workspace() returns the bytes of
  * device scratch memory that the operation needs. Both ignore pointers; for rope see
- * kiln/ops/rope.h. Fields have the names, the order and the defaults of the C++ struct.
- * Where the names of an enumeration begin at 1, 0 means not set. */
+ * kiln/ops/rope.h. The functions and structs are in kiln/c_operations.h, which is
+ * written from the C++ headers when Kiln is built: the same names, order and defaults.
+ */
 
+/* 0: not set. */
 typedef uint8_t kiln_dtype;
 enum { KILN_F16 = 1, KILN_BF16, KILN_F32 };
 
-/* kiln/ops/softmax.h */
+#include "kiln/c_operations.h" /* IWYU pragma: export */
 
-typedef uint8_t kiln_softmax_mask;
-enum { KILN_SOFTMAX_NO_MASK, KILN_SOFTMAX_MASK_BYTES, KILN_SOFTMAX_CAUSAL };
-typedef uint8_t kiln_softmax_masked_row;
-enum { KILN_SOFTMAX_MASKED_ROW_ZERO, KILN_SOFTMAX_MASKED_ROW_UNIFORM };
-
-typedef struct kiln_softmax_forward_args {
-  size_t struct_size;
-  kiln_dtype dtype;
-  void* y;
-  const void* x;
-  int64_t batch, heads, sq, skv;
-  float scale; /* finite */
-  kiln_softmax_mask mask;
-  const uint8_t* mask_bytes;
-  int64_t mask_batch;
-  kiln_softmax_masked_row masked_row;
-} kiln_softmax_forward_args;
-#define KILN_SOFTMAX_FORWARD_ARGS_INIT                                        \
-  {                                                                           \
-    .struct_size = sizeof(kiln_softmax_forward_args), .batch = 1, .heads = 1, \
-    .sq = KILN_UNSET, .skv = KILN_UNSET, .scale = 1                           \
-  }
-
-typedef struct kiln_softmax_backward_args {
-  size_t struct_size;
-  kiln_dtype dtype;
-  void* dx;
-  const void *dy, *y;
-  int64_t batch, heads, sq, skv;
-  float scale; /* finite */
-  kiln_softmax_mask mask;
-} kiln_softmax_backward_args;
-#define KILN_SOFTMAX_BACKWARD_ARGS_INIT                                        \
-  {                                                                            \
-    .struct_size = sizeof(kiln_softmax_backward_args), .batch = 1, .heads = 1, \
-    .sq = KILN_UNSET, .skv = KILN_UNSET, .scale = 1                            \
-  }
-
-KILN_C_RESULT kiln_result kiln_softmax_forward(kiln_service* service, int device,
-                                               kiln_stream stream,
-                                               const kiln_softmax_forward_args* args);
-KILN_C_RESULT kiln_result kiln_softmax_forward_prepare(
-    kiln_service* service, int device, const kiln_softmax_forward_args* args);
-KILN_C_RESULT kiln_result kiln_softmax_backward(kiln_service* service, int device,
-                                                kiln_stream stream,
-                                                const kiln_softmax_backward_args* args);
-KILN_C_RESULT kiln_result kiln_softmax_backward_prepare(
-    kiln_service* service, int device, const kiln_softmax_backward_args* args);
-
-/* kiln/ops/norm.h */
-
-typedef uint8_t kiln_rmsnorm_casting;
-enum {
-  KILN_RMSNORM_CASTING_NONE,
-  KILN_RMSNORM_CASTING_LLAMA,
-  KILN_RMSNORM_CASTING_GEMMA
-};
-
-typedef struct kiln_layernorm_forward_args {
-  size_t struct_size;
-  kiln_dtype dtype, weight_dtype;
-  void* y;
-  const void *x, *weight, *bias;
-  float *mean, *rstd;
-  int64_t rows, cols;
-  float eps;
-  bool has_bias, zero_centered_weight, adds_residual;
-  const void* residual;
-  void* sum;
-  bool has_weight;
-} kiln_layernorm_forward_args;
-#define KILN_LAYERNORM_FORWARD_ARGS_INIT                                    \
-  {                                                                         \
-    .struct_size = sizeof(kiln_layernorm_forward_args), .rows = KILN_UNSET, \
-    .cols = KILN_UNSET, .eps = 1e-5f, .has_bias = true, .has_weight = true  \
-  }
-
-typedef struct kiln_layernorm_backward_args {
-  size_t struct_size;
-  kiln_dtype dtype, weight_dtype;
-  void *dx, *dweight, *dbias;
-  const void *dy, *x, *weight;
-  const float *mean, *rstd;
-  int64_t rows, cols;
-  bool has_bias, zero_centered_weight, has_dweight, adds_residual;
-  const void* dsum;
-  void* workspace;
-  uint64_t workspace_bytes;
-  bool has_weight, from_output;
-  const void *y, *bias;
-} kiln_layernorm_backward_args;
-#define KILN_LAYERNORM_BACKWARD_ARGS_INIT                                         \
-  {                                                                               \
-    .struct_size = sizeof(kiln_layernorm_backward_args), .rows = KILN_UNSET,      \
-    .cols = KILN_UNSET, .has_bias = true, .has_dweight = true, .has_weight = true \
-  }
-
-typedef struct kiln_rmsnorm_forward_args {
-  size_t struct_size;
-  kiln_dtype dtype, weight_dtype;
-  void* y;
-  const void *x, *weight;
-  float* rstd;
-  int64_t rows, cols;
-  float eps;
-  kiln_rmsnorm_casting casting;
-  bool zero_centered_weight, adds_residual;
-  const void* residual;
-  void* sum;
-  bool has_weight;
-} kiln_rmsnorm_forward_args;
-#define KILN_RMSNORM_FORWARD_ARGS_INIT                                    \
-  {                                                                       \
-    .struct_size = sizeof(kiln_rmsnorm_forward_args), .rows = KILN_UNSET, \
-    .cols = KILN_UNSET, .eps = 1e-6f, .has_weight = true                  \
-  }
-
-typedef struct kiln_rmsnorm_backward_args {
-  size_t struct_size;
-  kiln_dtype dtype, weight_dtype;
-  void *dx, *dweight;
-  const void *dy, *x, *weight;
-  const float* rstd;
-  int64_t rows, cols;
-  kiln_rmsnorm_casting casting;
-  bool zero_centered_weight, has_dweight, adds_residual;
-  const void* dsum;
-  void* workspace;
-  uint64_t workspace_bytes;
-  bool has_weight, from_output;
-  const void* y;
-} kiln_rmsnorm_backward_args;
-#define KILN_RMSNORM_BACKWARD_ARGS_INIT                                    \
-  {                                                                        \
-    .struct_size = sizeof(kiln_rmsnorm_backward_args), .rows = KILN_UNSET, \
-    .cols = KILN_UNSET, .has_dweight = true, .has_weight = true            \
-  }
-
-KILN_C_RESULT kiln_result
-kiln_layernorm_forward(kiln_service* service, int device, kiln_stream stream,
-                       const kiln_layernorm_forward_args* args);
-KILN_C_RESULT kiln_result kiln_layernorm_forward_prepare(
-    kiln_service* service, int device, const kiln_layernorm_forward_args* args);
-KILN_C_RESULT kiln_result
-kiln_layernorm_backward(kiln_service* service, int device, kiln_stream stream,
-                        const kiln_layernorm_backward_args* args);
-KILN_C_RESULT kiln_result kiln_layernorm_backward_prepare(
-    kiln_service* service, int device, const kiln_layernorm_backward_args* args);
-KILN_C_RESULT kiln_result kiln_layernorm_backward_workspace(
-    kiln_service* service, int device, const kiln_layernorm_backward_args* args,
-    uint64_t* bytes);
-KILN_C_RESULT kiln_result kiln_rmsnorm_forward(kiln_service* service, int device,
-                                               kiln_stream stream,
-                                               const kiln_rmsnorm_forward_args* args);
-KILN_C_RESULT kiln_result kiln_rmsnorm_forward_prepare(
-    kiln_service* service, int device, const kiln_rmsnorm_forward_args* args);
-KILN_C_RESULT kiln_result kiln_rmsnorm_backward(kiln_service* service, int device,
-                                                kiln_stream stream,
-                                                const kiln_rmsnorm_backward_args* args);
-KILN_C_RESULT kiln_result kiln_rmsnorm_backward_prepare(
-    kiln_service* service, int device, const kiln_rmsnorm_backward_args* args);
-KILN_C_RESULT kiln_result kiln_rmsnorm_backward_workspace(
-    kiln_service* service, int device, const kiln_rmsnorm_backward_args* args,
-    uint64_t* bytes);
-
-/* kiln/ops/activation.h */
-
-typedef uint8_t kiln_activation_kind;
-enum { KILN_GELU_TANH = 1, KILN_GELU_ERF, KILN_SQUARED_RELU };
-typedef uint8_t kiln_glu_kind;
-enum {
-  KILN_SWIGLU = 1,
-  KILN_GEGLU_TANH,
-  KILN_GEGLU_ERF,
-  KILN_REGLU,
-  KILN_CLAMPED_SWIGLU
-};
-typedef uint8_t kiln_glu_layout;
-enum { KILN_GLU_PACKED, KILN_GLU_SPLIT };
-
-typedef struct kiln_activation_forward_args {
-  size_t struct_size;
-  kiln_dtype dtype;
-  kiln_activation_kind kind;
-  void* y;
-  const void* x;
-  bool has_bias;
-  const void* bias;
-  int64_t rows, cols;
-} kiln_activation_forward_args;
-#define KILN_ACTIVATION_FORWARD_ARGS_INIT                                    \
-  {                                                                          \
-    .struct_size = sizeof(kiln_activation_forward_args), .rows = KILN_UNSET, \
-    .cols = KILN_UNSET                                                       \
-  }
-
-typedef struct kiln_activation_backward_args {
-  size_t struct_size;
-  kiln_dtype dtype;
-  kiln_activation_kind kind;
-  void* dx;
-  const void *dy, *x;
-  bool has_bias;
-  const void* bias;
-  void* dbias;
-  int64_t rows, cols;
-  void* workspace;
-  uint64_t workspace_bytes;
-} kiln_activation_backward_args;
-#define KILN_ACTIVATION_BACKWARD_ARGS_INIT                                    \
-  {                                                                           \
-    .struct_size = sizeof(kiln_activation_backward_args), .rows = KILN_UNSET, \
-    .cols = KILN_UNSET                                                        \
-  }
-
-typedef struct kiln_glu_forward_args {
-  size_t struct_size;
-  kiln_dtype dtype;
-  kiln_glu_kind kind;
-  kiln_glu_layout layout;
-  void* y;
-  const void *x, *linear;
-  bool has_bias;
-  const void* bias;
-  bool has_weight;
-  const float* weight;
-  int64_t rows, cols;
-  float alpha, limit, offset;
-} kiln_glu_forward_args;
-#define KILN_GLU_FORWARD_ARGS_INIT                                    \
-  {                                                                   \
-    .struct_size = sizeof(kiln_glu_forward_args), .rows = KILN_UNSET, \
-    .cols = KILN_UNSET, .alpha = NAN, .offset = NAN                   \
-  }
-
-typedef struct kiln_glu_backward_args {
-  size_t struct_size;
-  kiln_dtype dtype;
-  kiln_glu_kind kind;
-  kiln_glu_layout layout;
-  void *dx, *dlinear;
-  const void *dy, *x, *linear;
-  bool has_bias;
-  const void* bias;
-  void* dbias;
-  bool has_weight;
-  const float* weight;
-  float* dweight;
-  int64_t rows, cols;
-  float alpha, limit, offset;
-  void* workspace;
-  uint64_t workspace_bytes;
-} kiln_glu_backward_args;
-#define KILN_GLU_BACKWARD_ARGS_INIT                                    \
-  {                                                                    \
-    .struct_size = sizeof(kiln_glu_backward_args), .rows = KILN_UNSET, \
-    .cols = KILN_UNSET, .alpha = NAN, .offset = NAN                    \
-  }
-
-KILN_C_RESULT kiln_result
-kiln_activation_forward(kiln_service* service, int device, kiln_stream stream,
-                        const kiln_activation_forward_args* args);
-KILN_C_RESULT kiln_result kiln_activation_forward_prepare(
-    kiln_service* service, int device, const kiln_activation_forward_args* args);
-KILN_C_RESULT kiln_result
-kiln_activation_backward(kiln_service* service, int device, kiln_stream stream,
-                         const kiln_activation_backward_args* args);
-KILN_C_RESULT kiln_result kiln_activation_backward_prepare(
-    kiln_service* service, int device, const kiln_activation_backward_args* args);
-KILN_C_RESULT kiln_result kiln_activation_backward_workspace(
-    kiln_service* service, int device, const kiln_activation_backward_args* args,
-    uint64_t* bytes);
-KILN_C_RESULT kiln_result kiln_glu_forward(kiln_service* service, int device,
-                                           kiln_stream stream,
-                                           const kiln_glu_forward_args* args);
-KILN_C_RESULT kiln_result kiln_glu_forward_prepare(kiln_service* service, int device,
-                                                   const kiln_glu_forward_args* args);
-KILN_C_RESULT kiln_result kiln_glu_backward(kiln_service* service, int device,
-                                            kiln_stream stream,
-                                            const kiln_glu_backward_args* args);
-KILN_C_RESULT kiln_result kiln_glu_backward_prepare(kiln_service* service, int device,
-                                                    const kiln_glu_backward_args* args);
-KILN_C_RESULT kiln_result
-kiln_glu_backward_workspace(kiln_service* service, int device,
-                            const kiln_glu_backward_args* args, uint64_t* bytes);
-
-/* kiln/ops/rope.h */
-
-typedef uint8_t kiln_rope_style;
-enum { KILN_ROPE_HALF = 1, KILN_ROPE_INTERLEAVED };
-
-typedef struct kiln_rope_strides {
-  int64_t batch, sequence, head, dim;
-} kiln_rope_strides;
-#define KILN_ROPE_STRIDES_INIT \
-  { .dim = 1 }
-
-typedef struct kiln_rope_tensor {
-  void* out;
-  const void* in;
-  int64_t heads;
-  kiln_rope_strides out_strides, in_strides;
-} kiln_rope_tensor;
-#define KILN_ROPE_TENSOR_INIT \
-  { .out_strides = KILN_ROPE_STRIDES_INIT, .in_strides = KILN_ROPE_STRIDES_INIT }
-
-typedef struct kiln_rope_table {
-  const float* angles;
-  const void *cos, *sin;
-  kiln_dtype dtype;
-  int64_t positions, columns, row_stride;
-} kiln_rope_table;
-#define KILN_ROPE_TABLE_INIT \
-  { .positions = KILN_UNSET, .columns = KILN_UNSET }
-
-typedef struct kiln_rope_forward_args {
-  size_t struct_size;
-  kiln_dtype dtype;
-  kiln_rope_style style;
-  int64_t batch, sequence, head_dim, rotary_dim;
-  kiln_rope_tensor q, k;
-  kiln_rope_table table;
-  int64_t start;
-  const int32_t *starts, *cu_seqlens;
-} kiln_rope_forward_args;
-#define KILN_ROPE_FORWARD_ARGS_INIT                                           \
-  {                                                                           \
-    .struct_size = sizeof(kiln_rope_forward_args), .batch = KILN_UNSET,       \
-    .sequence = KILN_UNSET, .head_dim = KILN_UNSET, .rotary_dim = KILN_UNSET, \
-    .q = KILN_ROPE_TENSOR_INIT, .k = KILN_ROPE_TENSOR_INIT,                   \
-    .table = KILN_ROPE_TABLE_INIT                                             \
-  }
-typedef kiln_rope_forward_args kiln_rope_backward_args;
-#define KILN_ROPE_BACKWARD_ARGS_INIT KILN_ROPE_FORWARD_ARGS_INIT
-
-KILN_C_RESULT kiln_result kiln_rope_forward(kiln_service* service, int device,
-                                            kiln_stream stream,
-                                            const kiln_rope_forward_args* args);
-KILN_C_RESULT kiln_result kiln_rope_forward_prepare(kiln_service* service, int device,
-                                                    const kiln_rope_forward_args* args);
-KILN_C_RESULT kiln_result kiln_rope_backward(kiln_service* service, int device,
-                                             kiln_stream stream,
-                                             const kiln_rope_backward_args* args);
-KILN_C_RESULT kiln_result kiln_rope_backward_prepare(
-    kiln_service* service, int device, const kiln_rope_backward_args* args);
-
-/* kiln/ops/cross_entropy.h */
-
-typedef uint8_t kiln_target_type;
-enum { KILN_TARGETS_INT64, KILN_TARGETS_INT32 };
-
-typedef struct kiln_cross_entropy_args {
-  size_t struct_size;
-  kiln_dtype dtype;
-  float *loss, *lse;
-  void* dlogits;
-  const void *logits, *targets;
-  kiln_target_type target_type;
-  int64_t ignored_index, rows, vocabulary, padded_vocabulary, logits_stride,
-      dlogits_stride;
-  float smoothing, scale;
-  const float* row_scale;
-} kiln_cross_entropy_args;
-#define KILN_CROSS_ENTROPY_ARGS_INIT                                       \
-  {                                                                        \
-    .struct_size = sizeof(kiln_cross_entropy_args), .ignored_index = -100, \
-    .rows = KILN_UNSET, .vocabulary = KILN_UNSET, .scale = 1               \
-  }
-
-typedef struct kiln_cross_entropy_forward_args {
-  size_t struct_size;
-  kiln_dtype dtype;
-  float *loss, *lse, *saved;
-  const void *logits, *targets;
-  kiln_target_type target_type;
-  int64_t ignored_index, rows, vocabulary, padded_vocabulary, logits_stride;
-  float smoothing;
-} kiln_cross_entropy_forward_args;
-#define KILN_CROSS_ENTROPY_FORWARD_ARGS_INIT                                       \
-  {                                                                                \
-    .struct_size = sizeof(kiln_cross_entropy_forward_args), .ignored_index = -100, \
-    .rows = KILN_UNSET, .vocabulary = KILN_UNSET                                   \
-  }
-
-typedef struct kiln_cross_entropy_backward_args {
-  size_t struct_size;
-  kiln_dtype dtype;
-  void* dlogits;
-  const void* logits;
-  const float* saved;
-  const void* targets;
-  kiln_target_type target_type;
-  int64_t ignored_index, rows, vocabulary, padded_vocabulary, logits_stride,
-      dlogits_stride;
-  float smoothing, scale;
-  const float* row_scale;
-} kiln_cross_entropy_backward_args;
-#define KILN_CROSS_ENTROPY_BACKWARD_ARGS_INIT                                       \
-  {                                                                                 \
-    .struct_size = sizeof(kiln_cross_entropy_backward_args), .ignored_index = -100, \
-    .rows = KILN_UNSET, .vocabulary = KILN_UNSET, .scale = 1                        \
-  }
-
-KILN_C_RESULT kiln_result kiln_cross_entropy(kiln_service* service, int device,
-                                             kiln_stream stream,
-                                             const kiln_cross_entropy_args* args);
-KILN_C_RESULT kiln_result kiln_cross_entropy_prepare(
-    kiln_service* service, int device, const kiln_cross_entropy_args* args);
-KILN_C_RESULT kiln_result
-kiln_cross_entropy_forward(kiln_service* service, int device, kiln_stream stream,
-                           const kiln_cross_entropy_forward_args* args);
-KILN_C_RESULT kiln_result kiln_cross_entropy_forward_prepare(
-    kiln_service* service, int device, const kiln_cross_entropy_forward_args* args);
-KILN_C_RESULT kiln_result
-kiln_cross_entropy_backward(kiln_service* service, int device, kiln_stream stream,
-                            const kiln_cross_entropy_backward_args* args);
-KILN_C_RESULT kiln_result kiln_cross_entropy_backward_prepare(
-    kiln_service* service, int device, const kiln_cross_entropy_backward_args* args);
-
-/* kiln/ops/attention.h */
-
-typedef uint8_t kiln_attention_layout;
-enum { KILN_BSHD, KILN_SBHD, KILN_BHSD, KILN_THD };
-typedef uint8_t kiln_attention_mask;
-enum {
-  KILN_MASK_NONE,
-  KILN_MASK_CAUSAL,
-  KILN_MASK_CAUSAL_BOTTOM_RIGHT,
-  KILN_MASK_PADDING,
-  KILN_MASK_PADDING_CAUSAL,
-  KILN_MASK_PADDING_CAUSAL_BOTTOM_RIGHT
-};
-typedef uint8_t kiln_attention_bias;
-enum { KILN_BIAS_NONE, KILN_BIAS_POST_SCALE, KILN_BIAS_ALIBI };
-
-typedef struct kiln_attention_strides {
-  int64_t batch, head, sequence, dim, group;
-} kiln_attention_strides;
-
-/* If all strides of q, k, v and o are 0, the tensors are contiguous in `layout`; C++
- * has set_strides() for that. */
-typedef struct kiln_attention_problem {
-  kiln_dtype dtype;
-  int64_t batch, heads, kv_heads, sq, skv, dqk, dv;
-  kiln_attention_layout layout;
-  kiln_attention_strides q, k, v, o;
-  kiln_attention_mask mask;
-  int64_t window_left, window_right;
-  kiln_attention_bias bias;
-  double dropout;
-} kiln_attention_problem;
-
-typedef struct kiln_attention_options {
-  bool stats, bias_gradient, deterministic, capture;
-} kiln_attention_options;
-
-typedef struct kiln_attention_tensors {
-  const void *q, *k, *v;
-  void* o;
-  float* stats;
-  const void* bias;
-  const int32_t *cu_seqlens_q, *cu_seqlens_kv, *lengths_q, *lengths_kv;
-  const int64_t *dropout_seed, *dropout_offset;
-  const void* grad_o;
-  void *grad_q, *grad_k, *grad_v, *grad_bias;
-  bool has_scale; /* false: the scale is 1 / sqrt(dqk) */
-  float scale;    /* finite */
-  void* workspace;
-  uint64_t workspace_bytes;
-} kiln_attention_tensors;
-
-typedef struct kiln_attention_args {
-  size_t struct_size;
-  kiln_attention_problem problem;
-  kiln_attention_options options;
-  kiln_attention_tensors tensors;
-  int64_t tokens_q, tokens_kv; /* as in AttentionTensors of C++; 0: not known */
-} kiln_attention_args;
-#define KILN_ATTENTION_ARGS_INIT                             \
-  {                                                          \
-    .struct_size = sizeof(kiln_attention_args), .problem = { \
-      .window_left = -1,                                     \
-      .window_right = -1                                     \
-    }                                                        \
-  }
+/* kiln/ops/attention.h. If all strides of q, k, v and o are 0, the tensors are
+ * contiguous in `layout`; C++ has set_strides() for that. options NULL: the defaults.
+ */
 
 KILN_C_RESULT kiln_result kiln_attention_forward(kiln_service* service, int device,
                                                  kiln_stream stream,
-                                                 const kiln_attention_args* args);
+                                                 const kiln_attention_problem* problem,
+                                                 const kiln_attention_tensors* tensors,
+                                                 const kiln_attention_options* options);
 KILN_C_RESULT kiln_result kiln_attention_forward_prepare(
-    kiln_service* service, int device, const kiln_attention_args* args);
+    kiln_service* service, int device, const kiln_attention_problem* problem,
+    const kiln_attention_options* options);
 /* Prepares, as kiln_attention_forward_prepare() does, and returns the
  * workspace_bytes of AttentionChoice. Likewise for the backward pass. */
-KILN_C_RESULT kiln_result
-kiln_attention_forward_workspace(kiln_service* service, int device,
-                                 const kiln_attention_args* args, uint64_t* bytes);
-KILN_C_RESULT kiln_result kiln_attention_backward(kiln_service* service, int device,
-                                                  kiln_stream stream,
-                                                  const kiln_attention_args* args);
+KILN_C_RESULT kiln_result kiln_attention_forward_workspace(
+    kiln_service* service, int device, const kiln_attention_problem* problem,
+    const kiln_attention_options* options, uint64_t* bytes);
+KILN_C_RESULT kiln_result kiln_attention_backward(
+    kiln_service* service, int device, kiln_stream stream,
+    const kiln_attention_problem* problem, const kiln_attention_tensors* tensors,
+    const kiln_attention_options* options);
 KILN_C_RESULT kiln_result kiln_attention_backward_prepare(
-    kiln_service* service, int device, const kiln_attention_args* args);
-KILN_C_RESULT kiln_result
-kiln_attention_backward_workspace(kiln_service* service, int device,
-                                  const kiln_attention_args* args, uint64_t* bytes);
+    kiln_service* service, int device, const kiln_attention_problem* problem,
+    const kiln_attention_options* options);
+KILN_C_RESULT kiln_result kiln_attention_backward_workspace(
+    kiln_service* service, int device, const kiln_attention_problem* problem,
+    const kiln_attention_options* options, uint64_t* bytes);
 /* JSON, as explain_attention() returns it. The caller frees `*json` with
  * kiln_text_free(). */
 KILN_C_RESULT kiln_result kiln_attention_explain(kiln_service* service, int device,
-                                                 const kiln_attention_args* args,
+                                                 const kiln_attention_problem* problem,
+                                                 const kiln_attention_options* options,
                                                  char** json);
 KILN_C_API void kiln_text_free(char* text);
 

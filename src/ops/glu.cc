@@ -23,20 +23,20 @@ constexpr std::int64_t kGluForwardRows = 2;  // in flight per thread
 
 TileWork backward_work(const GluBackward& args) {
   return {.rows_in_flight = 2,
-          .blocks_per_sm = args.kind == GluKind::kClampedSwiGlu ? 3 : 4};
+          .blocks_per_sm = args.kind == GluKind::kClampedSwiglu ? 3 : 4};
 }
 
 std::string_view kernel_of(GluKind kind) {
   switch (kind) {
-    case GluKind::kSwiGlu:
+    case GluKind::kSwiglu:
       return "swiglu";
-    case GluKind::kGeGluTanh:
+    case GluKind::kGegluTanh:
       return "geglu_tanh";
-    case GluKind::kGeGluErf:
+    case GluKind::kGegluErf:
       return "geglu_erf";
-    case GluKind::kReGlu:
+    case GluKind::kReglu:
       return "reglu";
-    case GluKind::kClampedSwiGlu:
+    case GluKind::kClampedSwiglu:
       return "clamped_swiglu";
     case GluKind::kUnset:
       break;
@@ -54,7 +54,7 @@ Result<std::int64_t> check_glu(std::string_view operation, const Args& args) {
     return refuse(operation, "layout is none of GluLayout");
   if (args.has_bias && args.has_weight)
     return refuse(operation, "has_bias and has_weight: one of them, not both");
-  if (args.kind == GluKind::kClampedSwiGlu) {
+  if (args.kind == GluKind::kClampedSwiglu) {
     if (!(args.limit > 0))
       return refuse(operation, fmt::format("limit is {}: above 0", args.limit));
     if (!std::isfinite(args.alpha) || !std::isfinite(args.offset))
@@ -109,7 +109,7 @@ template <typename Args>
 auto inputs_of(const Args& args) {
   const Elements half = elements_of(args);
   const bool is_split = args.layout == GluLayout::kSplit;
-  const bool is_clamped = args.kind == GluKind::kClampedSwiGlu;
+  const bool is_clamped = args.kind == GluKind::kClampedSwiglu;
   // dweight is computed even without columns.
   const bool reads_weight = half.count > 0 || std::is_same_v<Args, GluBackward>;
   return std::array{

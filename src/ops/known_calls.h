@@ -21,54 +21,12 @@
 #include "kiln/service.h"
 #include "ops/arguments.h"
 #include "ops/on_device.h"
+#include "ops/operation_table.h"
 #include "ops/plan.h"
 #include "ops/run.h"
 #include "util/try.h"
 
 namespace kiln::ops {
-
-/// Calls `use` with each pointer of an operation's arguments. A pointer that is missing
-/// here counts as a number: calls with other values of it are other calls.
-template <typename Args, typename Use>
-void for_each_pointer(Args& args, const Use& use) {
-#define KILN_POINTER(field)                                         \
-  if constexpr (requires { static_cast<const void*>(args.field); }) \
-    use(args.field);
-  KILN_POINTER(y)
-  KILN_POINTER(x)
-  KILN_POINTER(dx)
-  KILN_POINTER(dy)
-  KILN_POINTER(mask_bytes)
-  KILN_POINTER(weight)
-  KILN_POINTER(dweight)
-  KILN_POINTER(bias)
-  KILN_POINTER(dbias)
-  KILN_POINTER(mean)
-  KILN_POINTER(rstd)
-  KILN_POINTER(residual)
-  KILN_POINTER(sum)
-  KILN_POINTER(dsum)
-  KILN_POINTER(linear)
-  KILN_POINTER(dlinear)
-  KILN_POINTER(workspace)
-  KILN_POINTER(loss)
-  KILN_POINTER(lse)
-  KILN_POINTER(saved)
-  KILN_POINTER(logits)
-  KILN_POINTER(dlogits)
-  KILN_POINTER(targets)
-  KILN_POINTER(row_scale)
-  KILN_POINTER(q.out)
-  KILN_POINTER(q.in)
-  KILN_POINTER(k.out)
-  KILN_POINTER(k.in)
-  KILN_POINTER(table.angles)
-  KILN_POINTER(table.cos)
-  KILN_POINTER(table.sin)
-  KILN_POINTER(starts)
-  KILN_POINTER(cu_seqlens)
-#undef KILN_POINTER
-}
 
 /// A call, apart: its addresses, and the bytes of all else, with 1 for an address and 0
 /// for null.

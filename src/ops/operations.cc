@@ -1,21 +1,15 @@
-// The operations as programs call them. Each runs its family's plan on a service. To
-// add an operation, declare it in its family's header under kiln/ops/, declare its
-// plan() in ops/plans.h, and add a line here.
+// The operations as programs call them: each runs its family's plan on a service.
 
 #include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "kiln/ops/activation.h"
-#include "kiln/ops/cross_entropy.h"
-#include "kiln/ops/norm.h"
-#include "kiln/ops/rope.h"
-#include "kiln/ops/softmax.h"
 #include "library/public_border.h"
 #include "library/service_parts.h"
 #include "ops/known_calls.h"
 #include "ops/on_device.h"
+#include "ops/operation_table.h"
 #include "ops/plans.h"
 #include "ops/run.h"
 #include "util/try.h"
@@ -80,20 +74,6 @@ Result<void> prepare_operation(Service& service, const Device& device,
 
 }  // namespace
 
-KILN_OPERATION(cross_entropy, CrossEntropy)
-KILN_OPERATION(cross_entropy_forward, CrossEntropyForward)
-KILN_OPERATION(cross_entropy_backward, CrossEntropyBackward)
-KILN_OPERATION(rope_forward, RopeForward)
-KILN_OPERATION(rope_backward, RopeBackward)
-KILN_OPERATION(layernorm_forward, LayerNormForward)
-KILN_OPERATION(layernorm_backward, LayerNormBackward)
-KILN_OPERATION(rmsnorm_forward, RmsNormForward)
-KILN_OPERATION(rmsnorm_backward, RmsNormBackward)
-KILN_OPERATION(activation_forward, ActivationForward)
-KILN_OPERATION(activation_backward, ActivationBackward)
-KILN_OPERATION(glu_forward, GluForward)
-KILN_OPERATION(glu_backward, GluBackward)
-KILN_OPERATION(softmax_forward, SoftmaxForward)
-KILN_OPERATION(softmax_backward, SoftmaxBackward)
+KILN_EACH_OPERATION(KILN_OPERATION)
 
 }  // namespace kiln::ops

@@ -4,58 +4,20 @@
 #pragma once
 
 #include "kiln/device.h"
-#include "kiln/ops/activation.h"
-#include "kiln/ops/cross_entropy.h"
-#include "kiln/ops/norm.h"
-#include "kiln/ops/rope.h"
-#include "kiln/ops/softmax.h"
 #include "kiln/result.h"
+#include "ops/operation_table.h"
 #include "ops/plan.h"
 
 namespace kiln::ops {
 
 // Each returns the launches on `device`. Errors: kInvalidArgument, also if there is a
-// workspace and it is too small; none is needed if pointers are ignored.
-
-[[nodiscard]] Result<Launches> plan(const ActivationForward& args, const Device& device,
-                                    Pointers pointers = Pointers::kIgnored);
-[[nodiscard]] Result<Launches> plan(const ActivationBackward& args,
-                                    const Device& device,
-                                    Pointers pointers = Pointers::kIgnored);
-[[nodiscard]] Result<Launches> plan(const GluForward& args, const Device& device,
-                                    Pointers pointers = Pointers::kIgnored);
-[[nodiscard]] Result<Launches> plan(const GluBackward& args, const Device& device,
-                                    Pointers pointers = Pointers::kIgnored);
-
-/// One launch: one kernel per data type, for every shape.
-[[nodiscard]] Result<Launches> plan(const CrossEntropy& args, const Device& device,
-                                    Pointers pointers = Pointers::kIgnored);
-[[nodiscard]] Result<Launches> plan(const CrossEntropyForward& args,
-                                    const Device& device,
-                                    Pointers pointers = Pointers::kIgnored);
-[[nodiscard]] Result<Launches> plan(const CrossEntropyBackward& args,
-                                    const Device& device,
-                                    Pointers pointers = Pointers::kIgnored);
-
-[[nodiscard]] Result<Launches> plan(const LayerNormForward& args, const Device& device,
-                                    Pointers pointers = Pointers::kIgnored);
-[[nodiscard]] Result<Launches> plan(const LayerNormBackward& args, const Device& device,
-                                    Pointers pointers = Pointers::kIgnored);
-[[nodiscard]] Result<Launches> plan(const RmsNormForward& args, const Device& device,
-                                    Pointers pointers = Pointers::kIgnored);
-[[nodiscard]] Result<Launches> plan(const RmsNormBackward& args, const Device& device,
-                                    Pointers pointers = Pointers::kIgnored);
-
-/// The launches depend on whether the pointers of the table, of starts and of
-/// cu_seqlens are null, even if pointers are ignored.
-[[nodiscard]] Result<Launches> plan(const RopeForward& args, const Device& device,
-                                    Pointers pointers = Pointers::kIgnored);
-[[nodiscard]] Result<Launches> plan(const RopeBackward& args, const Device& device,
-                                    Pointers pointers = Pointers::kIgnored);
-
-[[nodiscard]] Result<Launches> plan(const SoftmaxForward& args, const Device& device,
-                                    Pointers pointers = Pointers::kIgnored);
-[[nodiscard]] Result<Launches> plan(const SoftmaxBackward& args, const Device& device,
-                                    Pointers pointers = Pointers::kIgnored);
+// workspace and it is too small; none is needed if pointers are ignored. The launches
+// of rope depend on whether the pointers of the table, of starts and of cu_seqlens are
+// null, even if pointers are ignored.
+#define KILN_PLAN(function, Args)                                             \
+  [[nodiscard]] Result<Launches> plan(const Args& args, const Device& device, \
+                                      Pointers pointers = Pointers::kIgnored);
+KILN_EACH_OPERATION(KILN_PLAN)
+#undef KILN_PLAN
 
 }  // namespace kiln::ops

@@ -154,11 +154,11 @@ Result<std::optional<Preset::Activation>> read_activation(const TomlTable& file)
                               {{"gelu_tanh", ActivationKind::kGeluTanh},
                                {"gelu_erf", ActivationKind::kGeluErf},
                                {"squared_relu", ActivationKind::kSquaredRelu},
-                               {"swiglu", GluKind::kSwiGlu},
-                               {"geglu_tanh", GluKind::kGeGluTanh},
-                               {"geglu_erf", GluKind::kGeGluErf},
-                               {"reglu", GluKind::kReGlu},
-                               {"clamped_swiglu", GluKind::kClampedSwiGlu}}));
+                               {"swiglu", GluKind::kSwiglu},
+                               {"geglu_tanh", GluKind::kGegluTanh},
+                               {"geglu_erf", GluKind::kGegluErf},
+                               {"reglu", GluKind::kReglu},
+                               {"clamped_swiglu", GluKind::kClampedSwiglu}}));
   if (const auto* const gated = std::get_if<GluKind>(&kind))
     activation.gated = *gated;
   else

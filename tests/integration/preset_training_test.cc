@@ -141,12 +141,12 @@ TEST_F(PresetTrainingTest, OfLlamaLoadsNothingThatWarmDidNotBuild) {
               "done");
     for (const auto layout : {ops::GluLayout::kPacked, ops::GluLayout::kSplit})
       EXPECT_EQ(loads(ops::GluForward{.dtype = DType::kBf16,
-                                      .kind = ops::GluKind::kSwiGlu,
+                                      .kind = ops::GluKind::kSwiglu,
                                       .layout = layout,
                                       .rows = rows,
                                       .cols = 14336},
                       ops::GluBackward{.dtype = DType::kBf16,
-                                       .kind = ops::GluKind::kSwiGlu,
+                                       .kind = ops::GluKind::kSwiglu,
                                        .layout = layout,
                                        .rows = rows,
                                        .cols = 14336}),

@@ -79,7 +79,7 @@ Args glu_arguments(ops::DType dtype, const GluForm& form) {
   args.has_weight = form.has_weight;
   args.rows = kRows;
   args.cols = kCols;
-  if (form.kind == ops::GluKind::kClampedSwiGlu) {
+  if (form.kind == ops::GluKind::kClampedSwiglu) {
     args.alpha = 1.702F;
     args.limit = 7;
     args.offset = 1;
@@ -150,18 +150,18 @@ void add_activation_cases(std::vector<BenchCase>& cases, ops::DType dtype,
   if (has_rare_forms)
     add_activation(cases, dtype, device,
                    {ActivationKind::kSquaredRelu, false, "squared_relu"});
-  add_glu(cases, dtype, device, {GluKind::kSwiGlu, "swiglu"});
-  add_glu(cases, dtype, device, {GluKind::kGeGluTanh, "geglu_tanh"});
+  add_glu(cases, dtype, device, {GluKind::kSwiglu, "swiglu"});
+  add_glu(cases, dtype, device, {GluKind::kGegluTanh, "geglu_tanh"});
   if (!has_rare_forms)
     return;
-  add_glu(cases, dtype, device, {GluKind::kGeGluErf, "geglu_erf"});
-  add_glu(cases, dtype, device, {GluKind::kReGlu, "reglu"});
+  add_glu(cases, dtype, device, {GluKind::kGegluErf, "geglu_erf"});
+  add_glu(cases, dtype, device, {GluKind::kReglu, "reglu"});
   add_glu(cases, dtype, device,
-          {.kind = GluKind::kSwiGlu, .name = "swiglu, bias", .has_bias = true});
+          {.kind = GluKind::kSwiglu, .name = "swiglu, bias", .has_bias = true});
   add_glu(cases, dtype, device,
-          {.kind = GluKind::kSwiGlu, .name = "swiglu, weight", .has_weight = true});
+          {.kind = GluKind::kSwiglu, .name = "swiglu, weight", .has_weight = true});
   add_glu(cases, dtype, device,
-          {.kind = GluKind::kClampedSwiGlu,
+          {.kind = GluKind::kClampedSwiglu,
            .name = "clamped_swiglu, bias",
            .has_bias = true});
 }

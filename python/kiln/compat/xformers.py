@@ -21,7 +21,7 @@ from .. import errors
 from ..ops import _attention, _inputs, _launch
 from ..ops._define import may_need_gradient
 
-# KILN_MASK_...: of packed sequences, or not.
+# KILN_ATTENTION_MASK_...: of packed sequences, or not.
 _NONE, _TOP_LEFT, _BOTTOM_RIGHT = 0, 1, 2
 _PACKED, _PACKED_TOP_LEFT, _PACKED_BOTTOM_RIGHT = 3, 4, 5
 

@@ -20,7 +20,7 @@ from ._call import (
     vmappable,
 )
 
-# KILN_MASK_..., KILN_BIAS_...
+# KILN_ATTENTION_MASK_..., KILN_ATTENTION_BIAS_...
 _NO_MASK, _CAUSAL, _PADDING, _PADDING_CAUSAL = 0, 1, 3, 4
 _NO_BIAS, _POST_SCALE = 0, 1
 

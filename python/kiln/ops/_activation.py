@@ -6,10 +6,10 @@ from . import _inputs
 from ._define import Operation
 from ._launch import call, call_with_workspace, copies_if_needed, like
 
-_KINDS = {"gelu_tanh": 1, "gelu_erf": 2, "squared_relu": 3}  # KILN_GELU_TANH, ...
-_GLU_KINDS = {"swiglu": 1, "geglu_tanh": 2, "geglu_erf": 3}  # KILN_SWIGLU, ...
+_KINDS = {"gelu_tanh": 1, "gelu_erf": 2, "squared_relu": 3}  # KILN_ACTIVATION_KIND_GELU_TANH, ...
+_GLU_KINDS = {"swiglu": 1, "geglu_tanh": 2, "geglu_erf": 3}  # KILN_GLU_KIND_SWIGLU, ...
 _GELUS = {"tanh": "tanh", "none": "erf"}  # torch's names, Kiln's names
-_NO_CLAMP = (1.0, float("inf"), 0.0)  # alpha, limit and offset: only KILN_CLAMPED_SWIGLU
+_NO_CLAMP = (1.0, float("inf"), 0.0)  # alpha, limit and offset: only KILN_GLU_KIND_CLAMPED_SWIGLU
 
 
 def bias_gelu(x, bias, approximate="tanh"):

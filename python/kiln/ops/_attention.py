@@ -12,7 +12,7 @@ from ._define import Operation, may_need_gradient
 from ._launch import call, call_with_workspace, copied, dense
 from ._strides import elements_overlap
 
-# KILN_MASK_..., KILN_BIAS_...
+# KILN_ATTENTION_MASK_..., KILN_ATTENTION_BIAS_...
 _NO_MASK, _CAUSAL, _PADDING, _PADDING_CAUSAL_BOTTOM_RIGHT = 0, 1, 3, 5
 _NO_BIAS, _POST_SCALE = 0, 1
 
@@ -375,7 +375,7 @@ _PROBLEM = (
     "str layout, SymInt longest_q, SymInt longest_k, int mask, int left, int right,"
     " float dropout, float? scale"
 )
-# layout "bhsd" or "thd"; mask: KILN_MASK_... of kiln/c.h; lengths_k: as of _attention();
+# layout "bhsd" or "thd"; mask: KILN_ATTENTION_MASK_... of kiln/c.h; lengths_k: as of _attention();
 # rng: the seed and the offset of dropout, int64. Without ``stats`` there is no gradient.
 attention_fwd = Operation(
     "attention_fwd(Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? cu_seqlens_q,"

@@ -9,7 +9,7 @@
 //                                  .rows = tokens, .cols = 32768});
 //   kiln::ops::glu_forward(service, device, stream,
 //                          {.dtype = kiln::ops::DType::kBf16,
-//                           .kind = kiln::ops::GluKind::kSwiGlu,
+//                           .kind = kiln::ops::GluKind::kSwiglu,
 //                           .y = y, .x = gate_and_linear,
 //                           .rows = tokens, .cols = 14336});
 //
@@ -75,14 +75,14 @@ struct ActivationBackward {
 /// glu(g, l), with g and l as in GluForward.
 enum class GluKind : std::uint8_t {
   kUnset,
-  kSwiGlu,     // y = g sigmoid(g) l
-  kGeGluTanh,  // y = gelu(g) l, in the form of ActivationKind::kGeluTanh
-  kGeGluErf,   // y = gelu(g) l, in the form of ActivationKind::kGeluErf
-  kReGlu,      // y = max(g, 0) l
+  kSwiglu,     // y = g sigmoid(g) l
+  kGegluTanh,  // y = gelu(g) l, in the form of ActivationKind::kGeluTanh
+  kGegluErf,   // y = gelu(g) l, in the form of ActivationKind::kGeluErf
+  kReglu,      // y = max(g, 0) l
   /// y = g' sigmoid(alpha g') (l' + offset) with g' = min(g, limit) and l' = clamp(l,
   /// -limit, limit). The gradient of g is 0 if g > limit, that of l if |l| > limit; at
   /// the limit itself the gradient passes.
-  kClampedSwiGlu,
+  kClampedSwiglu,
 };
 
 /// Where gate and linear input are. Alternating columns are not supported.
@@ -106,7 +106,7 @@ struct GluForward {
   const float* weight = nullptr;  // [rows]: one factor per token
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;  // of y
-  // For kClampedSwiGlu, which needs all three; other kinds ignore them. Published
+  // For kClampedSwiglu, which needs all three; other kinds ignore them. Published
   // forms: alpha 1.702, limit 7, offset 1; and alpha 1, offset 0 with a limit of the
   // model.
   float alpha = std::numeric_limits<float>::quiet_NaN();

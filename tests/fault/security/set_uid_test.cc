@@ -104,7 +104,8 @@ TEST_F(SetUidTest, fault_33_ASetUidProgramAsksNothingOfTheEnvironment) {
   const Settings defaults = run(plain_, {});
   ASSERT_EQ(defaults.at("secure"), "no");
   for (const Setting& setting : every_setting())
-    ASSERT_TRUE(kEvil.contains(setting.variable)) << setting.variable << " is not tried";
+    ASSERT_TRUE(kEvil.contains(setting.variable))
+        << setting.variable << " is not tried";
   const Settings silent = run(set_uid_, {});
   if (silent.at("secure") != "yes")
     GTEST_SKIP() << "NO SET-UID PROGRAMS IN " << dir_.path() << ": nothing was tried";

@@ -34,11 +34,11 @@ ops::ActivationKind Unit::kind() const {
 }
 
 ops::GluKind Unit::glu_kind() const {
-  return clamped                 ? ops::GluKind::kClampedSwiGlu
-         : act == Act::kGeluTanh ? ops::GluKind::kGeGluTanh
-         : act == Act::kGeluErf  ? ops::GluKind::kGeGluErf
-         : act == Act::kRelu     ? ops::GluKind::kReGlu
-                                 : ops::GluKind::kSwiGlu;
+  return clamped                 ? ops::GluKind::kClampedSwiglu
+         : act == Act::kGeluTanh ? ops::GluKind::kGegluTanh
+         : act == Act::kGeluErf  ? ops::GluKind::kGegluErf
+         : act == Act::kRelu     ? ops::GluKind::kReglu
+                                 : ops::GluKind::kSwiglu;
 }
 
 void PrintTo(const Unit& unit, std::ostream* out) {

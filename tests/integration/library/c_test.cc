@@ -112,65 +112,6 @@ class CTest : public LibraryTest {
   const std::filesystem::path cache_;
 };
 
-/// The bytes behind the size, with padding that static storage has zeroed.
-template <typename InC, typename InCpp>
-bool has_defaults_of(const InC& in_c, const InCpp& in_cpp) {
-  // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): padding is zero in both
-  return std::memcmp(reinterpret_cast<const char*>(&in_c) + sizeof(std::size_t),
-                     &in_cpp, sizeof(InCpp)) == 0;
-}
-
-TEST(CStructs, InitMacrosHaveTheDefaultsOfCpp){
-#define KILN_EXPECT_DEFAULTS(NAME, name, InCpp)                     \
-  {                                                                 \
-    static const kiln_##name##_args in_c = KILN_##NAME##_ARGS_INIT; \
-    static const ops::InCpp in_cpp{};                               \
-    EXPECT_EQ(in_c.struct_size, sizeof(in_c));                      \
-    EXPECT_TRUE(has_defaults_of(in_c, in_cpp)) << #name;            \
-  }
-    KILN_EXPECT_DEFAULTS(SOFTMAX_FORWARD, softmax_forward,
-                         SoftmaxForward) KILN_EXPECT_DEFAULTS(SOFTMAX_BACKWARD,
-                                                              softmax_backward,
-                                                              SoftmaxBackward)
-        KILN_EXPECT_DEFAULTS(LAYERNORM_FORWARD, layernorm_forward,
-                             LayerNormForward) KILN_EXPECT_DEFAULTS(LAYERNORM_BACKWARD,
-                                                                    layernorm_backward,
-                                                                    LayerNormBackward)
-            KILN_EXPECT_DEFAULTS(RMSNORM_FORWARD, rmsnorm_forward,
-                                 RmsNormForward) KILN_EXPECT_DEFAULTS(RMSNORM_BACKWARD,
-                                                                      rmsnorm_backward,
-                                                                      RmsNormBackward)
-                KILN_EXPECT_DEFAULTS(
-                    ACTIVATION_FORWARD, activation_forward,
-                    ActivationForward) KILN_EXPECT_DEFAULTS(ACTIVATION_BACKWARD,
-                                                            activation_backward,
-                                                            ActivationBackward)
-                    KILN_EXPECT_DEFAULTS(GLU_FORWARD, glu_forward, GluForward)
-                        KILN_EXPECT_DEFAULTS(GLU_BACKWARD, glu_backward, GluBackward)
-                            KILN_EXPECT_DEFAULTS(ROPE_FORWARD, rope_forward,
-                                                 RopeForward)
-                                KILN_EXPECT_DEFAULTS(ROPE_BACKWARD, rope_backward,
-                                                     RopeBackward)
-                                    KILN_EXPECT_DEFAULTS(CROSS_ENTROPY, cross_entropy,
-                                                         CrossEntropy)
-                                        KILN_EXPECT_DEFAULTS(CROSS_ENTROPY_FORWARD,
-                                                             cross_entropy_forward,
-                                                             CrossEntropyForward)
-                                            KILN_EXPECT_DEFAULTS(CROSS_ENTROPY_BACKWARD,
-                                                                 cross_entropy_backward,
-                                                                 CrossEntropyBackward)}
-
-TEST(CStructs, AttentionsInitMacroHasTheDefaultsOfCpp) {
-  static const kiln_attention_args in_c = KILN_ATTENTION_ARGS_INIT;
-  static const ops::AttentionProblem problem{};
-  static const ops::AttentionOptions options{};
-  EXPECT_EQ(in_c.struct_size, sizeof(in_c));
-  // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): padding is zero in both
-  EXPECT_EQ(std::memcmp(&in_c.problem, &problem, sizeof(problem)), 0);
-  EXPECT_EQ(std::memcmp(&in_c.options, &options, sizeof(options)), 0);
-  EXPECT_FALSE(in_c.tensors.has_scale);
-}
-
 TEST_F(CTest, ATemplateIsFetchedSizedAndLaunchedOnEachDevice) {
   const OwnedService service = open();
   int count = 0;
@@ -484,6 +425,13 @@ TEST_F(CTest, WrongArgumentsAreRefusedByName) {
   expect_refused(kiln_setting_check("cache_limit_bytes=10"), "cache_limit_bytes: ");
   expect_refused(kiln_setting_check(nullptr), "setting is NULL");
   EXPECT_DONE(kiln_setting_check("jobs=4"));
+  kiln_setting setting = KILN_SETTING_INIT;
+  EXPECT_TRUE(kiln_setting_get(0, &setting));
+  EXPECT_STREQ(setting.name, "cache_dir");
+  for (const std::size_t size : {std::size_t{0}, sizeof(setting) + 1}) {
+    setting.struct_size = size;
+    EXPECT_FALSE(kiln_setting_get(0, &setting)) << "not begun with its _INIT macro";
+  }
   kiln_options options = KILN_OPTIONS_INIT;
   options.setting_count = 1;
   expect_refused(kiln_service_open(&options, &another), "options.settings is NULL");
@@ -511,8 +459,9 @@ TEST_F(CTest, AfterAnErrorEveryOutputPointerIsNull) {
     expect_refused(kiln_kernel_entry(nullptr, "f", &kernel), "");
     EXPECT_EQ(kernel, nullptr);
     auto* text = reinterpret_cast<char*>(&poison);
-    const kiln_attention_args args = KILN_ATTENTION_ARGS_INIT;
-    expect_refused(kiln_attention_explain(handle, kNoDevice, &args, &text), "");
+    const kiln_attention_problem problem = KILN_ATTENTION_PROBLEM_INIT;
+    expect_refused(kiln_attention_explain(handle, kNoDevice, &problem, nullptr, &text),
+                   "");
     EXPECT_EQ(text, nullptr);
   }
   const void* image = this;
@@ -626,22 +575,23 @@ TEST_F(CTest, NormsHaveNoWeightOrTakeTheirOutputWhereTheyAreToldTo) {
 
 TEST_F(CTest, AttentionIsExplainedPreparedAndRun) {
   const OwnedService service = open({"cudnn=/nowhere/libcudnn.so.9"});
-  kiln_attention_args args = KILN_ATTENTION_ARGS_INIT;
-  args.problem.dtype = KILN_F16;
-  args.problem.batch = 1;
-  args.problem.heads = 2;
-  args.problem.kv_heads = 1;
-  args.problem.sq = args.problem.skv = 16;
-  args.problem.dqk = args.problem.dv = 64;
-  args.problem.mask = KILN_MASK_CAUSAL;
-  args.options.stats = true;
+  kiln_attention_problem problem = KILN_ATTENTION_PROBLEM_INIT;
+  kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
+  problem.dtype = KILN_F16;
+  problem.batch = 1;
+  problem.heads = 2;
+  problem.kv_heads = 1;
+  problem.sq = problem.skv = 16;
+  problem.dqk = problem.dv = 64;
+  problem.mask = KILN_ATTENTION_MASK_CAUSAL;
+  options.stats = true;
 
   char* text = nullptr;
-  kiln_attention_args unset = args;
-  unset.problem.batch = unset.problem.skv = KILN_UNSET;
-  expect_refused(kiln_attention_explain(service.get(), 1, &unset, &text),
+  kiln_attention_problem unset = problem;
+  unset.batch = unset.skv = KILN_UNSET;
+  expect_refused(kiln_attention_explain(service.get(), 1, &unset, nullptr, &text),
                  "problem.batch: ");
-  EXPECT_DONE(kiln_attention_explain(service.get(), 1, &args, &text));
+  EXPECT_DONE(kiln_attention_explain(service.get(), 1, &problem, &options, &text));
   const auto explained = nlohmann::json::parse(text);
   kiln_text_free(text);
   for (const char* const pass : {"forward", "backward"}) {
@@ -656,26 +606,32 @@ TEST_F(CTest, AttentionIsExplainedPreparedAndRun) {
   std::vector<std::uint16_t> o(q.size());
   std::vector<float> stats(tokens * 2);
   std::uint64_t bytes = 1;
-  EXPECT_DONE(kiln_attention_forward_workspace(service.get(), 1, &args, &bytes));
+  EXPECT_DONE(
+      kiln_attention_forward_workspace(service.get(), 1, &problem, &options, &bytes));
   EXPECT_EQ(bytes, 0U);
-  args.tensors.q = q.data();
-  args.tensors.k = k.data();
-  args.tensors.v = v.data();
-  args.tensors.o = o.data();
-  args.tensors.stats = stats.data();
-  EXPECT_DONE(kiln_attention_forward(service.get(), 1, nullptr, &args));
-  args.tensors.stats = nullptr;
-  expect_refused(kiln_attention_forward(service.get(), 1, nullptr, &args),
-                 "stats is null");
-  EXPECT_DONE(kiln_attention_backward_workspace(service.get(), 1, &args, &bytes));
+  kiln_attention_tensors tensors = KILN_ATTENTION_TENSORS_INIT;
+  tensors.q = q.data();
+  tensors.k = k.data();
+  tensors.v = v.data();
+  tensors.o = o.data();
+  tensors.stats = stats.data();
+  EXPECT_DONE(
+      kiln_attention_forward(service.get(), 1, nullptr, &problem, &tensors, &options));
+  tensors.stats = nullptr;
+  expect_refused(
+      kiln_attention_forward(service.get(), 1, nullptr, &problem, &tensors, &options),
+      "stats is null");
+  EXPECT_DONE(
+      kiln_attention_backward_workspace(service.get(), 1, &problem, &options, &bytes));
   EXPECT_GT(bytes, 0U);
-  args.problem.mask = 200;
-  expect_refused(kiln_attention_backward_prepare(service.get(), 1, &args),
+  problem.mask = 200;
+  expect_refused(kiln_attention_backward_prepare(service.get(), 1, &problem, &options),
                  "problem.mask: it is none of AttentionMask");
-  args.problem.mask = KILN_MASK_NONE;
-  args.problem.heads = 3;
-  args.problem.kv_heads = 2;
-  expect_refused(kiln_attention_backward_prepare(service.get(), 1, &args), "heads");
+  problem.mask = KILN_ATTENTION_MASK_NONE;
+  problem.heads = 3;
+  problem.kv_heads = 2;
+  expect_refused(kiln_attention_backward_prepare(service.get(), 1, &problem, &options),
+                 "heads");
 }
 
 TEST_F(CTest, ARequestedCancelEndsABuild) {

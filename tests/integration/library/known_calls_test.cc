@@ -213,7 +213,7 @@ TEST_F(KnownCallsTest, OfActivationsAreLaunchedAsPlanned) {
   // A packed x: the kernel gets the address of its second half, too.
   expect_known_at_the_third_call(ops::glu_forward, [](Memory at) {
     return ops::GluForward{.dtype = ops::DType::kF32,
-                           .kind = ops::GluKind::kSwiGlu,
+                           .kind = ops::GluKind::kSwiglu,
                            .y = at,
                            .x = at,
                            .has_bias = true,
@@ -223,7 +223,7 @@ TEST_F(KnownCallsTest, OfActivationsAreLaunchedAsPlanned) {
   });
   expect_known_at_the_third_call(ops::glu_backward, [](Memory at) {
     return ops::GluBackward{.dtype = ops::DType::kF32,
-                            .kind = ops::GluKind::kSwiGlu,
+                            .kind = ops::GluKind::kSwiglu,
                             .layout = ops::GluLayout::kSplit,
                             .dx = at,
                             .dlinear = at,

@@ -25,10 +25,10 @@ ActivationBackward backward() {
           .cols = 40};
 }
 GluForward glu_forward() {
-  return {.dtype = DType::kBf16, .kind = GluKind::kSwiGlu, .rows = 3, .cols = 40};
+  return {.dtype = DType::kBf16, .kind = GluKind::kSwiglu, .rows = 3, .cols = 40};
 }
 GluBackward glu_backward() {
-  return {.dtype = DType::kBf16, .kind = GluKind::kSwiGlu, .rows = 3, .cols = 40};
+  return {.dtype = DType::kBf16, .kind = GluKind::kSwiglu, .rows = 3, .cols = 40};
 }
 
 TEST(ActivationPlan, RefusesADtypeOrKindThatWasNotSet) {
@@ -64,7 +64,7 @@ TEST(GluPlan, RefusesABiasWithAWeightAndALayoutThatIsNone) {
 
 TEST(GluPlan, RefusesLimitsThatCutOffEverything) {
   GluForward args = glu_forward();
-  args.kind = GluKind::kClampedSwiGlu;
+  args.kind = GluKind::kClampedSwiglu;
   args.alpha = 1;
   args.offset = 0;
   for (const float wrong : {0.0F, -1.0F, std::numeric_limits<float>::quiet_NaN()}) {
@@ -80,7 +80,7 @@ TEST(GluPlan, RefusesLimitsThatCutOffEverything) {
 // Both forms that were published have an alpha and an offset of their own.
 TEST(GluPlan, RefusesAClampedFormWithoutItsNumbers) {
   GluForward args = glu_forward();
-  args.kind = GluKind::kClampedSwiGlu;
+  args.kind = GluKind::kClampedSwiglu;
   args.limit = 7;
   EXPECT_THAT(refusal(plan(args, kDevice)), HasSubstr("alpha is nan and offset nan"));
   args.alpha = 1.702F;
@@ -92,11 +92,11 @@ TEST(GluPlan, RefusesAClampedFormWithoutItsNumbers) {
 TEST(ActivationPlan, NamesTheKernelByKindAndPass) {
   EXPECT_EQ(plan(forward(), kDevice).value().at(0).kernel, "bias_gelu_tanh_fwd");
   EXPECT_EQ(plan(backward(), kDevice).value().at(0).kernel, "bias_gelu_erf_bwd");
-  for (const auto& [kind, kernel] : {std::pair{GluKind::kSwiGlu, "swiglu_bwd"},
-                                     {GluKind::kGeGluTanh, "geglu_tanh_bwd"},
-                                     {GluKind::kGeGluErf, "geglu_erf_bwd"},
-                                     {GluKind::kReGlu, "reglu_bwd"},
-                                     {GluKind::kClampedSwiGlu, "clamped_swiglu_bwd"}}) {
+  for (const auto& [kind, kernel] : {std::pair{GluKind::kSwiglu, "swiglu_bwd"},
+                                     {GluKind::kGegluTanh, "geglu_tanh_bwd"},
+                                     {GluKind::kGegluErf, "geglu_erf_bwd"},
+                                     {GluKind::kReglu, "reglu_bwd"},
+                                     {GluKind::kClampedSwiglu, "clamped_swiglu_bwd"}}) {
     GluBackward args = glu_backward();
     args.kind = kind;
     args.limit = 7;

@@ -152,8 +152,8 @@ TEST_F(KernelArguments, OfActivations) {
     forward.kind = backward.kind = kind;
     expect_both(forward, backward);
   }
-  for (const GluKind kind : {GluKind::kSwiGlu, GluKind::kGeGluTanh, GluKind::kGeGluErf,
-                             GluKind::kReGlu, GluKind::kClampedSwiGlu}) {
+  for (const GluKind kind : {GluKind::kSwiglu, GluKind::kGegluTanh, GluKind::kGegluErf,
+                             GluKind::kReglu, GluKind::kClampedSwiglu}) {
     auto forward = of_rows<GluForward>();
     auto backward = of_rows<GluBackward>();
     forward.kind = backward.kind = kind;

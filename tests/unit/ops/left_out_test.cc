@@ -25,7 +25,7 @@ Args of_rows() {
   args.rows = 1;
   args.cols = 8;
   if constexpr (requires { args.layout; })
-    args.kind = GluKind::kSwiGlu;
+    args.kind = GluKind::kSwiglu;
   else if constexpr (requires { args.kind; })
     args.kind = ActivationKind::kGeluErf;
   return args;

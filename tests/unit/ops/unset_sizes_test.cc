@@ -26,7 +26,7 @@ TYPED_TEST_SUITE(OperationByRows, ByRows);
 TYPED_TEST(OperationByRows, SaysWhichSizeIsNotSet) {
   TypeParam args;
   if constexpr (requires { args.layout; })
-    args.kind = GluKind::kSwiGlu;
+    args.kind = GluKind::kSwiglu;
   else if constexpr (requires { args.kind; })
     args.kind = ActivationKind::kGeluErf;
   EXPECT_TRUE(refused(args).ends_with(": rows is not set")) << refused(args);

@@ -1,0 +1,142 @@
+// The C interface that follows from the operations' headers.
+
+#include "interface/c_interface.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "interface/operation_header.h"
+#include "tests/support/golden.h"
+#include "tests/support/paths.h"
+#include "util/read_file.h"
+
+namespace kiln::interface {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+/// A header with these structs, of which an operation takes Scale.
+Result<OperationHeader> with_structs(const std::string& structs) {
+  return read_operation_header(
+      "kiln/ops/sample.h",
+      structs +
+          "[[nodiscard]] Result<void> scale(Service& service,\n"
+          "    const Device& device, CUstream_st* stream, const Scale& args);\n");
+}
+
+std::string header_of(const std::string& structs) {
+  return c_header(std::vector{with_structs(structs).value()}).value();
+}
+
+std::string error_of(const std::string& structs) {
+  const auto header = with_structs(structs);
+  return header ? c_header(std::vector{*header}).error().message
+                : header.error().message;
+}
+
+TEST(CInterfaceTest, TheStructsOfC) {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(test::paths::source("src/kiln/ops")))
+    paths.push_back(entry.path());
+  std::ranges::sort(paths);
+  std::vector<OperationHeader> headers;
+  for (const auto& path : paths)
+    headers.push_back(
+        read_operation_header(path, read_text_file(path, 1U << 20U).value()).value());
+  // A field that is added needs KILN_SINCE, and moves no other field.
+  test::expect_golden("tests/unit/interface/golden/c_structs.txt",
+                      c_layout(headers).value());
+}
+
+TEST(CInterfaceTest, AFieldHasItsTypeAndItsDefault) {
+  const std::string header = header_of(
+      "/// How.\n"
+      "enum class Rounding : std::uint8_t { kDown, kToNearest };\n"
+      "struct Scale {\n"
+      "  DType dtype = DType::kUnset;  // of x\n"
+      "  const void* x = nullptr;\n"
+      "  std::int64_t rows = kUnsetSize;\n"
+      "  float factor = std::numeric_limits<float>::quiet_NaN();\n"
+      "  std::int64_t window = -1;\n"
+      "  std::optional<float> limit{};\n"
+      "  Rounding rounding = Rounding::kToNearest;\n"
+      "};\n");
+  constexpr const char* kFields =
+      "  kiln_dtype dtype;\n  const void* x;\n  int64_t rows;\n  float factor;\n"
+      "  int64_t window;\n  bool has_limit;\n  float limit;\n"
+      "  kiln_rounding rounding;\n} kiln_scale_args;";
+  for (const char* const expected :
+       {"typedef uint8_t kiln_rounding;", "KILN_ROUNDING_TO_NEAREST", kFields,
+        ".rows = KILN_UNSET,", ".factor = NAN,", ".window = -1,",
+        ".rounding = KILN_ROUNDING_TO_NEAREST,", "kiln_result kiln_scale(",
+        "kiln_result kiln_scale_prepare("})
+    EXPECT_THAT(header, HasSubstr(expected));
+  for (const char* const zero :
+       {".dtype =", ".x =", ".limit =", "kiln_scale_workspace"})
+    EXPECT_THAT(header, Not(HasSubstr(zero)));
+}
+
+TEST(CInterfaceTest, AStructWithPointersIsItsFieldsAndOneOfNumbersStaysOne) {
+  const std::string header = header_of(
+      "struct Strides { std::int64_t row = 0; std::int64_t column = 1; };\n"
+      "struct Tensor { void* out = nullptr; Strides strides; };\n"
+      "struct Scale { Tensor q; };\n");
+  EXPECT_THAT(header, HasSubstr("  void* q_out;\n  kiln_strides q_strides;\n"));
+  EXPECT_THAT(header, HasSubstr(".q_strides = KILN_STRIDES_INIT,"));
+}
+
+TEST(CInterfaceTest, AFieldThatAPartGetsLaterComesLast) {
+  EXPECT_THAT(
+      header_of(
+          "struct Tensor { void* out = nullptr; KILN_SINCE(0, 2) bool wide = false; "
+          "};\nstruct Scale { Tensor q; Tensor k; };\n"),
+      HasSubstr("  void* q_out;\n  void* k_out;\n  KILN_ALIGNED bool q_wide;\n"
+                "  bool k_wide;\n}"));
+}
+
+TEST(CInterfaceTest, APartThatIsAddedComesLastWithAllItsFields) {
+  EXPECT_THAT(
+      header_of(
+          "struct Tensor { bool wide = false; void* out = nullptr; };\n"
+          "struct Scale { KILN_SINCE(0, 3) Tensor k; KILN_SINCE(0, 2) bool fast = "
+          "false; void* x = nullptr; };\n"),
+      HasSubstr("  void* x;\n  KILN_ALIGNED bool fast;\n  KILN_ALIGNED bool k_wide;\n"
+                "  void* k_out;\n}"));
+}
+
+TEST(CInterfaceTest, AFieldOfALaterVersionBeginsWhereTheOldStructEnded) {
+  const std::string structs =
+      "struct Scale { void* x = nullptr; bool fast = false;\n"
+      "  KILN_SINCE(0, 2) bool exact = false; KILN_SINCE(0, 2) bool wide = false;\n"
+      "  KILN_SINCE(0, 3) bool deep = false; };\n";
+  EXPECT_EQ(c_layout(std::vector{with_structs(structs).value()}).value(),
+            "kiln_scale_args 40: x@8 fast@16 exact@24 wide@25 deep@32\n");
+  EXPECT_THAT(header_of(structs), HasSubstr("  KILN_ALIGNED bool exact;\n  bool wide;\n"
+                                            "  KILN_ALIGNED bool deep;\n"));
+}
+
+TEST(CInterfaceTest, AFormThatCHasNotIsRefusedByItsName) {
+  EXPECT_THAT(error_of("struct Scale { std::string name{}; };"),
+              HasSubstr("struct Scale: C has no form of 'std::string name"));
+  EXPECT_THAT(error_of("struct Scale { float factor = kFactor; };"),
+              HasSubstr("struct Scale: C has no form of 'float factor = kFactor'"));
+  EXPECT_THAT(error_of("struct Scale { float a, b; };"),
+              HasSubstr("struct Scale: 'float a, b' is no field of the form"));
+  EXPECT_THAT(error_of("struct Strides { KILN_SINCE(0, 2) std::int64_t row = 0; };"
+                       "struct Scale { Strides x; };"),
+              HasSubstr("struct Strides: row cannot be added"));
+  EXPECT_THAT(error_of("Result<void> other(Service& s, CUstream_st* stream);"),
+              HasSubstr("other(): no operation has such parameters"));
+  EXPECT_THAT(error_of("struct Other {};"),
+              HasSubstr("scale: there is no struct Scale"));
+}
+
+}  // namespace
+}  // namespace kiln::interface
