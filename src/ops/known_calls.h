@@ -88,9 +88,11 @@ template <typename Args>
 }
 
 /// By how much moved() moves the pointer with that number. No sum of an address and a
-/// size of memory is so far away.
+/// size of memory is so far away. The distance is odd, so an aligned pointer becomes
+/// misaligned: if a plan depends on alignment, the two plans differ, and the call is
+/// not kept.
 [[nodiscard]] constexpr std::uint64_t distance_of(std::size_t pointer) {
-  return (pointer + 1) << 48U;
+  return ((pointer + 1) << 48U) + 1;
 }
 
 /// The same call with other addresses, which stand for no memory. Null stays null.

@@ -2,6 +2,8 @@
 // plan: with the same arguments, and with every check that depends on addresses. Such a
 // call asks for the current context once, and any other once more for each launch.
 
+#include "ops/known_calls.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -112,6 +114,19 @@ class KnownCallsTest : public LibraryTest {
   std::mutex mutex_;
   Launches launches_;
 };
+
+TEST(MovedTest, APointerIsFarAwayAndOfAnotherAlignment) {
+  const ops::SoftmaxBackward args{
+      .dx = Memory(kApart), .dy = Memory(2 * kApart), .y = nullptr};
+  const ops::SoftmaxBackward elsewhere = ops::moved(args);
+  const auto distance = [](const void* from, const void* to) {
+    return reinterpret_cast<std::uintptr_t>(to) -
+           reinterpret_cast<std::uintptr_t>(from);
+  };
+  EXPECT_EQ(distance(args.dx, elsewhere.dx), (1ULL << 48U) + 1);
+  EXPECT_EQ(distance(args.dy, elsewhere.dy), (2ULL << 48U) + 1);
+  EXPECT_EQ(elsewhere.y, nullptr);
+}
 
 TEST_F(KnownCallsTest, OfSoftmaxAreLaunchedAsPlanned) {
   expect_known_at_the_third_call(ops::softmax_forward, [](Memory at) {
