@@ -32,6 +32,25 @@ Bytes encode_time(BootTime time) {
   return bytes;
 }
 
+Bytes encoded(const OwnerRecord& record) {
+  const auto& [pid, phase, key, started, phase_started, heartbeat, build_limit,
+               builds_ended, timed_out, killed] = record;
+  Bytes bytes;
+  bytes.reserve(kOwnerRecordBytes);
+  append_le(bytes, kRecordMagic);
+  append_le(bytes, static_cast<std::uint32_t>(pid));
+  append_le(bytes, static_cast<std::uint32_t>(phase));
+  append_le(bytes, builds_ended);
+  append(bytes, key.bytes().first<kKeyBytes>());
+  append(bytes, encode_time(started));
+  append(bytes, encode_time(phase_started));
+  append(bytes, encode_time(heartbeat));
+  append_le(bytes, static_cast<std::uint32_t>(
+                       std::clamp<std::int64_t>(build_limit.count(), 0, UINT32_MAX)));
+  append_le(bytes, std::uint32_t{timed_out ? kTimedOut : killed ? kKilled : 0});
+  return bytes;
+}
+
 }  // namespace
 
 BootTime boot_time_now() {
@@ -57,22 +76,7 @@ std::string_view to_string(Phase phase) {
 }
 
 Bytes OwnerRecord::encode() const {
-  const auto& [pid, phase, key, started, phase_started, heartbeat, build_limit,
-               builds_ended, timed_out, killed] = *this;
-  Bytes bytes;
-  bytes.reserve(kOwnerRecordBytes);
-  append_le(bytes, kRecordMagic);
-  append_le(bytes, static_cast<std::uint32_t>(pid));
-  append_le(bytes, static_cast<std::uint32_t>(phase));
-  append_le(bytes, builds_ended);
-  append(bytes, key.bytes().first<kKeyBytes>());
-  append(bytes, encode_time(started));
-  append(bytes, encode_time(phase_started));
-  append(bytes, encode_time(heartbeat));
-  append_le(bytes, static_cast<std::uint32_t>(
-                       std::clamp<std::int64_t>(build_limit.count(), 0, UINT32_MAX)));
-  append_le(bytes, std::uint32_t{timed_out ? kTimedOut : killed ? kKilled : 0});
-  return bytes;
+  return encoded(*this);
 }
 
 std::optional<OwnerRecord> OwnerRecord::decode(ByteView bytes) {
@@ -157,9 +161,9 @@ class OwnedRange::Held::Heartbeats {
     return held.record;
   }
   void enter(Held& held, Phase phase) {
-    const OwnerRecord entered = change(held, [&](OwnerRecord& record) {
-      record.phase = phase;
-      record.phase_started = record.heartbeat = boot_time_now();
+    const OwnerRecord entered = change(held, [&](OwnerRecord& changed) {
+      changed.phase = phase;
+      changed.phase_started = changed.heartbeat = boot_time_now();
     });
     held.range.write(entered.encode(), 0);
   }
@@ -215,9 +219,9 @@ class OwnedRange::Held::Heartbeats {
 
   [[nodiscard]] Held* next_due(std::chrono::steady_clock::time_point now)
       KILN_REQUIRES(mutex_) {
-    const auto due =
-        std::ranges::find_if(held_, [&](const Held* held) { return held->due <= now; });
-    return due == held_.end() ? nullptr : *due;
+    const auto found =
+        std::ranges::find_if(held_, [&](const Held* each) { return each->due <= now; });
+    return found == held_.end() ? nullptr : *found;
   }
 
   void write_heartbeat(Held& held) KILN_REQUIRES(mutex_) {

@@ -37,8 +37,8 @@ std::set<std::string> offered(const std::string& line) {
                               "printf \"%s\\n\" \"${COMPREPLY[@]}\"'";
   std::set<std::string> lines;
   std::FILE* const out = ::popen(command.c_str(), "r");
-  for (char line[256]; std::fgets(line, sizeof(line), out) != nullptr;)
-    lines.insert(std::string(line, std::string_view(line).find('\n')));
+  for (char word[256]; std::fgets(word, sizeof(word), out) != nullptr;)
+    lines.insert(std::string(word, std::string_view(word).find('\n')));
   EXPECT_EQ(::pclose(out), 0) << command;
   lines.erase("");
   return lines;

@@ -118,7 +118,7 @@ TEST_F(PlacesTest,
 TEST_F(PlacesTest, fault_33_ARootOrAFolderOfItThatIsNotOursTurnsTheCacheOff) {
   Campaign campaign;
   for (const char* below : {"", "objects", "objects/v1"}) {
-    for (const mode_t mode : {0777, 0755}) {
+    for (const mode_t mode : {mode_t{0777}, mode_t{0755}}) {
       if (*below == '\0' && mode == 0777)
         continue;  // a volume itself, see layouts_test.cc
       const fs::path root = dir_.path() / "root";
