@@ -42,8 +42,7 @@ Result<void> OptionSet::read_settings(Config& config) const {
     if (value.empty())
       continue;
     Options given;
-    if (const auto read = setting->read(value, given); !read)
-      return fail(read.error().code, fmt::format("{}: {}", name, read.error().message));
+    KILN_TRY(setting->read_by(name, value, given));
     setting->set(given, {name}, config);
   }
   return {};

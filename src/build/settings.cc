@@ -345,6 +345,13 @@ std::string_view Setting::name() const {
   return std::string_view(option).substr(std::string_view("Options::").size());
 }
 
+Result<void> Setting::read_by(std::string_view by, const std::string& text,
+                              Options& to) const {
+  if (const auto done = read(text, to); !done)
+    return fail(done.error().code, fmt::format("{}: {}", by, done.error().message));
+  return {};
+}
+
 std::span<const Setting> every_setting() {
   return kSettings;
 }
@@ -367,10 +374,7 @@ Result<void> read_setting(std::string_view assignment, Options& to) {
             "'{}' is no setting: a setting is NAME=VALUE, where NAME is one of {}",
             assignment, fmt::join(names, ", ")));
   }
-  auto read = found->read(std::string(assignment.substr(equals + 1)), to);
-  if (!read)
-    return fail(read.error().code, fmt::format("{}: {}", name, read.error().message));
-  return {};
+  return found->read_by(name, std::string(assignment.substr(equals + 1)), to);
 }
 
 Result<Config> settings(const Options& options, const Environment& environment) {
@@ -382,11 +386,8 @@ Result<Config> settings(const Options& options, const Environment& environment) 
   config.traceparent = value_of(environment, "TRACEPARENT");
   Options variables;
   for (const Setting& setting : kSettings) {
-    if (const auto value = value_of(environment, setting.variable)) {
-      if (const auto read = setting.read(*value, variables); !read)
-        return fail(read.error().code,
-                    fmt::format("{}: {}", setting.variable, read.error().message));
-    }
+    if (const auto value = value_of(environment, setting.variable))
+      KILN_TRY(setting.read_by(setting.variable, *value, variables));
     setting.set(variables, {setting.variable}, config);
     setting.set(options, {setting.option}, config);
   }

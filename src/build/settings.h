@@ -40,6 +40,9 @@ struct Setting {
 
   /// "jobs", for C and Python.
   [[nodiscard]] std::string_view name() const;
+  /// read(), whose errors begin with `by`: the name, the variable or the flag.
+  [[nodiscard]] Result<void> read_by(std::string_view by, const std::string& text,
+                                     Options& to) const;
 };
 
 /// In the order in which help and the guide list them.

@@ -122,10 +122,8 @@ class Translator {
   }
 
   [[nodiscard]] std::string nested_init(const Struct& part) const {
-    for (const CStruct& made : made_.structs)
-      if (made.cpp_name == part.name)
-        return made.is_all_zero() ? "" : made.init();
-    return "";
+    const CStruct* const made = made_.find("kiln_" + snake(part.name));
+    return made == nullptr || made->is_all_zero() ? "" : made->init();
   }
 
   std::optional<std::string> type_of(std::string type) {

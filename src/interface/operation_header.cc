@@ -153,8 +153,12 @@ Result<OperationHeader> read_operation_header(std::string path, std::string_view
        at != end; ++at)
     if (std::ranges::find(header.operations, at->str(1), &Operation::name) ==
         header.operations.end())
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}(): no operation has such parameters", at->str(1)));
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("{}(): no operation has such parameters; it takes 'Service& "
+                      "service, const Device& device, CUstream_st* stream', "
+                      "then structs",
+                      at->str(1)));
   return header;
 }
 
