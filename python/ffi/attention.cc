@@ -5,39 +5,51 @@
 #include <memory>
 
 #include "layout.h"
+#include "python/operation_parameters.h"
 
 namespace kiln::python {
-namespace {
-
-using Problem = kiln_attention_problem;
 
 /// What a call of both passes takes.
-struct Arguments {
+struct AttentionArguments {
   kiln_attention_problem problem = KILN_ATTENTION_PROBLEM_INIT;
   kiln_attention_tensors tensors = KILN_ATTENTION_TENSORS_INIT;
   kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
 };
+struct AttentionForward : AttentionArguments {};
+struct AttentionBackward : AttentionArguments {};
 
-#define KILN_ATTENTION(pass)                                                          \
-  {                                                                                   \
-    "attention_" #pass, Arguments(),                                                  \
-        [](kiln_service* on, int device, kiln_stream stream, const Arguments* args) { \
-          return kiln_attention_##pass(on, device, stream, &args->problem,            \
-                                       &args->tensors, &args->options);               \
-        },                                                                            \
-        [](kiln_service* on, int device, const Arguments* args) {                     \
-          return kiln_attention_##pass##_prepare(on, device, &args->problem,          \
-                                                 &args->options);                     \
-        },                                                                            \
-        [](kiln_service* on, int device, const Arguments* args,                       \
-           std::uint64_t* bytes) {                                                    \
-          return kiln_attention_##pass##_workspace(on, device, &args->problem,        \
-                                                   &args->options, bytes);            \
-        }                                                                             \
+template <typename Pass>
+requires std::is_base_of_v<AttentionArguments, Pass>
+struct Parameters<Pass>
+    : JoinedParameters<kiln_attention_problem, kiln_attention_tensors,
+                       kiln_attention_options> {
+  using JoinedParameters::JoinedParameters;
+  void set_options(Pass& args) const {
+    JoinedParameters::set_options(args.problem, args.tensors, args.options);
   }
-constexpr Operation<Arguments> kForward KILN_ATTENTION(forward);
-constexpr Operation<Arguments> kBackward KILN_ATTENTION(backward);
+};
+
+#define KILN_ATTENTION(Pass, pass)                                               \
+  template <>                                                                    \
+  inline constexpr Operation<Pass> kOperation<Pass>{                             \
+      "attention_" #pass, Pass(),                                                \
+      [](kiln_service* on, int device, kiln_stream stream, const Pass* args) {   \
+        return kiln_attention_##pass(on, device, stream, &args->problem,         \
+                                     &args->tensors, &args->options);            \
+      },                                                                         \
+      [](kiln_service* on, int device, const Pass* args) {                       \
+        return kiln_attention_##pass##_prepare(on, device, &args->problem,       \
+                                               &args->options);                  \
+      },                                                                         \
+      [](kiln_service* on, int device, const Pass* args, std::uint64_t* bytes) { \
+        return kiln_attention_##pass##_workspace(on, device, &args->problem,     \
+                                                 &args->options, bytes);         \
+      }};
+KILN_ATTENTION(AttentionForward, forward)
+KILN_ATTENTION(AttentionBackward, backward)
 #undef KILN_ATTENTION
+
+namespace {
 
 bool has_groups(const TensorView& q, const Layout& layout) {
   return q.ndim() == layout.rank + 1;
@@ -69,10 +81,11 @@ std::int64_t heads_of(const TensorView& q, const Layout& layout,
 }
 
 // A gradient has the strides of its tensor.
-template <typename Pointer>
-void set_gradient(Call<Arguments>& call, Pointer*& field, const char* name,
-                  const TensorView& gradient, const char* tensor_name,
+template <typename Pass, typename Pointer>
+void set_gradient(Call<Pass>& call, Pointer*& field, const char* name,
+                  const Optional<TensorView>& given, const char* tensor_name,
                   const TensorView& tensor) {
+  const TensorView& gradient = needed(name, given);
   Tensors::expect_like(name, gradient, tensor_name, tensor);
   for (int i = 0; i < tensor.ndim(); ++i)
     if (call.action() == Action::kLaunch && tensor.size(i) > 1 &&
@@ -81,51 +94,33 @@ void set_gradient(Call<Arguments>& call, Pointer*& field, const char* name,
   call.set_strided(field, name, gradient);
 }
 
-struct Inputs {
-  const TensorView& q;
-  const TensorView& k;
-  const TensorView& v;
-  const TensorView& o;
-  const Optional<TensorView>& bias;
-  const Optional<TensorView>& cu_seqlens_q;
-  const Optional<TensorView>& cu_seqlens_kv;
-  const Optional<TensorView>& lengths_q;
-  const Optional<TensorView>& lengths_kv;
-  const Optional<TensorView>& dropout_seed;
-  const Optional<TensorView>& dropout_offset;
-};
-
-void set_lengths(Call<Arguments>& call, const std::int32_t*& field, const char* name,
-                 const Optional<TensorView>& lengths, std::int64_t count) {
-  if (!lengths)
+template <typename Pass, typename Number>
+void set_numbers(Call<Pass>& call, const Number*& field, const char* name,
+                 const Optional<TensorView>& numbers, std::int64_t count) {
+  if (!numbers)
     return;
-  Tensors::expect_dtype(name, *lengths, kInt32);
-  Tensors::expect_elements(name, *lengths, count);
-  call.set(field, name, *lengths);
-}
-
-void set_number(Call<Arguments>& call, const std::int64_t*& field, const char* name,
-                const Optional<TensorView>& number) {
-  if (!number)
-    return;
-  Tensors::expect_dtype(name, *number, kInt64);
-  Tensors::expect_elements(name, *number, 1);
-  call.set(field, name, *number);
+  Tensors::expect_dtype(name, *numbers, sizeof(Number) == 4 ? kInt32 : kInt64);
+  Tensors::expect_elements(name, *numbers, count);
+  call.set(field, name, *numbers);
 }
 
 // Of each query of each head, also of packed sequences.
-void set_stats(Call<Arguments>& call, const TensorView& stats) {
-  const Problem& problem = call.args.problem;
+template <typename Pass>
+void set_stats(Call<Pass>& call, const TensorView& stats) {
+  const kiln_attention_problem& problem = call.args.problem;
   Tensors::expect_dtype("stats", stats, kFloat32);
   Tensors::expect_elements("stats", stats, problem.batch * problem.heads * problem.sq);
   call.set(call.args.tensors.stats, "stats", stats);
 }
 
-void set_sizes(Call<Arguments>& call, const Inputs& inputs, const Layout& layout,
+template <typename Pass>
+void set_sizes(Call<Pass>& call, const Parameters<Pass>& given, const Layout& layout,
                std::int64_t longest_q, std::int64_t longest_kv) {
-  Problem& problem = call.args.problem;
-  const auto& [q, k, v, o, bias, cu_q, cu_kv, lengths_q, lengths_kv, seed, offset] =
-      inputs;
+  kiln_attention_problem& problem = call.args.problem;
+  const TensorView& q = needed("q", given.q);
+  const TensorView& k = needed("k", given.k);
+  const TensorView& v = needed("v", given.v);
+  const TensorView& o = needed("o", given.o);
   if (!has_groups(q, layout))
     Tensors::expect_rank("q", q, layout.rank);
   Tensors::expect_rank("k", k, layout.rank);
@@ -137,9 +132,9 @@ void set_sizes(Call<Arguments>& call, const Inputs& inputs, const Layout& layout
   problem.dtype = Tensors::dtype("q", q);
   problem.layout = layout.value;
   if (layout.value == KILN_ATTENTION_LAYOUT_THD) {
-    if (!cu_q || !cu_kv)
+    if (!given.cu_seqlens_q || !given.cu_seqlens_kv)
       refuse("cu_seqlens_q and cu_seqlens_kv are needed for packed sequences");
-    problem.batch = cu_q.value().numel() - 1;
+    problem.batch = given.cu_seqlens_q.value().numel() - 1;
     problem.sq = longest_q;
     problem.skv = longest_kv;
     call.args.tensors.tokens_q = q.size(of_q.sequence);
@@ -170,48 +165,40 @@ void set_sizes(Call<Arguments>& call, const Inputs& inputs, const Layout& layout
   problem.o = strides_of(o, layout);
 }
 
-// Everything that both passes read. `mask`, `windows` (left, right; -1: none),
-// `bias_kind` and `dropout` are those of kiln_attention_problem.
-void set_inputs(Call<Arguments>& call, const Inputs& inputs,
-                const std::string& layout_name, std::int64_t longest_q,
-                std::int64_t longest_kv, std::int64_t mask, std::int64_t window_left,
-                std::int64_t window_right, std::int64_t bias_kind, double dropout,
-                Optional<double> scale) {
-  const Layout layout(layout_name);
-  Problem& problem = call.args.problem;
+// Everything that both passes read. `more` has the order of the dimensions, and the
+// longest sequence of each side, of packed ones alone.
+template <typename Pass>
+void set_inputs(Call<Pass>& call, const Parameters<Pass>& given, Given& more) {
+  const Layout layout(more.take<String>("layout"));
+  const auto longest_q = more.take<std::int64_t>("longest_q");
+  const auto longest_kv = more.take<std::int64_t>("longest_kv");
+  const kiln_attention_problem& problem = call.args.problem;
   kiln_attention_tensors& tensors = call.args.tensors;
-  set_sizes(call, inputs, layout, longest_q, longest_kv);
-  problem.mask = static_cast<kiln_attention_mask>(mask);
-  problem.window_left = window_left;
-  problem.window_right = window_right;
-  problem.bias = static_cast<kiln_attention_bias>(bias_kind);
-  problem.dropout = dropout;
-  call.set_strided(tensors.q, "q", inputs.q);
-  call.set_strided(tensors.k, "k", inputs.k);
-  call.set_strided(tensors.v, "v", inputs.v);
-  call.set_strided(tensors.o, "o", inputs.o);
-  if (call.set(tensors.bias, "bias", inputs.bias)) {
-    Tensors::expect_dtype("bias", *inputs.bias, inputs.q.dtype());
-    Tensors::expect_elements("bias", *inputs.bias,
+  set_sizes(call, given, layout, longest_q, longest_kv);
+  call.set_strided(tensors.q, "q", *given.q);
+  call.set_strided(tensors.k, "k", *given.k);
+  call.set_strided(tensors.v, "v", *given.v);
+  call.set_strided(tensors.o, "o", *given.o);
+  if (call.set(tensors.bias, "bias", given.bias)) {
+    Tensors::expect_dtype("bias", *given.bias, (*given.q).dtype());
+    Tensors::expect_elements("bias", *given.bias,
                              problem.heads * problem.sq * problem.skv);
   }
-  set_lengths(call, tensors.cu_seqlens_q, "cu_seqlens_q", inputs.cu_seqlens_q,
-              problem.batch + 1);
-  set_lengths(call, tensors.cu_seqlens_kv, "cu_seqlens_kv", inputs.cu_seqlens_kv,
-              problem.batch + 1);
-  set_lengths(call, tensors.lengths_q, "lengths_q", inputs.lengths_q, problem.batch);
-  set_lengths(call, tensors.lengths_kv, "lengths_kv", inputs.lengths_kv, problem.batch);
-  set_number(call, tensors.dropout_seed, "dropout_seed", inputs.dropout_seed);
-  set_number(call, tensors.dropout_offset, "dropout_offset", inputs.dropout_offset);
-  if (scale) {
-    tensors.has_scale = true;
-    tensors.scale = static_cast<float>(*scale);
-  }
+  const std::int64_t sequences = problem.batch;
+  set_numbers(call, tensors.cu_seqlens_q, "cu_seqlens_q", given.cu_seqlens_q,
+              sequences + 1);
+  set_numbers(call, tensors.cu_seqlens_kv, "cu_seqlens_kv", given.cu_seqlens_kv,
+              sequences + 1);
+  set_numbers(call, tensors.lengths_q, "lengths_q", given.lengths_q, sequences);
+  set_numbers(call, tensors.lengths_kv, "lengths_kv", given.lengths_kv, sequences);
+  set_numbers(call, tensors.dropout_seed, "dropout_seed", given.dropout_seed, 1);
+  set_numbers(call, tensors.dropout_offset, "dropout_offset", given.dropout_offset, 1);
 }
 
 // Some of cuDNN's plans must not be captured: kPrepare prepares what runs then, too. A
 // call does not say that it is captured: the library looks. XLA captures none.
-std::int64_t run(Call<Arguments>& call, const Optional<TensorView>& workspace) {
+template <typename Pass>
+std::int64_t run(Call<Pass>& call, const Optional<TensorView>& workspace) {
   const std::int64_t bytes = call.run(call.args.tensors, workspace);
   if (call.action() != Action::kPrepare || call.is_from_xla())
     return bytes;
@@ -225,85 +212,37 @@ std::int64_t run(Call<Arguments>& call, const Optional<TensorView>& workspace) {
   return bytes;
 }
 
-std::int64_t forward(std::int64_t action, std::int64_t device, TensorView o,
-                     Optional<TensorView> stats, TensorView q, TensorView k,
-                     TensorView v, Optional<TensorView> bias,
-                     Optional<TensorView> cu_seqlens_q,
-                     Optional<TensorView> cu_seqlens_kv, Optional<TensorView> lengths_q,
-                     Optional<TensorView> lengths_kv, Optional<TensorView> dropout_seed,
-                     Optional<TensorView> dropout_offset, tvm::ffi::String layout,
-                     std::int64_t longest_q, std::int64_t longest_kv, std::int64_t mask,
-                     std::int64_t window_left, std::int64_t window_right,
-                     std::int64_t bias_kind, double dropout, Optional<double> scale,
-                     Optional<TensorView> workspace) {
-  Call call(kForward, action, device);
-  set_inputs(call,
-             {q, k, v, o, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv,
-              dropout_seed, dropout_offset},
-             layout, longest_q, longest_kv, mask, window_left, window_right, bias_kind,
-             dropout, scale);
-  if (stats)
-    set_stats(call, *stats);
-  call.args.options.stats = stats.has_value();
-  return run(call, workspace);
+std::int64_t forward(Call<AttentionForward>& call,
+                     const Parameters<AttentionForward>& given, Given& more) {
+  set_inputs(call, given, more);
+  if (given.stats)
+    set_stats(call, *given.stats);
+  call.args.options.stats = given.stats.has_value();
+  return run(call, given.workspace);
 }
 
-std::int64_t backward(std::int64_t action, std::int64_t device, TensorView grad_q,
-                      TensorView grad_k, TensorView grad_v,
-                      Optional<TensorView> grad_bias, TensorView grad_o, TensorView q,
-                      TensorView k, TensorView v, TensorView o, TensorView stats,
-                      Optional<TensorView> bias, Optional<TensorView> cu_seqlens_q,
-                      Optional<TensorView> cu_seqlens_kv,
-                      Optional<TensorView> lengths_q, Optional<TensorView> lengths_kv,
-                      Optional<TensorView> dropout_seed,
-                      Optional<TensorView> dropout_offset, tvm::ffi::String layout,
-                      std::int64_t longest_q, std::int64_t longest_kv,
-                      std::int64_t mask, std::int64_t window_left,
-                      std::int64_t window_right, std::int64_t bias_kind, double dropout,
-                      Optional<double> scale, bool deterministic,
-                      Optional<TensorView> workspace) {
-  Call call(kBackward, action, device);
-  set_inputs(call,
-             {q, k, v, o, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv,
-              dropout_seed, dropout_offset},
-             layout, longest_q, longest_kv, mask, window_left, window_right, bias_kind,
-             dropout, scale);
+std::int64_t backward(Call<AttentionBackward>& call,
+                      const Parameters<AttentionBackward>& given, Given& more) {
+  set_inputs(call, given, more);
   kiln_attention_tensors& tensors = call.args.tensors;
-  set_stats(call, stats);
-  set_gradient(call, tensors.grad_o, "grad_o", grad_o, "o", o);
-  set_gradient(call, tensors.grad_q, "grad_q", grad_q, "q", q);
-  set_gradient(call, tensors.grad_k, "grad_k", grad_k, "k", k);
-  set_gradient(call, tensors.grad_v, "grad_v", grad_v, "v", v);
-  if (call.set(tensors.grad_bias, "grad_bias", grad_bias)) {
-    if (bias)
-      Tensors::expect_like("grad_bias", *grad_bias, "bias", *bias);
+  set_stats(call, needed("stats", given.stats));
+  set_gradient(call, tensors.grad_o, "grad_o", given.grad_o, "o", *given.o);
+  set_gradient(call, tensors.grad_q, "grad_q", given.grad_q, "q", *given.q);
+  set_gradient(call, tensors.grad_k, "grad_k", given.grad_k, "k", *given.k);
+  set_gradient(call, tensors.grad_v, "grad_v", given.grad_v, "v", *given.v);
+  if (call.set(tensors.grad_bias, "grad_bias", given.grad_bias)) {
+    if (given.bias)
+      Tensors::expect_like("grad_bias", *given.grad_bias, "bias", *given.bias);
     call.args.options.bias_gradient = true;
   }
-  call.args.options.deterministic = deterministic;
-  return run(call, workspace);
+  return run(call, given.workspace);
 }
 
 // kiln_attention_explain(): JSON. Of the tensors only shapes, strides and types count.
-tvm::ffi::String explain(
-    std::int64_t device, TensorView q, TensorView k, TensorView v, TensorView o,
-    Optional<TensorView> bias, Optional<TensorView> cu_seqlens_q,
-    Optional<TensorView> cu_seqlens_kv, Optional<TensorView> lengths_q,
-    Optional<TensorView> lengths_kv, tvm::ffi::String layout, std::int64_t longest_q,
-    std::int64_t longest_kv, std::int64_t mask, std::int64_t window_left,
-    std::int64_t window_right, std::int64_t bias_kind, double dropout, bool stats,
-    bool bias_gradient, bool deterministic, bool capture) {
-  Call call(kForward, static_cast<std::int64_t>(Action::kPrepare), device);
-  const Optional<TensorView> none;
-  set_inputs(call,
-             {q, k, v, o, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv,
-              none, none},
-             layout, longest_q, longest_kv, mask, window_left, window_right, bias_kind,
-             dropout, {});
-  kiln_attention_options& options = call.args.options;
-  options.stats = stats;
-  options.bias_gradient = bias_gradient;
-  options.deterministic = deterministic;
-  options.capture = capture;
+String explain(Call<AttentionForward>& call, const Parameters<AttentionForward>& given,
+               Given& more) {
+  set_inputs(call, given, more);
+  call.args.options.stats = given.stats.has_value();
   const std::shared_ptr<char*> json(new char*(nullptr), [](char** text) {
     kiln_text_free(*text);
     delete text;
@@ -312,13 +251,13 @@ tvm::ffi::String explain(
     return kiln_attention_explain(from, where, &copy.problem, &copy.options,
                                   json.get());
   });
-  return tvm::ffi::String(*json);
+  return String(*json);
 }
 
 }  // namespace
 
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(attention_explain, explain)
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(attention_forward, forward)
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(attention_backward, backward)
+KILN_EXPORT(attention_forward, forward, "layout", "longest_q", "longest_kv")
+KILN_EXPORT(attention_backward, backward, "layout", "longest_q", "longest_kv")
+KILN_EXPORT(attention_explain, explain, "layout", "longest_q", "longest_kv")
 
 }  // namespace kiln::python

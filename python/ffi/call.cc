@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -69,6 +70,14 @@ struct HashOfText {
     return std::hash<std::string_view>{}(text);
   }
 };
+
+using Names = std::vector<const char*>;
+
+/// Of the values of each function.
+std::map<std::string, Names>& functions() {
+  static auto* const all = new std::map<std::string, Names>;  // never destroyed
+  return *all;
+}
 
 struct Prepared {
   std::shared_mutex mutex;
@@ -243,9 +252,32 @@ void Tensors::expect_like(const char* name, const TensorView& tensor,
   refuse(message);
 }
 
+const TensorView& needed(const char* name, const Optional<TensorView>& tensor) {
+  if (!tensor)
+    refuse(std::string(name) + " is missing");
+  return tensor.value();
+}
+
 kiln_stream Tensors::stream() const {
   return static_cast<kiln_stream>(TVMFFIEnvGetStream(kDLCUDA, device_.device_id));
 }
+
+void add_function(const char* function, std::vector<const char*> names) {
+  functions()[function] = std::move(names);
+}
+
+namespace {
+
+Array<String> parameters(const String& function) {
+  const auto found = functions().find(function);
+  if (found == functions().end())
+    refuse("no operation is called " + std::string(function));
+  Array<String> names;
+  for (const char* const name : found->second) names.push_back(name);
+  return names;
+}
+
+}  // namespace
 
 bool is_prepared(std::string_view launch) {
   Prepared& all = prepared();
@@ -266,5 +298,7 @@ bool is_capturing(int device, kiln_stream stream) {
   check(kiln_stream_is_capturing(service(), device, stream, &capturing));
   return capturing;
 }
+
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(parameters, parameters)
 
 }  // namespace kiln::python

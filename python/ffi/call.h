@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -20,14 +21,12 @@
 
 #include "action.h"
 #include "kiln/c.h"
+#include "parameters.h"
 
 // The _INIT macros leave to C what is zero, of which C++ warns.
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
 namespace kiln::python {
-
-using tvm::ffi::Optional;
-using tvm::ffi::TensorView;
 
 /// Throws the error as `kiln.<Class>`, which kiln/errors.py maps to its classes; NULL
 /// is success. A compile failure is `kiln.CompileFailed+log`: its message begins with
@@ -45,17 +44,6 @@ kiln_service* service();
 /// itself. Owns what `body` captures: it must capture by value.
 void run_interruptibly(std::function<kiln_result()> body,
                        kiln_cancel* cancel = nullptr);
-
-/// The functions of kiln/c.h for one operation.
-template <typename Arguments>
-struct Operation {
-  const char* name;
-  Arguments initial;  // KILN_..._INIT
-  kiln_result (*launch)(kiln_service*, int, kiln_stream, const Arguments*);
-  kiln_result (*prepare)(kiln_service*, int, const Arguments*);
-  kiln_result (*workspace)(kiln_service*, int, const Arguments*,
-                           std::uint64_t*) = nullptr;
-};
 
 /// The part of a call that does not depend on the operation: checks tensors, and finds
 /// the device that they are on, if `device` is -1. Else it is the CUDA ordinal, and
@@ -134,6 +122,15 @@ class Call : public Tensors {
   template <typename Pointer>
   void set_strided(Pointer*& field, const char* name, const TensorView& tensor) {
     point(field, strided(name, tensor));
+  }
+
+  /// run(), with all tensors set, which must be contiguous.
+  std::int64_t run(const Parameters<Arguments>& given) {
+    given.set_tensors(*this);
+    if constexpr (requires { given.workspace; })
+      return run(args, given.workspace);
+    else
+      return run();
   }
 
   /// Returns 0, or kNotContiguous.
@@ -239,5 +236,59 @@ class Call : public Tensors {
   std::array<std::ptrdiff_t, sizeof(Arguments) / sizeof(void*)> pointers_{};
   std::size_t pointer_count_ = 0;
 };
+
+/// Throws kiln.InvalidArgument where there is none.
+const TensorView& needed(const char* name, const Optional<TensorView>& tensor);
+
+/// Calls `body` with the options set. It may take `more`, the values of the names that
+/// the C struct has not.
+template <typename Value, typename Arguments, typename... More>
+Value call_operation(const char* function,
+                     Value (*body)(Call<Arguments>&, const Parameters<Arguments>&,
+                                   More&... more),
+                     const AnyView* values, std::size_t count, std::size_t expected) {
+  if (count != expected)
+    refuse(std::string(function) + " takes " + std::to_string(expected) +
+           " values, and " + std::to_string(count) + " are given");
+  Given given(function, values);
+  const auto action = given.take<std::int64_t>("action");
+  const auto device = given.take<std::int64_t>("device");
+  const Parameters<Arguments> parameters(given);
+  Call<Arguments> call(kOperation<Arguments>, action, device);
+  parameters.set_options(call.args);
+  if constexpr (sizeof...(More) == 0)
+    return body(call, parameters);
+  else
+    return body(call, parameters, given);
+}
+
+/// Returns how many values the function takes.
+template <typename Value, typename Arguments, typename... More>
+std::size_t add_operation(const char* function,
+                          Value (*)(Call<Arguments>&, const Parameters<Arguments>&,
+                                    More&...),
+                          std::initializer_list<const char*> more) {
+  const auto& own = Parameters<Arguments>::kNames;
+  std::vector<const char*> names(own.begin(), own.end());
+  names.insert(names.end(), more);
+  const std::size_t count = 2 + names.size();
+  add_function(function, std::move(names));
+  return count;
+}
+
+// KILN_EXPORT(rope_forward, run<Forward>, "layout"): the function rope_forward for
+// Python, which calls run<Forward>(). Its values are the action, the device, the
+// tensors and the options of kiln_rope_forward_args, and "layout".
+#define KILN_EXPORT(function, body, ...)                                          \
+  static const std::size_t function##_values =                                    \
+      add_operation(#function, body, {__VA_ARGS__});                              \
+  extern "C" TVM_FFI_DLL_EXPORT int __tvm_ffi_##function(                         \
+      void*, const TVMFFIAny* values, std::int32_t count, TVMFFIAny* result) {    \
+    TVM_FFI_SAFE_CALL_BEGIN();                                                    \
+    *reinterpret_cast<Any*>(result) =                                             \
+        call_operation(#function, body, reinterpret_cast<const AnyView*>(values), \
+                       static_cast<std::size_t>(count), function##_values);       \
+    TVM_FFI_SAFE_CALL_END();                                                      \
+  }
 
 }  // namespace kiln::python

@@ -1,16 +1,10 @@
 // kiln/ops/rope.h. The order of the dimensions of q and k is the caller's.
 
 #include "layout.h"
+#include "python/operation_parameters.h"
 
 namespace kiln::python {
 namespace {
-
-constexpr Operation<kiln_rope_forward_args> kForward{
-    "rope_forward", KILN_ROPE_FORWARD_ARGS_INIT, kiln_rope_forward,
-    kiln_rope_forward_prepare};
-constexpr Operation<kiln_rope_backward_args> kBackward{
-    "rope_backward", KILN_ROPE_BACKWARD_ARGS_INIT, kiln_rope_backward,
-    kiln_rope_backward_prepare};
 
 kiln_rope_strides strides_of(const TensorView& tensor, const Layout& layout) {
   return {.batch = layout.batch < 0 ? 0 : tensor.stride(layout.batch),
@@ -42,73 +36,73 @@ void set_tensor(Call<Arguments>& call, Head field, const TensorView& out,
   field.out_strides = strides_of(out, layout);
 }
 
-// `sin` is absent if `cos` holds angles. [positions, columns] each.
+// [positions, columns] each.
 template <typename Arguments>
-void set_table(Call<Arguments>& call, const TensorView& cos,
-               const Optional<TensorView>& sin) {
+void set_table(Call<Arguments>& call, const Parameters<Arguments>& given) {
   Arguments& args = call.args;
-  Tensors::expect_rank("cos", cos, 2);
+  const bool has_angles = given.table_angles.has_value();
+  const char* const name = has_angles ? "angles" : "cos";
+  const TensorView& cos =
+      needed(name, has_angles ? given.table_angles : given.table_cos);
+  Tensors::expect_rank(name, cos, 2);
   args.table_positions = cos.size(0);
   args.table_columns = cos.size(1);
   args.table_row_stride = cos.size(0) > 1 ? cos.stride(0) : cos.size(1);
-  if (sin) {
-    Tensors::expect_like("sin", *sin, "cos", cos);
-    if (sin.value().size(0) > 1 && sin.value().stride(0) != args.table_row_stride)
-      refuse("sin and cos have different strides");
-    args.table_dtype = Tensors::dtype("cos", cos);
-    call.set_strided(args.table_cos, "cos", cos);
-    call.set_strided(args.table_sin, "sin", *sin);
-  } else {
+  if (has_angles) {
     Tensors::expect_dtype("angles", cos, kFloat32);
     call.set_strided(args.table_angles, "angles", cos);
+    return;
   }
+  const TensorView& sin = needed("sin", given.table_sin);
+  Tensors::expect_like("sin", sin, "cos", cos);
+  if (sin.size(0) > 1 && sin.stride(0) != args.table_row_stride)
+    refuse("sin and cos have different strides");
+  args.table_dtype = Tensors::dtype("cos", cos);
+  call.set_strided(args.table_cos, "cos", cos);
+  call.set_strided(args.table_sin, "sin", sin);
 }
 
-// The arguments of both directions are the same.
-template <const auto& operation>
-std::int64_t run(std::int64_t action, std::int64_t device, TensorView q_out,
-                 TensorView q, Optional<TensorView> k_out, Optional<TensorView> k,
-                 TensorView cos, Optional<TensorView> sin, Optional<TensorView> starts,
-                 Optional<TensorView> cu_seqlens, std::int64_t rotary_dim,
-                 std::int64_t style, std::int64_t start, tvm::ffi::String layout_name) {
-  const Layout layout(layout_name);
-  Call call(operation, action, device);
-  auto& args = call.args;
+// The arguments of both directions are the same. `given` has the layout.
+template <typename Arguments>
+std::int64_t run(Call<Arguments>& call, const Parameters<Arguments>& tensors,
+                 Given& given) {
+  const Layout layout(given.take<String>("layout"));
+  Arguments& args = call.args;
+  const TensorView& q = needed("q", tensors.q_in);
+  const Optional<TensorView>& k = tensors.k_in;
   args.dtype = Tensors::dtype("q", q);
-  args.style = static_cast<kiln_rope_style>(style);
   set_tensor(
       call,
       {"q", args.q_out, args.q_in, args.q_heads, args.q_out_strides, args.q_in_strides},
-      q_out, q, layout);
-  if (k.has_value() != k_out.has_value())
+      needed("q_out", tensors.q_out), q, layout);
+  if (k.has_value() != tensors.k_out.has_value())
     refuse(k ? "k is given, and k_out is not" : "k_out is given, and k is not");
   if (k) {
     Tensors::expect_like("k", *k, "q", q, layout.head);
     set_tensor(call,
                {"k", args.k_out, args.k_in, args.k_heads, args.k_out_strides,
                 args.k_in_strides},
-               *k_out, *k, layout);
+               *tensors.k_out, *k, layout);
   }
   args.batch = layout.batch < 0 ? 1 : q.size(layout.batch);
   args.sequence = q.size(layout.sequence);
   args.head_dim = q.size(layout.dim);
-  args.rotary_dim = rotary_dim;
-  args.start = start;
-  set_table(call, cos, sin);
+  set_table(call, tensors);
+  const Optional<TensorView>& cu_seqlens = tensors.cu_seqlens;
   if (call.set(args.cu_seqlens, "cu_seqlens", cu_seqlens)) {
     Tensors::expect_dtype("cu_seqlens", *cu_seqlens, kInt32);
     args.batch = cu_seqlens.value().numel() - 1;
   }
-  if (call.set(args.starts, "starts", starts)) {
-    Tensors::expect_dtype("starts", *starts, kInt32);
-    Tensors::expect_elements("starts", *starts, args.batch);
+  if (call.set(args.starts, "starts", tensors.starts)) {
+    Tensors::expect_dtype("starts", *tensors.starts, kInt32);
+    Tensors::expect_elements("starts", *tensors.starts, args.batch);
   }
   return call.run();
 }
 
 }  // namespace
 
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(rope_forward, run<kForward>)
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(rope_backward, run<kBackward>)
+KILN_EXPORT(rope_forward, run<kiln_rope_forward_args>, "layout")
+KILN_EXPORT(rope_backward, run<kiln_rope_backward_args>, "layout")
 
 }  // namespace kiln::python

@@ -11,7 +11,7 @@ from . import ops
 from ._library import library
 from ._prepare import ordinal_of, stand_in
 from .errors import InvalidArgument
-from .ops._launch import handled_by
+from .ops._launch import PREPARE, handled_by
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,16 +76,9 @@ def explain(q, k, v, *args, device=None, capture=False, **kwargs) -> Explanation
     deterministic = torch.are_deterministic_algorithms_enabled()
     answers = []
 
-    def handler(name, args):
-        # Those of attention_forward in python/ffi/attention.cc.
-        o, stats, q, k, v, *others, _seed, _offset = args[:12]
-        *problem, _scale, _workspace = args[12:]
-        options = (stats is not None, False, deterministic, capture)
-        answers.append(
-            library().attention_explain(
-                ordinal, q, k, v, o, *others, *problem, *options
-            )
-        )
+    def handler(name, values):
+        values = values | {"deterministic": deterministic, "capture": capture}
+        answers.append(library().attention_explain(PREPARE, ordinal, *values.values()))
 
     is_packed = "cu_seqlens_q" in kwargs
     function = ops.varlen_attention if is_packed else ops.scaled_dot_product_attention

@@ -81,3 +81,15 @@ def library():
     if offered := seeds():
         module.configure(["seeds=" + ":".join(offered)])
     return module
+
+
+def parameters(function: str, *known: str) -> list[str]:
+    """The names of what the library's function takes behind action and device, in order.
+
+    Raises TypeError where they are not those ``known``, of which "workspace" may be too many.
+    """
+    names = [str(each) for each in library().parameters(function)]
+    if wrong := set(names).symmetric_difference(known) - ({"workspace"} - set(names)):
+        lacking = ", ".join(sorted(wrong))
+        raise TypeError(f"{function}: Python and the library do not both know {lacking}")
+    return names

@@ -51,10 +51,10 @@ def prepare(op, *shapes, dtype=None, device=None, backward=True, dtypes=None, **
     ordinal = ordinal_of(device)
     of_threads = []  # calls whose preparation holds for one thread: cuDNN's plans
 
-    def handler(name, args):
-        getattr(library(), name)(PREPARE, ordinal, *args)
+    def handler(name, values):
+        getattr(library(), name)(PREPARE, ordinal, *values.values())
         if name.startswith("attention"):
-            of_threads.append((name, args))
+            of_threads.append((name, values))
 
     with handled_by(handler), torch.set_grad_enabled(backward):
         outputs = function(*bound.args, **bound.kwargs)

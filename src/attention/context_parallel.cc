@@ -77,11 +77,11 @@ void check_mode(const Problem& problem, ContextMode mode,
     refusals.push_back(
         refusal("window", fmt::format("{} takes no sliding window", to_string(mode)),
                 "use all_gather or a2a"));
-  if (problem.bias == Bias::kAlibi)
+  if (problem.bias_kind == Bias::kAlibi)
     refusals.push_back(refusal(
         "alibi", "ALiBi goes by places in the whole sequence, which no step knows",
         "use no context parallelism"));
-  if (problem.bias == Bias::kPostScale && mode != ContextMode::kP2p)
+  if (problem.bias_kind == Bias::kPostScale && mode != ContextMode::kP2p)
     refusals.push_back(
         refusal("bias", fmt::format("{} takes no bias", to_string(mode)), "use p2p"));
   const bool is_gathered = mode == ContextMode::kAllGather || mode == ContextMode::kA2a;

@@ -224,7 +224,7 @@ std::vector<Problem> run_together(const Problem& problem) {
   forward.deterministic = forward.capture = true;
   Problem backward = forward;
   backward.pass = Pass::kBackward;
-  backward.bias_gradient = problem.bias == Bias::kPostScale;
+  backward.bias_gradient = problem.bias_kind == Bias::kPostScale;
   return {forward, backward};
 }
 

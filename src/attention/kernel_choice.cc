@@ -130,7 +130,7 @@ Tiles tiles_of(const Problem& problem, std::int64_t dqk, std::int64_t dv,
   // From 8.0 on every device has at least 99 KiB.
   const bool is_turing = capability < kFirstAmpere;
   const std::int64_t most_bytes = std::int64_t{is_turing ? 64 : 99} * 1024;
-  const bool has_more = problem.bias != Bias::kNone || problem.dropout > 0;
+  const bool has_more = problem.bias_kind != Bias::kNone || problem.dropout > 0;
   if (problem.pass == Pass::kForward) {
     const bool may_have_two_rows = dqk <= 128 && !has_more && !is_turing;
     const bool has_two_rows = may_have_two_rows && problem.sq > 64;  // 2 x 16 a warp

@@ -90,7 +90,7 @@ Result<void> check_sizes(const ops::AttentionProblem& problem) {
       elements(problem.kv_heads, problem.skv, std::max(problem.dqk, problem.dv)) >
           kMostElements)
     return wrong("batch", "the tensors have more than 2^53 elements");
-  if (problem.bias == Bias::kPostScale &&
+  if (problem.bias_kind == Bias::kPostScale &&
       elements(problem.heads, problem.sq, problem.skv) > kMostElements)
     return wrong("bias", "it has more than 2^53 elements");
   if (problem.heads % problem.kv_heads != 0)
@@ -159,8 +159,8 @@ Result<void> check_enumerators(const Problem& problem) {
     return wrong("layout", "it is none of AttentionLayout");
   if (problem.mask > Mask::kPaddingCausalBottomRight)
     return wrong("mask", "it is none of AttentionMask");
-  if (problem.bias > Bias::kAlibi)
-    return wrong("bias", "it is none of AttentionBias");
+  if (problem.bias_kind > Bias::kAlibi)
+    return wrong("bias_kind", "it is none of AttentionBias");
   return {};
 }
 
@@ -180,11 +180,11 @@ Result<void> validate(const Problem& problem) {
     return wrong("training", "a backward pass is of training");
   if (problem.bias_gradient && problem.pass != Pass::kBackward)
     return wrong("bias_gradient", "a forward pass has no gradients", "options");
-  if (problem.bias_gradient && problem.bias != Bias::kPostScale)
-    return wrong(
-        "bias_gradient",
-        fmt::format("it is of a post_scale bias, not of {}", to_string(problem.bias)),
-        "options");
+  if (problem.bias_gradient && problem.bias_kind != Bias::kPostScale)
+    return wrong("bias_gradient",
+                 fmt::format("it is of a post_scale bias, not of {}",
+                             to_string(problem.bias_kind)),
+                 "options");
   return {};
 }
 

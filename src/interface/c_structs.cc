@@ -85,14 +85,16 @@ class Translator {
       }
       if (field.type == "std::optional<float>") {
         to.fields.push_back({"bool", "has_" + name, "", at, field.type, first});
-        to.fields.push_back({"float", name, "", at, field.type, first});
+        to.fields.push_back(
+            {"float", name, "", at, field.type, first, field.is_option});
         continue;
       }
       const auto type = type_of(field.type);
       const auto initial = initial_of(field);
       if (!type || !initial)
         return refuse(of, field);
-      to.fields.push_back({*type, name, *initial, at, field.type, first});
+      to.fields.push_back(
+          {*type, name, *initial, at, field.type, first, field.is_option});
     }
     return {};
   }

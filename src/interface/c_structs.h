@@ -25,6 +25,7 @@ struct CField {
   std::string path;      // "q.out_strides"
   std::string cpp_type;  // std::optional<float> is two fields: has_NAME, NAME
   Version since;         // as Field::since
+  bool is_option = false;
 };
 
 struct CStruct {

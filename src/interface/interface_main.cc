@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "interface/c_interface.h"
+#include "interface/python_interface.h"
 #include "util/read_file.h"
 #include "util/try.h"
 #include "util/write_file.h"
@@ -45,7 +46,8 @@ Result<void> write(const fs::path& include_dir, const fs::path& output_dir,
   for (const auto& [path, text] :
        {std::pair{"kiln/c_operations.h", c_header(headers)},
         {"c/operation_structs.h", c_glue(headers)},
-        {"ops/operation_table.h", operation_table(headers)}}) {
+        {"ops/operation_table.h", operation_table(headers)},
+        {"python/operation_parameters.h", python_parameters(headers)}}) {
     KILN_TRY(write_if_changed(output_dir / path, KILN_TRY(text)));
   }
   return {};

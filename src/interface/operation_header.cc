@@ -61,6 +61,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
 Result<Struct> read_struct(std::string name, std::string base,
                            const std::string& block) {
   static const std::regex field(R"((?:KILN_SINCE\((\d+), (\d+)\) )?)"
+                                R"((KILN_OPTION )?)"
                                 R"(((?:const )?[\w:<>]+\*?) (\w+)(?: = (.+)|\{\})?)");
   Struct made{std::move(name), std::move(base), {}};
   for (const std::string& statement : split(block, ';')) {
@@ -75,7 +76,8 @@ Result<Struct> read_struct(std::string name, std::string base,
     Version since;
     if (found[1].matched)
       since = {std::stoi(found.str(1)), std::stoi(found.str(2))};
-    made.fields.push_back({found.str(3), found.str(4), found.str(5), since});
+    made.fields.push_back(
+        {found.str(4), found.str(5), found.str(6), since, found[3].matched});
   }
   return made;
 }

@@ -17,12 +17,13 @@ namespace kiln::interface {
 using Version = std::pair<int, int>;
 
 /// "const void* weight = nullptr;", behind KILN_SINCE(0, 2) if a later version than the
-/// first has it.
+/// first has it, and KILN_OPTION.
 struct Field {
   std::string type;  // "const void*"
   std::string name;
-  std::string initial;  // "nullptr"; empty: no initializer, or {}
-  Version since{};      // {0, 0}: all versions have it
+  std::string initial;     // "nullptr"; empty: no initializer, or {}
+  Version since{};         // {0, 0}: all versions have it
+  bool is_option = false;  // KILN_OPTION
 
   [[nodiscard]] bool is_pointer() const { return type.ends_with('*'); }
 };

@@ -122,8 +122,8 @@ class CallArguments {
     return std::array{reads("q", given_.q, q_), reads("k", given_.k, k_),
                       reads("v", given_.v, v_),
                       reads("bias_values", given_.bias, bias_, "bias")
-                          .used_if(problem_.bias == Bias::kPostScale,
-                                   "problem.bias is not kPostScale")};
+                          .used_if(problem_.bias_kind == Bias::kPostScale,
+                                   "problem.bias_kind is not kPostScale")};
   }
   [[nodiscard]] auto sequences() const {
     constexpr std::string_view kNotPacked = "problem.layout is not kThd";
@@ -320,13 +320,13 @@ attention::CallProperties properties_of(const AttentionCall& call) {
       are({tensors.q, tensors.k, tensors.v, tensors.o}) &&
       (!is_backward(problem) ||
        are({tensors.grad_o, tensors.grad_q, tensors.grad_k, tensors.grad_v}));
-  return {
-      .is_aligned = is_aligned,
-      .is_aligned_for_cudnn =
-          is_aligned && are({if_there(problem.stats, tensors.stats),
-                             if_there(problem.bias == Bias::kPostScale, tensors.bias),
-                             if_there(problem.bias_gradient, tensors.grad_bias)}),
-      .has_positive_scale = scale_of(call) > 0};
+  return {.is_aligned = is_aligned,
+          .is_aligned_for_cudnn =
+              is_aligned &&
+              are({if_there(problem.stats, tensors.stats),
+                   if_there(problem.bias_kind == Bias::kPostScale, tensors.bias),
+                   if_there(problem.bias_gradient, tensors.grad_bias)}),
+          .has_positive_scale = scale_of(call) > 0};
 }
 
 std::uint64_t attention_workspace_bytes(const Problem& problem) {

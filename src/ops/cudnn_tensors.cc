@@ -103,7 +103,7 @@ std::vector<TensorPointer> cudnn_tensors(const AttentionCall& call, float& scale
                                  {TensorRole::kScale, &scale}};
   if (problem.stats)
     all.push_back({TensorRole::kStats, given.stats});
-  if (problem.bias == attention::Bias::kPostScale)
+  if (problem.bias_kind == attention::Bias::kPostScale)
     all.push_back({TensorRole::kBias, address(given.bias)});
   if (problem.layout == attention::Layout::kThd) {
     add_sequences(call, all);

@@ -42,11 +42,11 @@ std::vector<AttentionCase> cudnn_cases() {
       padded("bf16_128_padded_causal", DType::kBf16, 128, Mask::kPaddingCausal),
       packed("bf16_64_packed", DType::kBf16, 64, 64),
       packed("f16_192_128_packed", DType::kF16, 192, 128),
-      one("bf16_64_bias", DType::kBf16, 64, {.bias = Bias::kPostScale}),
+      one("bf16_64_bias", DType::kBf16, 64, {.bias_kind = Bias::kPostScale}),
       one("f16_128_causal_bias", DType::kF16, 128,
-          {.mask = Mask::kCausal, .bias = Bias::kPostScale}),
+          {.mask = Mask::kCausal, .bias_kind = Bias::kPostScale}),
       one("bf16_64_causal_alibi", DType::kBf16, 64,
-          {.mask = Mask::kCausal, .bias = Bias::kAlibi}),
+          {.mask = Mask::kCausal, .bias_kind = Bias::kAlibi}),
   };
 }
 

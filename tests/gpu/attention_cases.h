@@ -95,7 +95,7 @@ class AttentionCasesTest : public GpuResultsTest,
       sizes.skv = many(sizes.skv, std::min<std::int64_t>(sizes.skv, 50));
     }
     attention::Problem problem = attention_test::problem_of(sizes);
-    problem.bias_gradient = problem.bias == attention::Bias::kPostScale;
+    problem.bias_gradient = problem.bias_kind == attention::Bias::kPostScale;
     return problem;
   }
   template <typename Body>

@@ -36,9 +36,9 @@ std::vector<AttentionCase> cases() {
       padded("f16_64_padded", DType::kF16, 64),
       in_layout("bf16_64_bhsd", attention::Layout::kBhsd),
       one("f16_128_bias_dropout", DType::kF16, 128,
-          {.bias = Bias::kPostScale, .dropout = 0.25}),
-      one("f32_64_bias", DType::kF32, 64, {.bias = Bias::kPostScale}),
-      one("f32_64_alibi", DType::kF32, 64, {.bias = Bias::kAlibi}),
+          {.bias_kind = Bias::kPostScale, .dropout = 0.25}),
+      one("f32_64_bias", DType::kF32, 64, {.bias_kind = Bias::kPostScale}),
+      one("f32_64_alibi", DType::kF32, 64, {.bias_kind = Bias::kAlibi}),
       one("f32_64_dropout", DType::kF32, 64, {.dropout = 0.5}),
       one("f32_128", DType::kF32, 128, {.mask = Mask::kCausal}),
   };
@@ -47,11 +47,11 @@ std::vector<AttentionCase> cases() {
 /// Of kernels that the tests on a CPU have on other devices only.
 std::vector<AttentionCase> device_cases() {
   return {
-      one("bf16_64_bias", DType::kBf16, 64, {.bias = Bias::kPostScale}),
-      one("bf16_64_alibi", DType::kBf16, 64, {.bias = Bias::kAlibi}),
+      one("bf16_64_bias", DType::kBf16, 64, {.bias_kind = Bias::kPostScale}),
+      one("bf16_64_alibi", DType::kBf16, 64, {.bias_kind = Bias::kAlibi}),
       one("bf16_64_dropout", DType::kBf16, 64, {.dropout = 0.5}),
       one("bf16_256_alibi_dropout", DType::kBf16, 256,
-          {.bias = Bias::kAlibi, .dropout = 0.25}),
+          {.bias_kind = Bias::kAlibi, .dropout = 0.25}),
       {"bf16_128_long",
        {.dtype = DType::kBf16,
         .heads = 2,
@@ -112,7 +112,7 @@ class GpuAttentionCalls : public GpuAttention {};
 INSTANTIATE_TEST_SUITE_P(Problems, GpuAttentionCalls,
                          testing::Values(packed("f16_64_packed", DType::kF16, 64, 64),
                                          one("f32_64_bias", DType::kF32, 64,
-                                             {.bias = Bias::kPostScale})),
+                                             {.bias_kind = Bias::kPostScale})),
                          name_of);
 
 TEST_P(GpuAttentionCalls, HaveTheSameBitsInAGraph) {

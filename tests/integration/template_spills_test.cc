@@ -284,7 +284,7 @@ std::vector<attention::Problem> attention_problems() {
                                               .skv = 1024,
                                               .dqk = dqk,
                                               .dv = dv,
-                                              .bias = bias,
+                                              .bias_kind = bias,
                                               .dropout = dropout}))
               .pass = pass;
       }

@@ -9,6 +9,7 @@ import functools
 
 import numpy as np
 import pytest
+from by_name import in_order
 from conftest import KIT
 from jax_device import device  # noqa: F401  the fixture
 
@@ -102,12 +103,16 @@ def stream_of(ordinal, captures=False):
         assert driver.cuCtxPopCurrent_v2(ctypes.byref(context)) == 0
 
 
+def words(function, **values):
+    return " ".join([function, *(each or "n" for each in in_order(function, **values))])
+
+
 def softmax(dtype, columns):
     """The call, its argument and its result, and the right one."""
     x = np.linspace(-2, 2, 3 * columns).astype(dtype).reshape(1, 1, 3, columns)
     right = np.exp(x.astype(np.float64))
     right /= right.sum(-1, keepdims=True)
-    return "softmax_forward r0 a0 n d1.0 f f", x, np.zeros_like(x), right
+    return words("softmax_forward", y="r0", x="a0", scale="d1.0"), x, np.zeros_like(x), right
 
 
 def test_what_was_initialized_is_captured_and_loads_nothing():
@@ -129,7 +134,8 @@ def test_what_was_not_initialized_is_refused_in_a_capture(name):
     if name == "attention":
         q, result = np.ones((1, 3, 2, 16), np.float32), np.zeros((1, 3, 2, 16), np.float32)
         handler, args = "kiln_jax_launch_with_workspace", [q, q, q]
-        call = "attention_forward r0 n a0 a1 a2 n n n n n n n sbshd i0 i0 i0 i-1 i-1 i0 d0.0 n w"
+        call = words("attention_forward", o="r0", q="a0", k="a1", v="a2", layout="sbshd",
+                     longest_q="i0", longest_kv="i0", workspace="w")
     first = len(kiln.testing.launches())
     with stream_of(0, captures=True) as stream:
         said, _ = run(handler, EXECUTE, call, args, [result], stream=stream)
@@ -155,7 +161,8 @@ def test_scratch_memory_is_xlas_and_freed():
     x, dy = (np.random.default_rng(i).normal(size=(5, 48)).astype(np.float32) for i in (0, 1))
     weight, rstd = np.ones(48, np.float32), (1 / np.sqrt((x * x).mean(-1))).astype(np.float32)
     dx, dweight = np.zeros_like(x), np.zeros_like(weight)
-    call = "rmsnorm_backward r0 r1 a0 a1 a2 a3 n i1 i0 f f w"
+    call = words("rmsnorm_backward", dx="r0", dweight="r1", dy="a0", x="a1", weight="a2",
+                 rstd="a3", workspace="w")
     arrays = ([dy, x, weight, rstd], [dx, dweight])
     assert run("kiln_jax_prepare", INITIALIZE, call, *arrays) == ("", 0)
     said = run("kiln_jax_launch_with_workspace", EXECUTE, call, *arrays)
@@ -172,18 +179,22 @@ def test_only_the_handler_for_calls_without_scratch_memory_may_be_captured():
 
 
 @pytest.mark.parametrize(
-    "call, says",
+    "given, says",
     [
+        ({"x": "a7"}, "3: kiln.InvalidArgument: "),
+        ({"scale": "dx"}, "has the number 'x'"),
+        ({"scale": "q"}, "has the word 'q'"),
+        ({"scale": " "}, "an empty word"),
+        ({"mask_bytes": "a0"}, "elements of one byte"),
+        ({"y": "sy"}, "softmax_forward: y is of the type"),
         ("softmax_sideways r0", "3: kiln.InvalidArgument: libkiln_jax.so has no function"),
-        ("softmax_forward r0 a7 n d1.0 f f", "3: kiln.InvalidArgument: "),
-        ("softmax_forward r0 a0 n dx f f", "has the number 'x'"),
-        ("softmax_forward r0 a0 q", "has the word 'q'"),
-        ("softmax_forward r0  a0", "an empty word"),
-        ("softmax_forward r0 a0 a0 d1.0 f f", "elements of one byte"),
+        ("softmax_forward r0 a0", "softmax_forward takes "),
         ("", "an empty word"),
     ],
 )
-def test_a_call_that_makes_no_sense_is_an_error_of_xla(call, says):
+def test_a_call_that_makes_no_sense_is_an_error_of_xla(given, says):
     _, x, y, _ = softmax(np.float32, 60)
-    said, _ = run("kiln_jax_launch", EXECUTE, call, [x], [y])
+    if isinstance(given, dict):
+        given = words("softmax_forward", **({"y": "r0", "x": "a0", "scale": "d1.0"} | given))
+    said, _ = run("kiln_jax_launch", EXECUTE, given, [x], [y])
     assert says in said, said

@@ -6,13 +6,14 @@ import warnings
 
 import numpy as np
 import pytest
+from by_name import in_order, launch
 from ops_cases import BF16, F32, ONE_EACH, gradients_of, id_of, ops, outputs_of, torch
 from ops_device import device, launched  # noqa: F401
 
 import kiln
 from kiln._library import library
 from kiln.ops import CopyWarning
-from kiln.ops._launch import LAUNCH
+from kiln.ops._launch import function
 
 
 def spread(tensor):
@@ -275,86 +276,75 @@ def test_numbers_of_numpy_count_as_those_of_python():
     )
 
 
-def of_the_library(name, *args):
-    """A function of libkiln_ffi.so, which others than kiln.ops may call, with anything."""
-    getattr(library(), name)(LAUNCH, -1, *args)  # on the device of the tensors
-
-
-def rope_of_the_library(k, starts=None):
+def rope_of_the_library(**changes):
     q, table = torch.randn(2, 5, 3, 8), torch.ones(5, 8)
-    outputs = torch.empty_like(q), torch.empty_like(k)
-    of_the_library("rope_forward", outputs[0], q, outputs[1], k, table, table,
-                   *(starts, None, 8, 1, 0, "bshd"))
+    values = {"q_out": torch.empty_like(q), "q_in": q, "table_cos": table, "table_sin": table}
+    values |= {"rotary_dim": 8, "style": 1, "layout": "bshd"}
+    return lambda: launch("rope_forward", **(values | changes))
 
 
-def attention_of_the_library(stats, is_backward):
-    new = [torch.empty_like(Q) for _ in range(3)]
-    problem = (*(None,) * 7, "bhsd", 0, 0, 0, -1, -1, 0, 0.0, None)
-    if is_backward:
-        tensors = (*new, None, Q, Q, Q, Q, Q, stats)
-        of_the_library("attention_backward", *tensors, *problem, False, None)
-    else:
-        of_the_library("attention_forward", new[0], stats, Q, Q, Q, *problem, None)
+def rope_with(k, **changes):
+    return rope_of_the_library(k_in=k, k_out=torch.empty_like(k), **changes)
 
 
-def cross_entropy_of_the_library(lse, saved):
-    of_the_library("cross_entropy_forward", torch.empty(5), lse, saved, X[0],
-                   *(torch.zeros(5).long(), -100, 0.0))
+def attention_of_the_library(function):
+    tensors = ("q", "k", "v", "o", "grad_q", "grad_k", "grad_v", "grad_o")
+    values = {"stats": torch.empty(2, 4, 6), "layout": "bhsd", "longest_q": 0, "longest_kv": 0}
+    return lambda: launch(function, **dict.fromkeys(tensors, Q), **values)
 
 
-def rope_of_the_library_without_k_out(k, layout):
-    q, table = torch.randn(2, 5, 3, 8), torch.ones(5, 8)
-    of_the_library("rope_forward", torch.empty_like(q), q, None, k, table, table,
-                   *(None, None, 8, 1, 0, layout))
+def cross_entropy_of_the_library(**values):
+    return lambda: launch("cross_entropy_forward", loss=torch.empty(5), logits=X[0],
+                          targets=torch.zeros(5).long(), **values)
+
+
+def of_the_library(name, **values):
+    return lambda: launch(name, **values)
 
 
 STATISTIC = torch.ones(10)  # of each row of X
-TOO_MANY = torch.empty(2, 4, 6)  # for one of each query of Q
 WRONG_FOR_THE_LIBRARY = {
     "a bias alone": (
-        lambda: of_the_library("layernorm_forward", X + 1, None, None, None, X, None, ONES, None,
-                               *(1, 1e-5, False)),
+        of_the_library("layernorm_forward", y=X + 1, x=X, bias=ONES),
         "layernorm_forward: has_bias is true, and has_weight is false: a bias needs a weight"),
     "a mean beside y": (
-        lambda: of_the_library("layernorm_backward", X + 1, None, None, X, X, None, None,
-                               *(STATISTIC, STATISTIC, None, 1, False, False, True, None)),
+        of_the_library("layernorm_backward", dx=X + 1, dy=X, y=X, mean=STATISTIC, rstd=STATISTIC,
+                       has_bias=False, from_output=True),
         "layernorm_backward: mean is set, and from_output is true: it would be ignored"),
-    "a norm's dims": (
-        lambda: of_the_library("rmsnorm_forward", X + 1, None, None, X, None, None,
-                               *(4, 1e-6, 0, False)),
-        "dims is 4, and x has 3 dimensions"),
+    "no x": (of_the_library("rmsnorm_forward", y=X + 1), "x is missing"),
+    "no y": (of_the_library("rmsnorm_backward", dx=X + 1, dy=X, x=X, rstd=STATISTIC,
+                            from_output=True), "y is missing"),
+    "a weight of more dimensions": (of_the_library("rmsnorm_forward", y=X + 1, x=X, weight=X[None]),
+                                    "weight has 4 dimensions, and x has 3"),
     "a norm's weight": (
-        lambda: of_the_library("rmsnorm_forward", X + 1, None, None, X, ONES, None,
-                               *(2, 1e-6, 0, False)),
-        "weight has the shape [24], and not 120 elements"),
+        of_the_library("rmsnorm_forward", y=X + 1, x=X, weight=ONES.view(2, 12)),
+        "weight has the shape [2, 12], and not 120 elements"),
     "a weight's gradient": (
-        lambda: of_the_library("rmsnorm_backward", X + 1, ONES[1:], X, X, ONES, STATISTIC, None,
-                               *(1, 0, False, False, None)),
+        of_the_library("rmsnorm_backward", dx=X + 1, dweight=ONES[1:], dy=X, x=X, weight=ONES,
+                       rstd=STATISTIC),
         "dweight has the shape [23], and weight has [24]"),
-    "rope's batch": (lambda: rope_of_the_library(torch.randn(1, 5, 1, 8)),
+    "rope's batch": (rope_with(torch.randn(1, 5, 1, 8)),
                      "k has the shape [1, 5, 1, 8], and q has [2, 5, 3, 8]: only dimension 2 may"),
-    "rope's tokens": (lambda: rope_of_the_library(torch.randn(2, 4, 1, 8)), "[2, 4, 1, 8], and q"),
-    "rope's dim": (lambda: rope_of_the_library(torch.randn(2, 5, 1, 4)), "[2, 5, 1, 4], and q"),
-    "rope's rank": (lambda: rope_of_the_library(torch.randn(2, 5, 8)), "[2, 5, 8], and q"),
-    "rope's k alone": (lambda: rope_of_the_library_without_k_out(torch.randn(2, 5, 1, 8), "bshd"),
+    "rope's tokens": (rope_with(torch.randn(2, 4, 1, 8)), "[2, 4, 1, 8], and q"),
+    "rope's dim": (rope_with(torch.randn(2, 5, 1, 4)), "[2, 5, 1, 4], and q"),
+    "rope's rank": (rope_with(torch.randn(2, 5, 8)), "[2, 5, 8], and q"),
+    "rope's k alone": (rope_of_the_library(k_in=torch.randn(2, 5, 1, 8)),
                        "k is given, and k_out is not"),
-    "rope's layout": (lambda: rope_of_the_library_without_k_out(None, "bhds"),
+    "rope's layout": (rope_of_the_library(layout="bhds"),
                       "layout is 'bhds'; bshd, bhsd, sbhd and thd are possible"),
-    "masks": (
-        lambda: of_the_library("softmax_forward", X + 1, X, torch.ones(3, 1, 5, 24) > 0,
-                               *(1.0, False, False)),
-        "mask has 3 masks, and x 2 matrices"),
-    "attention's statistics": (lambda: attention_of_the_library(TOO_MANY, is_backward=False),
-                               "stats has the shape [2, 4, 6], and not 40 elements"),
-    "the statistics that attention reads": (
-        lambda: attention_of_the_library(TOO_MANY, is_backward=True),
-        "stats has the shape [2, 4, 6], and not 40 elements"),
-    "cross entropy's lse": (lambda: cross_entropy_of_the_library(torch.empty(6), None),
-                            "lse has the shape [6], and not 5 elements"),
-    "cross entropy's saved": (lambda: cross_entropy_of_the_library(None, torch.empty(5, 3)),
-                              "saved has the shape [5, 3], and not 10 elements"),
-    "rope's starts": (lambda: rope_of_the_library(torch.randn(2, 5, 1, 8), SEQUENCES),
+    "rope's starts": (rope_with(torch.randn(2, 5, 1, 8), starts=SEQUENCES),
                       "starts has the shape [3], and not 2 elements"),
+    "masks": (
+        of_the_library("softmax_forward", y=X + 1, x=X, mask_bytes=torch.ones(3, 1, 5, 24) > 0),
+        "mask has 3 masks, and x 2 matrices"),
+    "attention's statistics": (attention_of_the_library("attention_forward"),
+                               "stats has the shape [2, 4, 6], and not 40 elements"),
+    "the statistics that attention reads": (attention_of_the_library("attention_backward"),
+                                            "stats has the shape [2, 4, 6], and not 40 elements"),
+    "cross entropy's lse": (cross_entropy_of_the_library(lse=torch.empty(6)),
+                            "lse has the shape [6], and not 5 elements"),
+    "cross entropy's saved": (cross_entropy_of_the_library(saved=torch.empty(5, 3)),
+                              "saved has the shape [5, 3], and not 10 elements"),
 }
 
 
@@ -365,6 +355,24 @@ def test_the_library_refuses_what_does_not_fit_together(name):
     with pytest.raises(kiln.InvalidArgument, match=re.escape(says)):
         call()
     assert len(launched()) == before
+
+
+def test_a_value_of_another_type_is_refused_by_its_name():
+    with pytest.raises(TypeError, match="softmax_forward: scale is of the type"):
+        launch("softmax_forward", y=X + 1, x=X, scale="1")
+    values = in_order("softmax_forward", y=X + 1, x=X)
+    with pytest.raises(kiln.InvalidArgument, match="softmax_forward takes 8 values, and 6 are"):
+        library().softmax_forward(*values)
+
+
+def test_a_name_that_python_or_the_library_lacks_is_an_error_where_it_is_bound():
+    names = ("dx", "dy", "y", "scale", "mask")
+    with pytest.raises(TypeError, match="softmax_backward: .* do not both know mask$"):
+        function("softmax_backward", *names[:-1])
+    with pytest.raises(TypeError, match="softmax_backward: .* do not both know dz, y$"):
+        function("softmax_backward", *names[:2], "dz", *names[3:])
+    with pytest.raises(kiln.InvalidArgument, match="no operation is called softmax_sideways"):
+        library().parameters("softmax_sideways")
 
 
 def test_tensors_of_two_devices_are_refused():

@@ -242,11 +242,10 @@ def test_the_backward_pass_is_deterministic_where_torch_is_told_so(wanted, monke
     monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: wanted)
     inputs = [torch.randn(1, 2, 5, 16, requires_grad=True) for _ in "qkv"]
     calls = []
-    with handled_by(lambda name, args: calls.append((name, args))):
+    with handled_by(lambda name, values: calls.append((name, values))):
         gradients_of(ops.scaled_dot_product_attention(*inputs), inputs)
-    name, args = calls[-1]
-    *_, deterministic, _workspace = args
-    assert (name, deterministic) == ("attention_backward", wanted)
+    name, values = calls[-1]
+    assert (name, values["deterministic"]) == ("attention_backward", wanted)
 
 
 def test_an_explanation_names_the_backend_and_the_reason():

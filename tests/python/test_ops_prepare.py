@@ -107,28 +107,20 @@ def test_prepare_without_backward_needs_the_forward_kernels_alone():
     assert kiln.statistics()["loaded"] == before + 1
 
 
-def test_a_backward_pass_is_prepared_once_whether_or_not_it_needs_a_workspace(monkeypatch):
-    asked = []
-
-    class Recorded:
-        def __getattr__(self, name):
-            function = getattr(kiln._library.library(), name)
-            return lambda *args: asked.append(name) or function(*args)
-
-    def backward_of(function, shape):
-        """How often it asks the library, and how often that asks for a kernel; of launches."""
+@pytest.mark.parametrize("function", [ops.squared_relu, lambda x: ops.rms_norm(x, SCALE)])
+def test_a_backward_pass_is_prepared_once_whether_or_not_it_needs_a_workspace(function):
+    def backward(shape):
+        """How often it asks for a kernel, and of how many launches."""
         output = function(torch.randn(shape, requires_grad=True))
         kernels, launches = kiln.statistics()["memory_hits"], len(launched())
-        asked.clear()
         output.backward(torch.ones_like(output))
-        return (len(asked), kiln.statistics()["memory_hits"] - kernels, len(launched()) - launches)
+        return kiln.statistics()["memory_hits"] - kernels, len(launched()) - launches
 
-    monkeypatch.setattr(ops._launch, "library", Recorded)
-    for function, questions in ((ops.squared_relu, 1), (lambda x: ops.rms_norm(x, SCALE), 2)):
-        backward_of(function, (5, 48))  # loads its kernels
-        for of_one_launch in (2, 1):  # a preparation and the launch, the launch
-            calls, kernels, launches = backward_of(function, (6, 48))
-            assert (calls, kernels) == (questions, of_one_launch * launches)
+    backward((5, 48))  # loads its kernels
+    for of_one_launch in (2, 1):  # a preparation and the launch, the launch
+        kernels, launches = backward((6, 48))
+        assert launches > 0
+        assert kernels == of_one_launch * launches
 
 
 SCALE = torch.ones(48, requires_grad=True)

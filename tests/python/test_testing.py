@@ -6,12 +6,12 @@ from conftest import KIT, ROOT, blocks, needs_torch
 SETUP = """
     import numpy as np
     import kiln, kiln.testing
-    from kiln._library import library
+    from by_name import launch
 
     def softmax(rows, dtype=np.float32):
         x = np.linspace(-2, 2, rows * 60, dtype=np.float64).astype(dtype).reshape(1, 1, rows, 60)
         y = np.empty_like(x)
-        library().softmax_forward(0, -1, y, x, None, 1.0, False, False)
+        launch("softmax_forward", y=y, x=x)
         wanted = np.exp(x.astype(np.float64))
         wanted /= wanted.sum(-1, keepdims=True)
         assert np.abs(y - wanted).max() < np.finfo(dtype).eps / 16, y

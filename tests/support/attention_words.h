@@ -92,7 +92,7 @@ inline attention::Problem problem_in_words(const std::string& text) {
     else if (const auto layout = attention::parse_layout(word))
       problem.layout = *layout;
     else if (const auto bias = attention::parse_bias(word))
-      problem.bias = *bias;
+      problem.bias_kind = *bias;
     else if (word == "mixed" || word == "interleaved")
       strides = word;
     else if (!read_feature(problem, name, value))

@@ -64,8 +64,8 @@ std::string what(const Problem& problem) {
                               : fmt::format("{}/{}", problem.dqk, problem.dv);
   return fmt::format("{}{}, {} x {} x {} x {}",
                      problem.mask == Mask::kCausal ? "causal" : "full",
-                     problem.bias == Bias::kPostScale ? ", bias" : "", problem.batch,
-                     problem.sq, heads, dim);
+                     problem.bias_kind == Bias::kPostScale ? ", bias" : "",
+                     problem.batch, problem.sq, heads, dim);
 }
 
 /// In the order of tensors_at().
@@ -77,7 +77,7 @@ std::vector<BenchTensor> tensors_of(const Problem& problem) {
   const std::uint64_t v = bytes_of(problem.dtype, kv_rows * problem.dv);
   const std::uint64_t o = bytes_of(problem.dtype, rows * problem.dv);
   const std::uint64_t bias =
-      problem.bias == Bias::kPostScale
+      problem.bias_kind == Bias::kPostScale
           ? bytes_of(problem.dtype, problem.heads * problem.sq * problem.skv)
           : 0;
   std::vector<BenchTensor> tensors{
@@ -190,7 +190,8 @@ void add_attention(std::vector<BenchCase>& cases, Problem problem,
   problem.stats = true;
   for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
     problem.pass = pass;
-    problem.bias_gradient = pass == Pass::kBackward && problem.bias == Bias::kPostScale;
+    problem.bias_gradient =
+        pass == Pass::kBackward && problem.bias_kind == Bias::kPostScale;
     cases.push_back(kiln_case(problem, device));
     cases.push_back(cudnn_case(problem));
   }
@@ -226,7 +227,7 @@ void add_plain_cases(std::vector<BenchCase>& cases, const Device& device) {
                                2048, Mask::kCausal);
   problem.batch = 2;
   add_attention(cases, problem, device);
-  problem.bias = Bias::kPostScale;
+  problem.bias_kind = Bias::kPostScale;
   add_attention(cases, problem, device);
 }
 

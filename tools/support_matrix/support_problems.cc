@@ -108,16 +108,16 @@ std::vector<std::pair<std::string, Edit>> features_of_both() {
          p.sq = 512;
          p.skv = 2048;
        }},
-      {"bias", [](P p) { p.bias = Bias::kPostScale; }},
+      {"bias", [](P p) { p.bias_kind = Bias::kPostScale; }},
       {"ALiBi, causal",
        [](P p) {
          p.mask = Mask::kCausal;
-         p.bias = Bias::kAlibi;
+         p.bias_kind = Bias::kAlibi;
        }},
       {"dropout", [](P p) { p.dropout = 0.125; }},
       {"bias and dropout",
        [](P p) {
-         p.bias = Bias::kPostScale;
+         p.bias_kind = Bias::kPostScale;
          p.dropout = 0.125;
        }},
       {"thd, padding", thd(Mask::kPadding)},
@@ -148,7 +148,7 @@ SupportTable features_table(Pass pass) {
     });
   } else {
     features.emplace_back("bias and its gradient, lengths of 1000", [](P p) {
-      p.bias = Bias::kPostScale;
+      p.bias_kind = Bias::kPostScale;
       p.bias_gradient = true;
       p.sq = p.skv = 1000;
     });

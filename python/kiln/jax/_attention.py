@@ -24,6 +24,8 @@ from ._call import (
 _NO_MASK, _CAUSAL, _PADDING, _PADDING_CAUSAL = 0, 1, 3, 4
 _NO_BIAS, _POST_SCALE = 0, 1
 
+_GRADIENTS = ("grad_q", "grad_k", "grad_v", "grad_bias", "grad_o")
+
 _IMPLEMENTATIONS = {None: "kiln", "cudnn": "kiln", "xla": "xla"}
 
 
@@ -222,12 +224,26 @@ _attention.defvjp(_keep, _differentiate)
 
 
 def _parameters(problem, bias, lengths_q, lengths_k):
-    """What both functions of python/ffi have behind q, k and v, or the statistics."""
-    kind = _NO_BIAS if bias is None else _POST_SCALE
-    return (
-        *(bias, None, None, lengths_q, lengths_k, None, None, problem.layout, 0, 0),
-        *(problem.mask, *problem.window, kind, 0.0, problem.scale),
-    )
+    """What both functions of python/ffi take beside tensors of their own."""
+    left, right = problem.window
+    return {
+        "bias": bias,
+        "bias_kind": _NO_BIAS if bias is None else _POST_SCALE,
+        "lengths_q": lengths_q,
+        "lengths_kv": lengths_k,
+        "layout": problem.layout,
+        "mask": problem.mask,
+        "window_left": left,
+        "window_right": right,
+        "scale": problem.scale,
+        "longest_q": 0,
+        "longest_kv": 0,
+        "workspace": WORKSPACE,
+        "unused": (
+            *("dropout", "dropout_seed", "dropout_offset"),
+            *("cu_seqlens_q", "cu_seqlens_kv", "deterministic", "capture"),
+        ),
+    }
 
 
 def _forward(problem, with_stats, *arrays):
@@ -239,9 +255,11 @@ def _forward(problem, with_stats, *arrays):
             return jnp.zeros_like(q), none
         made = launch(
             "attention_forward",
-            *(Result(q.shape, q.dtype), stats, q, k, v),
-            *_parameters(problem, bias, lengths_q, lengths_k),
-            WORKSPACE,
+            o=Result(q.shape, q.dtype),
+            stats=stats,
+            **dict.fromkeys(_GRADIENTS),
+            **{"q": q, "k": k, "v": v},
+            **_parameters(problem, bias, lengths_q, lengths_k),
         )
         return made if with_stats else (*made, None)
 
@@ -264,13 +282,14 @@ def _backward(problem, *arrays):
         if q.size == 0 or k.size == 0:
             made = tuple(jnp.zeros_like(each) for each in inputs)
         else:
-            results = [Result(each.shape, each.dtype) for each in inputs]
-            dbias = results.pop() if problem.bias_gradient else None
+            results = dict.fromkeys(_GRADIENTS)
+            for name, each in zip(_GRADIENTS, inputs):
+                results[name] = Result(each.shape, each.dtype)
             made = launch(
                 "attention_backward",
-                *(*results, dbias, do, q, k, v, o, stats),
-                *_parameters(problem, bias, lengths_q, lengths_k),
-                *(False, WORKSPACE),
+                **(results | {"grad_o": do}),
+                **{"q": q, "k": k, "v": v, "o": o, "stats": stats},
+                **_parameters(problem, bias, lengths_q, lengths_k),
             )
         return made if problem.bias_gradient else (*made, None)
 

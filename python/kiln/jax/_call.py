@@ -13,7 +13,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from .. import errors
 from .._checks import refuse
-from .._library import library, library_path
+from .._library import library, library_path, parameters
 
 # XLA may capture the first into a CUDA graph: python/jax/handlers.cc says why not both.
 _LAUNCH = "kiln.launch"
@@ -43,19 +43,24 @@ def floating(name: str, array):
     return array
 
 
-def launch(function: str, *parameters):
+def launch(function: str, *, unused: tuple[str, ...] = (), **values):
     """Calls a function of python/ffi when XLA's program is run; returns the arrays that
-    it makes.
+    it makes, in the order of ``values``.
 
-    parameters: those of the function behind the device: arrays of JAX, numbers, texts,
-      None, WORKSPACE, and a Result for each array that it makes.
+    values: those of its parameters: arrays of JAX, numbers, texts, None, WORKSPACE, and a
+      Result for each array that it makes.
+    unused: parameters that are None.
+    Raises TypeError where a parameter is in neither, or is none of the function.
     """
     _register()
-    words, operands, results = [function], [], []
-    for each in parameters:
+    names = parameters(function, *values, *unused)
+    made = [name for name, value in values.items() if isinstance(value, Result)]
+    results = [values[name] for name in made]
+    words, operands = [function], []
+    for name in names:
+        each = values.get(name)
         if isinstance(each, Result):
-            words.append(f"r{len(results)}")
-            results.append(each)
+            words.append(f"r{made.index(name)}")
         elif each is None:
             words.append("n")
         elif each is WORKSPACE:

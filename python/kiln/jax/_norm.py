@@ -69,9 +69,13 @@ def _forward(options, with_rstd, x, weight):
             return jnp.zeros_like(x), rstd
         made = launch(
             "rmsnorm_forward",
-            Result(x.shape, x.dtype),
-            Result(rows, jnp.float32) if with_rstd else None,
-            *(None, x, weight, None, options.dims, options.eps, options.casting, False),
+            y=Result(x.shape, x.dtype),
+            rstd=Result(rows, jnp.float32) if with_rstd else None,
+            x=x,
+            weight=weight,
+            eps=options.eps,
+            casting=options.casting,
+            unused=("zero_centered_weight", "residual", "sum"),
         )
         return made if with_rstd else (*made, None)
 
@@ -93,10 +97,17 @@ def _backward(options, dy, x, weight, rstd):
         has_weight = weight is not None
         made = launch(
             "rmsnorm_backward",
-            Result(x.shape, x.dtype),
-            Result(weight.shape, weight.dtype) if has_weight else None,
-            *(dy, x, weight, rstd, None, options.dims, options.casting, False),
-            *(options.from_output, WORKSPACE if has_weight else None),
+            dx=Result(x.shape, x.dtype),
+            dweight=Result(weight.shape, weight.dtype) if has_weight else None,
+            dy=dy,
+            x=None if options.from_output else x,
+            y=x if options.from_output else None,
+            weight=weight,
+            rstd=rstd,
+            casting=options.casting,
+            from_output=options.from_output,
+            workspace=WORKSPACE if has_weight else None,
+            unused=("zero_centered_weight", "dsum"),
         )
         return made if has_weight else (*made, None)
 

@@ -87,6 +87,7 @@ def _table(table):
 
 def _rotate(function, how, q, k, cos, sin):
     """Of both passes: the gradients of the outputs are rotated, too."""
+    rotary_dim, style = how
 
     def call(q, k, cos, sin):
         if q.size == 0:
@@ -97,9 +98,18 @@ def _rotate(function, how, q, k, cos, sin):
             starts, _ = alike(starts, q)
         made = launch(
             function,
-            *(Result(q.shape, q.dtype), q),
-            *(k if k is None else Result(k.shape, k.dtype), k),
-            *(_table(cos), _table(sin), starts, None, *how, 0, "bshd"),
+            q_out=Result(q.shape, q.dtype),
+            q_in=q,
+            k_out=None if k is None else Result(k.shape, k.dtype),
+            k_in=k,
+            table_angles=_table(cos) if sin is None else None,
+            table_cos=None if sin is None else _table(cos),
+            table_sin=_table(sin),
+            starts=starts,
+            rotary_dim=rotary_dim,
+            style=style,
+            layout="bshd",
+            unused=("cu_seqlens", "start"),
         )
         return made if k is not None else (*made, None)
 

@@ -92,8 +92,12 @@ def _forward(scale, kind, x, mask):
         shape, mask = _scores(x, mask)
         (y,) = launch(
             "softmax_forward",
-            *(Result(shape, x.dtype), x.reshape(shape), mask, scale, kind == _CAUSAL),
-            False,  # a row of elements that are left out is 0
+            y=Result(shape, x.dtype),
+            x=x.reshape(shape),
+            mask_bytes=mask,
+            scale=scale,
+            mask=kind,
+            unused=("masked_row",),
         )
         return y.reshape(x.shape)
 
@@ -110,7 +114,11 @@ def _backward(scale, kind, dy, y):
         shape, _ = _scores(y, None)
         (dx,) = launch(
             "softmax_backward",
-            *(Result(shape, y.dtype), dy.reshape(shape), y.reshape(shape), scale, kind),
+            dx=Result(shape, y.dtype),
+            dy=dy.reshape(shape),
+            y=y.reshape(shape),
+            scale=scale,
+            mask=kind,
         )
         return dx.reshape(y.shape)
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from . import _inputs
 from ._define import Operation
-from ._launch import call, call_with_workspace, copies_if_needed, like
+from ._launch import function, like
 
 _KINDS = {"gelu_tanh": 1, "gelu_erf": 2, "squared_relu": 3}  # KILN_ACTIVATION_KIND_GELU_TANH, ...
 _GLU_KINDS = {"swiglu": 1, "geglu_tanh": 2, "geglu_erf": 3}  # KILN_GLU_KIND_SWIGLU, ...
 _GELUS = {"tanh": "tanh", "none": "erf"}  # torch's names, Kiln's names
-_NO_CLAMP = (1.0, float("inf"), 0.0)  # alpha, limit and offset: only KILN_GLU_KIND_CLAMPED_SWIGLU
 
 
 def bias_gelu(x, bias, approximate="tanh"):
@@ -78,13 +77,20 @@ def _gradient_of(tensor, x):
 
 # ---- Activations
 
-copies_if_needed("activation_forward", "activation", 1, "x", "bias")
-copies_if_needed("activation_backward", "activation", 2, "dy", "x", "bias")
+_forward_kernel = function(
+    "activation_forward", "y", "x", "bias", "kind", of="activation", dense=("x", "bias")
+)
+_backward_kernel = function(
+    "activation_backward",
+    *("dx", "dbias", "dy", "x", "bias", "kind"),
+    of="activation",
+    dense=("dy", "x", "bias"),
+)
 
 
 def _forward(y, args):
     x, bias, kind = args
-    call("activation_forward", y, x, bias, _KINDS[kind])
+    _forward_kernel(y, x, bias, _KINDS[kind])
 
 
 def _save(ctx, inputs, output):
@@ -102,7 +108,7 @@ def _backward(outputs, args):
     dx, dbias = outputs
     dy, x, bias, kind = args
     dbias = None if bias is None else dbias
-    call_with_workspace("activation_backward", dx, dbias, dy, x, bias, _KINDS[kind])
+    _backward_kernel(dx, dbias, dy, x, bias, _KINDS[kind])
 
 
 # kind: "gelu_tanh", "gelu_erf" or "squared_relu".
@@ -121,8 +127,22 @@ activation_bwd = Operation(
 
 # ---- Gated linear units
 
-copies_if_needed("glu_forward", "glu", 1, "x", "linear", "bias")
-copies_if_needed("glu_backward", "glu", 3, "dy", "x", "linear", "bias")
+# Of GluKind::kClampedSwiglu, and of rows with a factor each.
+_UNUSED = ("alpha", "limit", "offset", "weight")
+_glu_forward_kernel = function(
+    "glu_forward",
+    *("y", "x", "linear", "bias", "kind"),
+    of="glu",
+    dense=("x", "linear", "bias"),
+    unused=_UNUSED,
+)
+_glu_backward_kernel = function(
+    "glu_backward",
+    *("dx", "dlinear", "dbias", "dy", "x", "linear", "bias", "kind"),
+    of="glu",
+    dense=("dy", "x", "linear", "bias"),
+    unused=("dweight", *_UNUSED),
+)
 
 
 def _glu_output(x, linear, bias, kind):
@@ -132,7 +152,7 @@ def _glu_output(x, linear, bias, kind):
 
 def _glu_forward(y, args):
     x, linear, bias, kind = args
-    call("glu_forward", y, x, linear, bias, _GLU_KINDS[kind], _NO_CLAMP)
+    _glu_forward_kernel(y, x, linear, bias, _GLU_KINDS[kind])
 
 
 def _glu_save(ctx, inputs, output):
@@ -149,18 +169,9 @@ def _glu_gradient(ctx, dy):
 def _glu_backward(outputs, args):
     dx, dlinear, dbias = outputs
     dy, x, linear, bias, kind = args
-    call_with_workspace(
-        "glu_backward",
-        dx,
-        None if linear is None else dlinear,
-        None if bias is None else dbias,
-        dy,
-        x,
-        linear,
-        bias,
-        _GLU_KINDS[kind],
-        _NO_CLAMP,
-    )
+    dlinear = None if linear is None else dlinear
+    dbias = None if bias is None else dbias
+    _glu_backward_kernel(dx, dlinear, dbias, dy, x, linear, bias, _GLU_KINDS[kind])
 
 
 # kind: "swiglu", "geglu_tanh" or "geglu_erf".

@@ -9,7 +9,7 @@ import torch
 from .._checks import missing_dimensions
 from . import _inputs
 from ._define import Operation, may_need_gradient
-from ._launch import call, call_with_workspace, copied, dense
+from ._launch import copied, dense, function
 from ._strides import elements_overlap
 
 # KILN_ATTENTION_MASK_..., KILN_ATTENTION_BIAS_...
@@ -283,12 +283,31 @@ def _common(bias, cu_q, cu_k, lengths_k, rng):
     cu_q = dense("attention.cu_seqlens_q", cu_q)
     cu_k = dense("attention.cu_seqlens_k", cu_k)
     seed, offset = (None, None) if rng is None else (rng[:1], rng[1:])
-    return bias, cu_q, cu_k, None, lengths_k, seed, offset
+    return bias, cu_q, cu_k, lengths_k, seed, offset
 
 
 def _problem(bias, layout, longest_q, longest_k, mask, left, right, dropout, scale):
     kind = _NO_BIAS if bias is None else _POST_SCALE
     return layout, longest_q, longest_k, mask, left, right, kind, dropout, scale
+
+
+_COMMON = (
+    *("q", "k", "v"),
+    *("bias", "cu_seqlens_q", "cu_seqlens_kv", "lengths_kv", "dropout_seed", "dropout_offset"),
+    *("layout", "longest_q", "longest_kv", "mask", "window_left", "window_right", "bias_kind"),
+    *("dropout", "scale"),
+)
+_GRADIENTS = ("grad_q", "grad_k", "grad_v", "grad_bias", "grad_o")
+_forward_kernel = function(
+    "attention_forward",
+    *("o", "stats", *_COMMON),
+    unused=("lengths_q", "capture", "deterministic", *_GRADIENTS),
+)
+_backward_kernel = function(
+    "attention_backward",
+    *(*_GRADIENTS, "o", "stats", *_COMMON, "deterministic"),
+    unused=("lengths_q", "capture"),
+)
 
 
 def _forward(outputs, args):
@@ -302,8 +321,7 @@ def _forward(outputs, args):
     if joins:
         q = q.flatten(1, -3)
         o, q, k, v, bias = map(_joined, (o, q, k, v, bias))
-    call_with_workspace(
-        "attention_forward",
+    _forward_kernel(
         *(o, stats if with_stats else None, q, k, v, bias, *common),
         *_problem(bias, *problem),
     )
@@ -363,9 +381,8 @@ def _backward(outputs, args):
             _joined, (dq, dk, dv, do, q, k, v, o, stats, bias)
         )
         dbias = None if dbias is None else _joined(dbias)
-    call_with_workspace(
-        "attention_backward",
-        *(dq, dk, dv, dbias, do, q, k, v, o, stats, bias, *common),
+    _backward_kernel(
+        *(dq, dk, dv, dbias, do, o, stats, q, k, v, bias, *common),
         *_problem(bias, *problem),
         torch.are_deterministic_algorithms_enabled(),
     )

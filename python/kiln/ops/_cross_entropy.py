@@ -6,7 +6,7 @@ import torch
 
 from . import _inputs
 from ._define import Operation
-from ._launch import call, dense, dense_rows, like
+from ._launch import dense, dense_rows, function, like
 
 _REDUCTIONS = {"mean": "mean", "sum": "sum", "none": "none"}
 
@@ -57,6 +57,18 @@ def cross_entropy(
     return total.to(logits.dtype)
 
 
+_forward_kernel = function(
+    "cross_entropy_forward",
+    *("loss", "saved", "logits", "targets", "ignored_index", "smoothing"),
+    unused=("lse",),
+)
+_backward_kernel = function(
+    "cross_entropy_backward",
+    *("dlogits", "logits", "saved", "targets", "row_scale", "ignored_index", "smoothing"),
+    unused=("scale",),
+)
+
+
 def _outputs(logits, target, ignore_index, label_smoothing):
     rows = logits.shape[:-1]
     loss = logits.new_empty(rows, dtype=torch.float32)
@@ -66,9 +78,8 @@ def _outputs(logits, target, ignore_index, label_smoothing):
 def _forward(outputs, args):
     loss, saved = outputs
     logits, target, ignore_index, label_smoothing = args
-    call(
-        "cross_entropy_forward",
-        *(loss, None, saved),
+    _forward_kernel(
+        *(loss, saved),
         dense_rows("cross_entropy.logits", logits),
         dense("cross_entropy.target", target),
         *(ignore_index, label_smoothing),
@@ -93,15 +104,14 @@ def _gradient(ctx, dloss, *_):
 
 def _backward(dlogits, args):
     dloss, logits, saved, target, ignore_index, label_smoothing = args
-    call(
-        "cross_entropy_backward",
+    _backward_kernel(
         dense_rows("cross_entropy.dlogits", dlogits),
         dense_rows("cross_entropy.logits", logits),
         saved,
         dense("cross_entropy.target", target),
         # One number for each row: after a reduction it is the same, broadcast.
         dloss.contiguous(),
-        *(ignore_index, label_smoothing, 1.0),
+        *(ignore_index, label_smoothing),
     )
 
 

@@ -11,7 +11,7 @@ import warnings
 
 import torch
 
-from .._library import library
+from .._library import library, parameters
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _INSIDE = tuple(
@@ -46,7 +46,8 @@ class CopyWarning(UserWarning):
 
 @contextlib.contextmanager
 def handled_by(handler):
-    """In this thread, calls go to ``handler(name, args)``, and tensors are not read."""
+    """In this thread, calls go to ``handler(name, values)``, and tensors are not read.
+    values: of the library's parameters, by name and in their order."""
     _thread.handler = handler
     try:
         yield
@@ -58,53 +59,49 @@ def _detached(args):
     return tuple(a.detach() if isinstance(a, torch.Tensor) else a for a in args)
 
 
-_dense_arguments: dict[str, dict[int, str]] = {}
+def function(name: str, *given: str, unused=(), of: str = "", dense=()):
+    """A function that launches ``name`` on the current stream of the tensors' device.
+
+    Its parameters are those ``given``, in this order. They are bound by name to those of
+    the library, here and not at each call. Raises TypeError for a name that the library
+    has not, and for one of the library's that is in neither list.
+    unused: an option has its default then; there is no tensor.
+    dense: arguments that are copied where they are not contiguous, as "<of>.<name>". It
+      is the library that looks, since Python would take longer.
+    """
+    run = getattr(library(), name)
+    names = parameters(name, *given, *unused, "workspace")
+    at_copies = {names.index(each): f"{of}.{each}" for each in dense}
+    workspace_at = names.index("workspace") if "workspace" in names else -1
+
+    def call(args):
+        if (handler := _thread.handler) is not None:
+            handler(name, dict(zip(names, args)))
+            return
+        if _MUST_DETACH:
+            args = _detached(args)
+        # Tuples are added, since f(1, *args) takes longer than f(*args).
+        if (size := run(*(_HEAD_DENSE + args))) < 0:
+            args = _dense_ones(at_copies, args)
+            size = run(*(_HEAD + args))
+        if size > 0:  # launched nothing: it needs so many bytes of scratch memory
+            device = next(each for each in args if isinstance(each, torch.Tensor)).device
+            memory = _workspace(size, device)
+            run(*(_HEAD + args[:workspace_at] + (memory,) + args[workspace_at + 1 :]))
+
+    # As text, which takes no time at a call: one that picks by index would.
+    order = ", ".join(each if each in given else "None" for each in names)
+    text = f"def launch({', '.join(given)}): return call(({order},))"
+    made = {"call": call}
+    exec(compile(text, os.path.join(_HERE, f"<{name}>"), "exec"), made)
+    return made["launch"]
 
 
-def copies_if_needed(name: str, operation: str, first: int, *arguments: str) -> None:
-    """These arguments of the function ``name``, from the number ``first`` on, are copied
-    where they are not contiguous. It is the library that looks, since Python would take
-    longer."""
-    _dense_arguments[name] = {
-        first + i: f"{operation}.{argument}" for i, argument in enumerate(arguments)
-    }
-
-
-def _copied_if_needed(name, args):
+def _dense_ones(names, args):
     args = list(args)
-    for i, argument in _dense_arguments.get(name, {}).items():
-        args[i] = dense(argument, args[i])
+    for i, name in names.items():
+        args[i] = dense(name, args[i])
     return tuple(args)
-
-
-def call(name: str, *args) -> None:
-    """Launches ``name`` on the current stream of the tensors' device."""
-    if (handler := _thread.handler) is not None:
-        handler(name, args)
-        return
-    if _MUST_DETACH:
-        args = _detached(args)
-    function = getattr(library(), name)
-    # Tuples are added, since f(1, *args) takes longer than f(*args).
-    if function(*(_HEAD_DENSE + args)) < 0:
-        function(*(_HEAD + _copied_if_needed(name, args)))
-
-
-def call_with_workspace(name: str, *args) -> None:
-    """call() of a function whose last parameter is a workspace. args[0] is a tensor."""
-    if (handler := _thread.handler) is not None:
-        handler(name, (*args, None))
-        return
-    if _MUST_DETACH:
-        args = _detached(args)
-    function = getattr(library(), name)
-    # Launches, or returns the bytes without which it cannot.
-    if (size := function(*(_HEAD_DENSE + args + (None,)))) < 0:
-        args = _copied_if_needed(name, args)
-        size = function(*(_HEAD + args + (None,)))
-    if size > 0:
-        workspace = _workspace(size, args[0].device)
-        function(*(_HEAD + args + (workspace,)))
 
 
 def _workspace(size: int, device: torch.device) -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 from .._checks import CASTINGS, normalized_dimensions
 from . import _inputs
 from ._define import Operation
-from ._launch import call, call_with_workspace, copies_if_needed, like
+from ._launch import function, like
 
 _empty_like = torch.empty_like
 
@@ -93,11 +93,24 @@ def _used(tensor, is_wanted):
     return tensor if is_wanted else None
 
 
-# ---- LayerNorm. Of the library's arguments the last is zero_centered_weight.
+# ---- LayerNorm
 
-_LAYER_INPUTS = "dy", "x", "weight", "bias", "mean", "rstd", "dsum"
-copies_if_needed("layernorm_forward", "layer_norm", 4, "x", "weight", "bias", "residual")
-copies_if_needed("layernorm_backward", "layer_norm", 3, *_LAYER_INPUTS)
+_layer_forward_kernel = function(
+    "layernorm_forward",
+    *("y", "mean", "rstd", "sum", "x", "weight", "bias", "residual", "eps"),
+    of="layer_norm",
+    dense=("x", "weight", "bias", "residual"),
+    unused=("zero_centered_weight",),
+)
+# y takes the place of x, and then there is the bias in place of the mean.
+_layer_backward_kernel = function(
+    "layernorm_backward",
+    *("dx", "dweight", "dbias", "dy", "x", "y", "weight", "bias", "mean", "rstd", "dsum"),
+    *("has_bias", "from_output"),
+    of="layer_norm",
+    dense=("dy", "x", "y", "weight", "bias", "mean", "rstd", "dsum"),
+    unused=("zero_centered_weight",),
+)
 
 
 def _layer_outputs(x, weight, bias, dims, eps, memory_efficient):
@@ -108,9 +121,9 @@ def _layer_outputs(x, weight, bias, dims, eps, memory_efficient):
 
 def _layer_forward(outputs, args):
     y, mean, rstd = outputs
-    x, weight, bias, dims, eps, memory_efficient = args
+    x, weight, bias, _, eps, memory_efficient = args
     mean = None if memory_efficient else mean
-    call("layernorm_forward", y, mean, rstd, None, x, weight, bias, None, dims, eps, False)
+    _layer_forward_kernel(y, mean, rstd, None, x, weight, bias, None, eps)
 
 
 def _layer_save(ctx, inputs, output):
@@ -158,10 +171,9 @@ def _add_layer_outputs(x, residual, *others):
 
 def _add_layer_forward(outputs, args):
     y, total, mean, rstd = outputs
-    x, residual, weight, bias, dims, eps, memory_efficient = args
+    x, residual, weight, bias, _, eps, memory_efficient = args
     mean = None if memory_efficient else mean
-    tensors = y, mean, rstd, total, x, weight, bias, residual
-    call("layernorm_forward", *tensors, dims, eps, False)
+    _layer_forward_kernel(y, mean, rstd, total, x, weight, bias, residual, eps)
 
 
 def _add_layer_save(ctx, inputs, output):
@@ -196,18 +208,11 @@ def _layer_bwd_outputs(dy, x, weight, bias, mean, rstd, dsum, *options):
 
 def _layer_bwd(outputs, args):
     dx, dweight, dbias = outputs
-    *inputs, dims, has_bias, of_weight, from_output = args
-    call_with_workspace(
-        "layernorm_backward",
-        dx,
-        _used(dweight, of_weight),
-        _used(dbias, of_weight and has_bias),
-        *inputs,
-        dims,
-        has_bias,
-        False,  # zero_centered_weight
-        from_output,
-    )
+    dy, x, weight, bias, mean, rstd, dsum, _, has_bias, of_weight, from_output = args
+    dweight, dbias = _used(dweight, of_weight), _used(dbias, of_weight and has_bias)
+    x, y = (None, x) if from_output else (x, None)
+    inputs = dy, x, y, weight, bias, mean, rstd, dsum
+    _layer_backward_kernel(dx, dweight, dbias, *inputs, has_bias, from_output)
 
 
 # from_output: x is y, and there is the bias in place of the mean. Gradients that are
@@ -222,8 +227,20 @@ layer_norm_bwd = Operation(
 
 # ---- RMSNorm
 
-copies_if_needed("rmsnorm_forward", "rms_norm", 3, "x", "weight", "residual")
-copies_if_needed("rmsnorm_backward", "rms_norm", 2, "dy", "x", "weight", "rstd", "dsum")
+_rms_forward_kernel = function(
+    "rmsnorm_forward",
+    *("y", "rstd", "sum", "x", "weight", "residual", "eps", "casting"),
+    of="rms_norm",
+    dense=("x", "weight", "residual"),
+    unused=("zero_centered_weight",),
+)
+_rms_backward_kernel = function(
+    "rmsnorm_backward",
+    *("dx", "dweight", "dy", "x", "y", "weight", "rstd", "dsum", "casting", "from_output"),
+    of="rms_norm",
+    dense=("dy", "x", "y", "weight", "rstd", "dsum"),
+    unused=("zero_centered_weight",),
+)
 
 
 def _rms_outputs(x, weight, dims, *_):
@@ -232,8 +249,8 @@ def _rms_outputs(x, weight, dims, *_):
 
 def _rms_forward(outputs, args):
     y, rstd = outputs
-    x, weight, dims, eps, casting, _ = args
-    call("rmsnorm_forward", y, rstd, None, x, weight, None, dims, eps, casting, False)
+    x, weight, _, eps, casting, _ = args
+    _rms_forward_kernel(y, rstd, None, x, weight, None, eps, casting)
 
 
 def _rms_save(ctx, inputs, output):
@@ -275,9 +292,8 @@ def _add_rms_outputs(x, residual, weight, dims, *_):
 
 def _add_rms_forward(outputs, args):
     y, total, rstd = outputs
-    x, residual, weight, dims, eps, casting, _ = args
-    tensors = y, rstd, total, x, weight, residual
-    call("rmsnorm_forward", *tensors, dims, eps, casting, False)
+    x, residual, weight, _, eps, casting, _ = args
+    _rms_forward_kernel(y, rstd, total, x, weight, residual, eps, casting)
 
 
 def _add_rms_save(ctx, inputs, output):
@@ -302,17 +318,10 @@ add_rms_norm_fwd = Operation(
 
 def _rms_bwd(outputs, args):
     dx, dweight = outputs
-    *inputs, dims, casting, of_weight, from_output = args
-    call_with_workspace(
-        "rmsnorm_backward",
-        dx,
-        _used(dweight, of_weight),
-        *inputs,
-        dims,
-        casting,
-        False,  # zero_centered_weight
-        from_output,
-    )
+    dy, x, weight, rstd, dsum, _, casting, of_weight, from_output = args
+    x, y = (None, x) if from_output else (x, None)
+    inputs = dy, x, y, weight, rstd, dsum
+    _rms_backward_kernel(dx, _used(dweight, of_weight), *inputs, casting, from_output)
 
 
 # As layer_norm_bwd.

@@ -8,7 +8,7 @@ from .._checks import ROPE_STYLES, check_layout_of_rope
 from .._checks import rotary_dim as rotary_dim_of
 from . import _inputs
 from ._define import Operation
-from ._launch import call, copied, dense
+from ._launch import copied, dense, function
 from ._strides import elements_overlap
 
 _LAYOUTS = {"bshd": 2, "bhsd": 1, "sbhd": 2, "thd": 1}  # where the heads are
@@ -124,6 +124,13 @@ def _table(cos, sin):
 
 
 def _launch(name):
+    kernel = function(
+        name,
+        *("q_out", "q_in", "k_out", "k_in", "table_angles", "table_cos", "table_sin"),
+        *("starts", "cu_seqlens", "rotary_dim", "style", "layout"),
+        unused=("start",),
+    )
+
     def launch(outputs, args):
         q, k, cos, sin, cu_seqlens, rotary_dim, style, layout = args
         _check(q, k, cos, sin, layout)
@@ -143,10 +150,10 @@ def _launch(name):
             )
         cu_seqlens = dense("rope.cu_seqlens", cu_seqlens)
         first, second = (*pairs, (None, None))[:2]
-        call(
-            name,
-            *(*first, *second, cos, sin, starts, cu_seqlens),
-            *(rotary_dim, ROPE_STYLES[style], 0, layout),
+        table = (cos, None, None) if sin is None else (None, cos, sin)
+        kernel(
+            *(*first, *second, *table, starts, cu_seqlens),
+            *(rotary_dim, ROPE_STYLES[style], layout),
         )
 
     return launch

@@ -7,7 +7,7 @@ import torch
 from .._checks import check_no_axis, missing_dimensions
 from . import _inputs
 from ._define import Operation
-from ._launch import call, copies_if_needed, dense, like
+from ._launch import dense, function, like
 
 _NO_MASK, _MASK, _CAUSAL = 0, 1, 2  # KILN_SOFTMAX_...
 _MASKED_ROWS = {"zero": False, "uniform": True}
@@ -78,24 +78,36 @@ def _masks(mask, x):
     return dense("softmax.mask", mask).view(-1, 1, queries, keys)
 
 
-copies_if_needed("softmax_forward", "softmax", 1, "x")
-copies_if_needed("softmax_backward", "softmax", 1, "dy", "y")
+_forward_kernel = function(
+    "softmax_forward",
+    *("y", "x", "mask_bytes", "scale", "mask", "masked_row"),
+    of="softmax",
+    dense=("x",),
+)
+_backward_kernel = function(
+    "softmax_backward", "dx", "dy", "y", "scale", "mask", of="softmax", dense=("dy", "y")
+)
 
 
 def _forward(y, args):
     x, scale, mask, causal, uniform = args
+    kind = _kind(mask, causal)
     if mask is not None:
         mask = _masks(mask, x)
-    call("softmax_forward", y, x, mask, scale, causal, uniform)
+    _forward_kernel(y, x, mask, scale, kind, int(uniform))
+
+
+def _kind(mask, causal):
+    return _CAUSAL if causal else _NO_MASK if mask is None else _MASK
 
 
 def _backward(dx, args):
-    call("softmax_backward", dx, *args)
+    _backward_kernel(dx, *args)
 
 
 def _save(ctx, inputs, output):
     _, ctx.scale, mask, causal, _ = inputs
-    ctx.kind = _CAUSAL if causal else _NO_MASK if mask is None else _MASK
+    ctx.kind = _kind(mask, causal)
     ctx.save_for_backward(output)
 
 

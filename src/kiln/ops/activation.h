@@ -44,7 +44,7 @@ enum class ActivationKind : std::uint8_t {
 /// y = act(x + bias), or act(x) without has_bias.
 struct ActivationForward {
   DType dtype = DType::kUnset;
-  ActivationKind kind = ActivationKind::kUnset;
+  KILN_OPTION ActivationKind kind = ActivationKind::kUnset;
   void* y = nullptr;        // [rows, cols]
   const void* x = nullptr;  // [rows, cols]
   bool has_bias = false;
@@ -57,7 +57,7 @@ struct ActivationForward {
 /// to dtype.
 struct ActivationBackward {
   DType dtype = DType::kUnset;
-  ActivationKind kind = ActivationKind::kUnset;
+  KILN_OPTION ActivationKind kind = ActivationKind::kUnset;
   void* dx = nullptr;        // [rows, cols]
   const void* dy = nullptr;  // [rows, cols]
   const void* x = nullptr;   // [rows, cols]
@@ -95,7 +95,7 @@ enum class GluLayout : std::uint8_t {
 /// has_bias or has_weight, the bias is 0 and the weight 1.
 struct GluForward {
   DType dtype = DType::kUnset;
-  GluKind kind = GluKind::kUnset;
+  KILN_OPTION GluKind kind = GluKind::kUnset;
   GluLayout layout = GluLayout::kPacked;
   void* y = nullptr;  // [rows, cols]
   const void* x = nullptr;
@@ -109,9 +109,9 @@ struct GluForward {
   // For kClampedSwiglu, which needs all three; other kinds ignore them. Published
   // forms: alpha 1.702, limit 7, offset 1; and alpha 1, offset 0 with a limit of the
   // model.
-  float alpha = std::numeric_limits<float>::quiet_NaN();
-  float limit = 0;  // above 0; infinity: no limit
-  float offset = std::numeric_limits<float>::quiet_NaN();
+  KILN_OPTION float alpha = std::numeric_limits<float>::quiet_NaN();
+  KILN_OPTION float limit = 0;  // above 0; infinity: no limit
+  KILN_OPTION float offset = std::numeric_limits<float>::quiet_NaN();
 };
 
 /// The gradients of glu_forward() with respect to its inputs, in the same layout.
@@ -119,7 +119,7 @@ struct GluForward {
 /// are rounded to dtype; dweight = the sum of dy * glu(g, l) along each row.
 struct GluBackward {
   DType dtype = DType::kUnset;
-  GluKind kind = GluKind::kUnset;
+  KILN_OPTION GluKind kind = GluKind::kUnset;
   GluLayout layout = GluLayout::kPacked;
   void* dx = nullptr;
   void* dlinear = nullptr;   // for kSplit
@@ -134,9 +134,9 @@ struct GluBackward {
   float* dweight = nullptr;       // [rows], with has_weight
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;
-  float alpha = std::numeric_limits<float>::quiet_NaN();
-  float limit = 0;
-  float offset = std::numeric_limits<float>::quiet_NaN();
+  KILN_OPTION float alpha = std::numeric_limits<float>::quiet_NaN();
+  KILN_OPTION float limit = 0;
+  KILN_OPTION float offset = std::numeric_limits<float>::quiet_NaN();
   /// With has_bias: device scratch memory of at least glu_backward_workspace_bytes(),
   /// 4-byte aligned; may be null if that is 0.
   void* workspace = nullptr;

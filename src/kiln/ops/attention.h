@@ -91,16 +91,16 @@ struct AttentionProblem {
   AttentionStrides k{};
   AttentionStrides v{};
   AttentionStrides o{};
-  AttentionMask mask = AttentionMask::kNone;
+  KILN_OPTION AttentionMask mask = AttentionMask::kNone;
   /// Sliding window: query i also sees only the keys from d - window_left to d +
   /// window_right, where d = i (bottom right: i + skv - sq). -1: no bound. A causal
   /// mask allows 0 or -1 as window_right.
-  std::int64_t window_left = -1;
-  std::int64_t window_right = -1;
-  AttentionBias bias = AttentionBias::kNone;
+  KILN_OPTION std::int64_t window_left = -1;
+  KILN_OPTION std::int64_t window_right = -1;
+  KILN_OPTION AttentionBias bias_kind = AttentionBias::kNone;
   /// The probability that a p becomes 0, from 0 to 1; the others are divided by 1 -
   /// dropout.
-  double dropout = 0;
+  KILN_OPTION double dropout = 0;
   friend bool operator==(const AttentionProblem&, const AttentionProblem&) = default;
 };
 
@@ -138,9 +138,9 @@ struct AttentionOptions {
   bool stats = false;
   bool bias_gradient = false;  // backward, with kPostScale: write grad_bias
   /// Backward: the same bits every time. Kiln's kernel is always deterministic.
-  bool deterministic = false;
+  KILN_OPTION bool deterministic = false;
   /// The call will be captured into a CUDA graph: some cuDNN plans must not be.
-  bool capture = false;
+  KILN_OPTION bool capture = false;
 };
 
 /// Device memory, except `scale`. q, k, v, o, bias and their gradients have type
@@ -195,7 +195,7 @@ struct AttentionTensors {
   void* grad_v = nullptr;
   void* grad_bias = nullptr;  // with options.bias_gradient
   /// The factor of q k^T, finite; unset: 1 / sqrt(dqk).
-  std::optional<float> scale{};
+  KILN_OPTION std::optional<float> scale{};
   /// Scratch memory of at least AttentionChoice::workspace_bytes, aligned to 256 bytes;
   /// may be null if that is 0. The call may overwrite all workspace_bytes.
   void* workspace = nullptr;

@@ -54,14 +54,15 @@ struct CrossEntropy {
   const void* logits = nullptr;   // [rows, vocabulary]
   const void* targets = nullptr;  // [rows]
   TargetType target_type = TargetType::kInt64;
-  std::int64_t ignored_index = -100;
+  KILN_OPTION std::int64_t ignored_index = -100;
   std::int64_t rows = kUnsetSize;
   std::int64_t vocabulary = kUnsetSize;  // at least 1
   std::int64_t padded_vocabulary = 0;    // 0: vocabulary
   std::int64_t logits_stride = 0;        // in elements; 0: padded_vocabulary
   std::int64_t dlogits_stride = 0;       // likewise
-  float smoothing = 0;                   // 0 to 1
-  float scale = 1;  // of the gradient, such as 1 / number of tokens not ignored
+  KILN_OPTION float smoothing = 0;       // 0 to 1
+  KILN_OPTION float scale =
+      1;  // of the gradient, such as 1 / number of tokens not ignored
   /// [rows], or null: a further factor for each row, such as the gradient of its loss.
   const float* row_scale = nullptr;
 };
@@ -79,12 +80,12 @@ struct CrossEntropyForward {
   const void* logits = nullptr;  // this and the following as in CrossEntropy
   const void* targets = nullptr;
   TargetType target_type = TargetType::kInt64;
-  std::int64_t ignored_index = -100;
+  KILN_OPTION std::int64_t ignored_index = -100;
   std::int64_t rows = kUnsetSize;
   std::int64_t vocabulary = kUnsetSize;
   std::int64_t padded_vocabulary = 0;  // used for the default of logits_stride only
   std::int64_t logits_stride = 0;
-  float smoothing = 0;
+  KILN_OPTION float smoothing = 0;
 };
 
 /// The gradient, from `saved`, with the same bits as that of cross_entropy(). Fields as
@@ -97,14 +98,14 @@ struct CrossEntropyBackward {
   const float* saved = nullptr;
   const void* targets = nullptr;
   TargetType target_type = TargetType::kInt64;
-  std::int64_t ignored_index = -100;
+  KILN_OPTION std::int64_t ignored_index = -100;
   std::int64_t rows = kUnsetSize;
   std::int64_t vocabulary = kUnsetSize;
   std::int64_t padded_vocabulary = 0;
   std::int64_t logits_stride = 0;
   std::int64_t dlogits_stride = 0;
-  float smoothing = 0;
-  float scale = 1;
+  KILN_OPTION float smoothing = 0;
+  KILN_OPTION float scale = 1;
   const float* row_scale = nullptr;
 };
 

@@ -40,9 +40,9 @@ struct LayerNormForward {
   float* rstd = nullptr;
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;
-  float eps = 1e-5F;
+  KILN_OPTION float eps = 1e-5F;
   bool has_bias = true;
-  bool zero_centered_weight = false;  // `weight` holds the weight minus 1
+  KILN_OPTION bool zero_centered_weight = false;  // `weight` holds the weight minus 1
   /// Adds `residual` to x, rounds the sum to dtype, stores it in `sum`, and normalizes
   /// it instead of x.
   bool adds_residual = false;
@@ -69,8 +69,8 @@ struct LayerNormBackward {
   const float* rstd = nullptr;
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;
-  bool has_bias = true;
-  bool zero_centered_weight = false;
+  KILN_OPTION bool has_bias = true;
+  KILN_OPTION bool zero_centered_weight = false;
   /// False: computes dx alone, neither dweight nor dbias, whatever has_bias says. Both
   /// must be null then, and no workspace is needed.
   bool has_dweight = true;
@@ -90,7 +90,7 @@ struct LayerNormBackward {
   /// weight, but never taken for more than sqrt(cols), which no xh exceeds. Where the
   /// weight is 0, or below 2^-125, y says nothing of xh, which counts as 0: dweight is
   /// 0, and dx lacks xh * mean(g * xh).
-  bool from_output = false;
+  KILN_OPTION bool from_output = false;
   const void* y = nullptr;
   const void* bias = nullptr;  // with from_output and has_bias
 };
@@ -114,11 +114,11 @@ struct RmsNormForward {
   float* rstd = nullptr;  // null: not written
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;
-  float eps = 1e-6F;
-  RmsNormCasting casting = RmsNormCasting::kNone;
+  KILN_OPTION float eps = 1e-6F;
+  KILN_OPTION RmsNormCasting casting = RmsNormCasting::kNone;
   /// As in LayerNormForward. kGemma implies it; the 1 is added once, even if both are
   /// set.
-  bool zero_centered_weight = false;
+  KILN_OPTION bool zero_centered_weight = false;
   bool adds_residual = false;  // as in LayerNormForward
   const void* residual = nullptr;
   void* sum = nullptr;
@@ -140,17 +140,17 @@ struct RmsNormBackward {
   const float* rstd = nullptr;
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;
-  RmsNormCasting casting = RmsNormCasting::kNone;  // as in the forward pass
-  bool zero_centered_weight = false;               // likewise
-  bool has_dweight = true;                         // as in LayerNormBackward
-  bool adds_residual = false;                      // as in LayerNormBackward
+  KILN_OPTION RmsNormCasting casting = RmsNormCasting::kNone;  // as in the forward pass
+  KILN_OPTION bool zero_centered_weight = false;               // likewise
+  bool has_dweight = true;     // as in LayerNormBackward
+  bool adds_residual = false;  // as in LayerNormBackward
   const void* dsum = nullptr;
   /// Device scratch memory of at least rmsnorm_backward_workspace_bytes(), 4-byte
   /// aligned; may be null if that is 0.
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
-  bool has_weight = true;    // as in LayerNormBackward
-  bool from_output = false;  // likewise; xh is y / weight
+  bool has_weight = true;                // as in LayerNormBackward
+  KILN_OPTION bool from_output = false;  // likewise; xh is y / weight
   const void* y = nullptr;
 };
 

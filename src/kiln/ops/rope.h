@@ -93,15 +93,15 @@ struct RopeTable {
 /// its bounds, and the rotated elements of the token become NaN.
 struct RopeArguments {
   DType dtype = DType::kUnset;
-  RopeStyle style = RopeStyle::kUnset;
+  KILN_OPTION RopeStyle style = RopeStyle::kUnset;
   std::int64_t batch = kUnsetSize;     // sequences
   std::int64_t sequence = kUnsetSize;  // tokens per sequence; packed: in total
   std::int64_t head_dim = kUnsetSize;
-  std::int64_t rotary_dim = kUnsetSize;  // r: even, from 2 to head_dim
+  KILN_OPTION std::int64_t rotary_dim = kUnsetSize;  // r: even, from 2 to head_dim
   RopeTensor q;
   RopeTensor k;  // its heads may differ from q's, or be 0
   RopeTable table;
-  std::int64_t start = 0;                // 0 or more
+  KILN_OPTION std::int64_t start = 0;    // 0 or more
   const std::int32_t* starts = nullptr;  // [batch], in device memory; null: 0 each
   /// For packed sequences: [batch + 1], in device memory, non-decreasing. Sequence i
   /// has the tokens from cu_seqlens[i] to cu_seqlens[i + 1] - 1. The output of a token

@@ -48,14 +48,15 @@ struct SoftmaxForward {
   std::int64_t heads = 1;
   std::int64_t sq = kUnsetSize;   // rows of one head
   std::int64_t skv = kUnsetSize;  // elements of a row
-  float scale = 1;                // finite
-  SoftmaxMask mask = SoftmaxMask::kNone;
+  KILN_OPTION float scale = 1;    // finite
+  KILN_OPTION SoftmaxMask mask = SoftmaxMask::kNone;
   /// For kBytes: [mask_batch, 1, sq, skv], one byte per element, shared by all heads.
   const std::uint8_t* mask_bytes = nullptr;
   /// For kBytes. 1: one mask for the whole batch; 0 or `batch`: one mask for each
   /// element of the batch.
   std::int64_t mask_batch = 0;
-  SoftmaxMaskedRow masked_row = SoftmaxMaskedRow::kZero;  // kUniform: with kBytes alone
+  KILN_OPTION SoftmaxMaskedRow masked_row =
+      SoftmaxMaskedRow::kZero;  // kUniform: with kBytes alone
 };
 
 /// dx = scale * y * (dy - sum(y * dy)) of each row, from the y of softmax_forward().
@@ -68,9 +69,9 @@ struct SoftmaxBackward {
   std::int64_t heads = 1;
   std::int64_t sq = kUnsetSize;
   std::int64_t skv = kUnsetSize;
-  float scale = 1;  // finite
+  KILN_OPTION float scale = 1;  // finite
   /// As in the forward pass. Mask bytes are not needed: where y is 0, dx is 0.
-  SoftmaxMask mask = SoftmaxMask::kNone;
+  KILN_OPTION SoftmaxMask mask = SoftmaxMask::kNone;
 };
 
 /// Launches the operation on `device`, one of Service::devices(), in `stream`;

@@ -18,14 +18,14 @@ TEST(AttentionBias, IsAddedAndItsGradientIsRight) {
                                   .skv = 70,
                                   .dqk = 64,
                                   .mask = Mask::kCausal,
-                                  .bias = Bias::kPostScale}));
+                                  .bias_kind = Bias::kPostScale}));
     check_both(problem_of(dtype, {.batch = 3,
                                   .heads = 1,
                                   .sq = 33,
                                   .skv = 65,
                                   .dqk = 64,
                                   .mask = Mask::kPadding,
-                                  .bias = Bias::kPostScale}),
+                                  .bias_kind = Bias::kPostScale}),
                {.lengths_q = {33, 20, 0}, .lengths_kv = {65, 3, 9}});
   }
 }
@@ -38,7 +38,7 @@ TEST(AttentionBias, OfAlibiFallsWithTheDistanceForEveryNumberOfHeads) {
                                     .skv = 70,
                                     .dqk = 64,
                                     .mask = Mask::kCausalBottomRight,
-                                    .bias = Bias::kAlibi}));
+                                    .bias_kind = Bias::kAlibi}));
   }
 }
 
@@ -51,7 +51,7 @@ TEST(AttentionBias, OfMinusInfinityMasks) {
                                                   .skv = 70,
                                                   .dqk = 64,
                                                   .mask = Mask::kCausalBottomRight,
-                                                  .bias = Bias::kPostScale});
+                                                  .bias_kind = Bias::kPostScale});
   Problem biased = causal;
   biased.mask = Mask::kNone;
   Call<test::Bf16> a(causal);
@@ -72,7 +72,8 @@ TEST(AttentionBias, OfMinusInfinityMasks) {
 template <typename T>
 std::unique_ptr<Call<T>> with_bias_everywhere(ops::DType dtype, float bias) {
   auto call = std::make_unique<Call<T>>(problem_of(
-      dtype, {.heads = 1, .sq = 3, .skv = 70, .dqk = 64, .bias = Bias::kPostScale}));
+      dtype,
+      {.heads = 1, .sq = 3, .skv = 70, .dqk = 64, .bias_kind = Bias::kPostScale}));
   call->bias.fill(bias);
   call->run_both();
   return call;
@@ -122,7 +123,7 @@ TEST(AttentionBias, OfNanReachesTheOutputOfItsQueryAndNoOther) {
     test::with_type(dtype, [&]<typename T>() {
       Call<T> call(problem_of(
           dtype,
-          {.heads = 1, .sq = 3, .skv = 70, .dqk = 64, .bias = Bias::kPostScale}));
+          {.heads = 1, .sq = 3, .skv = 70, .dqk = 64, .bias_kind = Bias::kPostScale}));
       call.bias[70 + 5] = T::from(test::kNaN);
       call.run(Pass::kForward);
       for (std::size_t at = 0; at < call.o.size(); ++at)
@@ -143,7 +144,7 @@ TEST(AttentionBias, AsLowAsScoresAreLostInMakesNoProbabilityAbove1) {
                                       .sq = kQueries,
                                       .skv = 70,
                                       .dqk = 64,
-                                      .bias = Bias::kPostScale}),
+                                      .bias_kind = Bias::kPostScale}),
                    {.scale = 1.0F});
       for (std::size_t i = 0; i < call.q.size(); ++i)
         call.q[i] = T::from(i % 64 == 0 ? -1e-7F * kBias * float(i / 64) : 0.0F);
@@ -215,20 +216,20 @@ TEST(AttentionDropout, GoesWithABiasAndAnyHeadDimension) {
                                            .skv = 70,
                                            .dqk = 128,
                                            .mask = Mask::kCausal,
-                                           .bias = Bias::kPostScale,
+                                           .bias_kind = Bias::kPostScale,
                                            .dropout = 0.25}));
   check_both(problem_of(ops::DType::kF32, {.heads = 2,
                                            .sq = 35,
                                            .skv = 70,
                                            .dqk = 50,
                                            .mask = Mask::kCausal,
-                                           .bias = Bias::kPostScale,
+                                           .bias_kind = Bias::kPostScale,
                                            .dropout = 0.25}));
   check_both(problem_of(ops::DType::kBf16, {.heads = 3,
                                             .sq = 20,
                                             .skv = 40,
                                             .dqk = 256,
-                                            .bias = Bias::kAlibi,
+                                            .bias_kind = Bias::kAlibi,
                                             .dropout = 0.25}));
 }
 

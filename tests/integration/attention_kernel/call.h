@@ -74,7 +74,7 @@ class Call {
         grad_q("grad_q", q.size(), place()),
         grad_k("grad_k", k.size(), place()),
         grad_v("grad_v", v.size(), place()),
-        bias("bias", problem.bias == Bias::kPostScale ? count_bias() : 0, place()),
+        bias("bias", problem.bias_kind == Bias::kPostScale ? count_bias() : 0, place()),
         grad_bias("grad_bias", problem.bias_gradient ? count_bias() : 0, place()),
         stats("stats",
               static_cast<std::size_t>(problem.batch * problem.heads * problem.sq),
@@ -159,7 +159,8 @@ class Call {
     ASSERT_TRUE(done) << done.error().message;
   }
   void run_both() {
-    problem.bias_gradient = problem.bias == Bias::kPostScale && grad_bias.size() != 0;
+    problem.bias_gradient =
+        problem.bias_kind == Bias::kPostScale && grad_bias.size() != 0;
     const bool gradient = problem.bias_gradient;
     problem.bias_gradient = false;
     run(Pass::kForward);
@@ -224,10 +225,10 @@ class Call {
              (right < 0 || j <= i + diagonal + right);
     };
     out.bias = [=, this](I64 i, I64 j) {
-      if (problem.bias == Bias::kPostScale)
+      if (problem.bias_kind == Bias::kPostScale)
         return bias[static_cast<std::size_t>((h * problem.sq + i) * problem.skv + j)]
             .value();
-      if (problem.bias == Bias::kAlibi)
+      if (problem.bias_kind == Bias::kAlibi)
         return -slope(h) * static_cast<double>(std::abs(i + diagonal - j));
       return 0.0;
     };

@@ -219,7 +219,7 @@ void expect_same_bits(const Call<T>& a, const Call<T>& b) {
 /// Runs both passes and compares everything that they write.
 inline void check_both(Problem problem, const Setting& setting = {}) {
   SCOPED_TRACE(to_string(problem) + " on " + to_string(setting.capability));
-  problem.bias_gradient = problem.bias == Bias::kPostScale;
+  problem.bias_gradient = problem.bias_kind == Bias::kPostScale;
   test::with_type(problem.dtype, [&]<typename T>() {
     Call<T> call(problem, setting);
     call.run_both();

@@ -110,7 +110,7 @@ Problem problem_of_row(const Row& row) {
                      .mask = kMaskOf.at(row[kMask]),
                      .window_left = reach.window.first,
                      .window_right = reach.window.second,
-                     .bias = kExtraOf.at(row[kExtra]).bias,
+                     .bias_kind = kExtraOf.at(row[kExtra]).bias,
                      .dropout = kExtraOf.at(row[kExtra]).dropout});
 }
 
@@ -153,7 +153,7 @@ bool has_kernels(const Row& row) {
   bool has = is_compiled(choose_kernel(problem, capability));
   problem.pass = Pass::kBackward;
   has = has && is_compiled(choose_kernel(problem, capability)) &&
-        (problem.bias != Bias::kPostScale ||
+        (problem.bias_kind != Bias::kPostScale ||
          is_compiled(choose_bias_kernel(problem, capability)));
   return known.emplace(key, has).first->second;
 }
@@ -197,7 +197,7 @@ TEST(AttentionTable, LacksNoPairWithoutAReason) {
       // alone is there for every type and head dimension.
       EXPECT_EQ(pair.axis, kKernels);
       EXPECT_EQ(pair.other_axis, kExtra);
-      EXPECT_TRUE(problem.bias != Bias::kNone && problem.dropout > 0);
+      EXPECT_TRUE(problem.bias_kind != Bias::kNone && problem.dropout > 0);
     }
   }
   EXPECT_EQ(refused, 4U * 5U);  // of causal masks, windows to the right of each length

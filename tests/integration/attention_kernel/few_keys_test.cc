@@ -71,7 +71,7 @@ TEST(AttentionFewKeys, TakeNoRoundingOfTheOutputIntoTheirGradients) {
                                    .dqk = dim,
                                    .mask = keys.left < 0 ? Mask::kNone : Mask::kCausal,
                                    .window_left = keys.left,
-                                   .bias = bias,
+                                   .bias_kind = bias,
                                    .dropout = dropout};
           Problem problem = problem_of(dtype, of);
           problem.bias_gradient = bias != Bias::kNone;

@@ -35,7 +35,7 @@ Kind kind(const char* name, ops::DType dtype, I64 dqk, I64 dv,
   problem.dv = dv;
   problem.mask = Mask::kCausalBottomRight;
   Kind made{name, problem_of(dtype, problem), capability};
-  made.problem.bias_gradient = problem.bias == Bias::kPostScale;
+  made.problem.bias_gradient = problem.bias_kind == Bias::kPostScale;
   return made;
 }
 
@@ -65,8 +65,8 @@ INSTANTIATE_TEST_SUITE_P(
         kind("f16_128", ops::DType::kF16, 128, 128),
         kind("f16_256_small", ops::DType::kF16, 256, 256, {}, {7, 5}),
         kind("bf16_192_128", ops::DType::kBf16, 192, 128),
-        kind("bf16_alibi", ops::DType::kBf16, 64, 64, {.bias = Bias::kAlibi}),
-        kind("bf16_bias", ops::DType::kBf16, 64, 64, {.bias = Bias::kPostScale}),
+        kind("bf16_alibi", ops::DType::kBf16, 64, 64, {.bias_kind = Bias::kAlibi}),
+        kind("bf16_bias", ops::DType::kBf16, 64, 64, {.bias_kind = Bias::kPostScale}),
         kind("bf16_dropout", ops::DType::kBf16, 64, 64, {.dropout = 0.5}),
         of_lengths("bf16_padded", Layout::kBshd),
         of_lengths("bf16_packed", Layout::kThd),
@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(
         kind("f32", ops::DType::kF32, 50, 30),
         kind("f32_256", ops::DType::kF32, 256, 256),
         kind("f32_everything", ops::DType::kF32, 64, 64,
-             {.bias = Bias::kPostScale, .dropout = 0.25})),
+             {.bias_kind = Bias::kPostScale, .dropout = 0.25})),
     [](const auto& one) { return one.param.name; });
 
 TEST_P(AttentionGuarantees, TheSameBitsInEveryOrderAndAtEveryGuard) {
@@ -171,7 +171,7 @@ struct Dims {
     made.kv_heads = 1;
     made.dqk = dqk;
     made.dv = dv;
-    made.bias = problem.bias;
+    made.bias_kind = problem.bias_kind;
     made.dropout = problem.dropout;
     return problem_of(dtype, made);
   }
@@ -189,7 +189,7 @@ const auto kAllDims = testing::Values(
     Dims{"bf16_128", ops::DType::kBf16, 128, 128},
     Dims{"bf16_192_128", ops::DType::kBf16, 192, 128},
     Dims{"f16_256", ops::DType::kF16, 256, 256},
-    Dims{"bf16_128_alibi", ops::DType::kBf16, 128, 128, {.bias = Bias::kAlibi}},
+    Dims{"bf16_128_alibi", ops::DType::kBf16, 128, 128, {.bias_kind = Bias::kAlibi}},
     Dims{"bf16_plain", ops::DType::kBf16, 50, 30},
     Dims{"f32", ops::DType::kF32, 50, 30});
 

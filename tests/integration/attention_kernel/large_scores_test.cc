@@ -160,7 +160,7 @@ TEST(AttentionLargeScores, AreAsExactWithABiasAMaskAndDropout) {
                                              .dv = kind.dv,
                                              .mask = Mask::kCausalBottomRight,
                                              .window_left = kind.window_left,
-                                             .bias = kind.bias,
+                                             .bias_kind = kind.bias,
                                              .dropout = kind.dropout}),
                      {.scale = scale_of(score)});
         set_close_scores(call);
@@ -184,8 +184,9 @@ TEST(AttentionLargeScores, MakeNoNanAndNoInfinityInTheBackwardPass) {
         test::with_type(dtype, [&]<typename T>() {
           // Each query has other scores, whose lse is rounded in another way.
           Call<T> call(
-              problem_of(dtype,
-                         {.heads = 1, .sq = 70, .skv = 70, .dqk = dim, .bias = bias}),
+              problem_of(
+                  dtype,
+                  {.heads = 1, .sq = 70, .skv = 70, .dqk = dim, .bias_kind = bias}),
               {.scale = static_cast<float>(score)});
           set_scores(call, [](I64 j) { return j < 40 ? 1.0F : 0.5F; });
           for (I64 i = 0; i < 70; ++i)
@@ -231,7 +232,8 @@ TEST(AttentionLargeScores, CostTheBackwardPassDigitsInProportion) {
       test::with_type(dtype, [&]<typename T>() {
         // Eight queries of other scores, each with two keys alike.
         Call<T> call(
-            problem_of(dtype, {.heads = 8, .sq = 1, .skv = 2, .dqk = 64, .bias = bias}),
+            problem_of(dtype,
+                       {.heads = 8, .sq = 1, .skv = 2, .dqk = 64, .bias_kind = bias}),
             {.scale = static_cast<float>(factor)});
         const Problem& p = call.problem;
         const double score = bias == Bias::kNone ? factor : 1.25 * factor;
@@ -266,7 +268,8 @@ TEST(AttentionLargeScores, FadeInTheBackwardPassOrHaveProbabilitiesUpTo1) {
     const Bias bias = each.second;
     test::with_type(dtype, [&]<typename T>() {
       Call<T> call(
-          problem_of(dtype, {.heads = 1, .sq = 1, .skv = 3, .dqk = 64, .bias = bias}),
+          problem_of(dtype,
+                     {.heads = 1, .sq = 1, .skv = 3, .dqk = 64, .bias_kind = bias}),
           {.scale = scale_of(1e9)});
       set_scores(call, [](I64) { return 1.0F; });
       call.bias.fill(0.0F);

@@ -264,7 +264,7 @@ TEST(AttentionOfLargeTensors, HasTheLastQueriesOfTheLongestSequence) {
                      .sq = kRows,
                      .skv = 8,
                      .dqk = 64,
-                     .bias = Bias::kPostScale},
+                     .bias_kind = Bias::kPostScale},
                     {.bias_gradient = true}};
     Call<T> small(problem_of(problem));
     small.run_both();
@@ -283,7 +283,7 @@ TEST(AttentionOfLargeTensors, HasStatisticsAndBiasesOfPackedSequencesThatMayBeLo
                      .skv = 8,
                      .dqk = 64,
                      .layout = Layout::kThd,
-                     .bias = Bias::kPostScale},
+                     .bias_kind = Bias::kPostScale},
                     {.bias_gradient = true}};
     Call<T> small(problem_of(problem), {.lengths_q = {8}, .lengths_kv = {8}});
     small.run_both();

@@ -253,7 +253,7 @@ TEST(AttentionProperties, BothCornersAreOneWhereTheLengthsAre) {
 TEST(AttentionProperties, AConstantAddedToEveryScoreChangesNothing) {
   Problem problem = small_problem();
   problem.heads = problem.kv_heads = 1;
-  problem.bias = Bias::kPostScale;
+  problem.bias_kind = Bias::kPostScale;
   problem = problem_of(problem);
   Call<Bf16> a(problem);
   Call<Bf16> b(problem);

@@ -27,8 +27,8 @@ TEST(AttentionKernels, OfTheDefaultSetAreRightWithABiasAndDropout) {
       problem.mask = Mask::kCausalBottomRight;
       check_both(problem_of(type_and_dqk.first, problem));
     };
-    check({.bias = Bias::kPostScale});
-    check({.bias = Bias::kAlibi});
+    check({.bias_kind = Bias::kPostScale});
+    check({.bias_kind = Bias::kAlibi});
     check({.dropout = 0.25});
   }
 }

@@ -42,7 +42,7 @@ inline const Plan& plan_for(const test::SimulatedDriver& simulated, int device,
 /// As plan_for(), with values in its workspace, which alibi has, and zeros.
 inline Plan plan_with_a_workspace(const test::SimulatedDriver& simulated, int device) {
   Problem problem = with_mask(base(Pass::kBackward), Mask::kCausal);
-  problem.bias = Bias::kAlibi;
+  problem.bias_kind = Bias::kAlibi;
   Plan plan = plan_for(simulated, device, problem);
   EXPECT_TRUE(std::ranges::any_of(
       plan.workspace, [](const auto& each) { return !each.values.empty(); }));

@@ -69,15 +69,16 @@ TEST_F(PlanKeyTest, EverythingElseOfAProblemIsInTheKey) {
       [](Problem& each) { each.mask = attention::Mask::kPadding; },
       [](Problem& each) { each.window_left = 64; },
       [](Problem& each) { each.window_right = 64; },
-      [](Problem& each) { each.bias = attention::Bias::kPostScale; },
-      [](Problem& each) { each.bias = attention::Bias::kAlibi; },
+      [](Problem& each) { each.bias_kind = attention::Bias::kPostScale; },
+      [](Problem& each) { each.bias_kind = attention::Bias::kAlibi; },
       [](Problem& each) { each.dropout = 0.1; },
       [](Problem& each) { each.stats = true; },
       backward_with(),
       backward_with([](Problem& each) { each.deterministic = true; }),
-      backward_with([](Problem& each) { each.bias = attention::Bias::kPostScale; }),
+      backward_with(
+          [](Problem& each) { each.bias_kind = attention::Bias::kPostScale; }),
       backward_with([](Problem& each) {
-        each.bias = attention::Bias::kPostScale;
+        each.bias_kind = attention::Bias::kPostScale;
         each.bias_gradient = true;
       }),
   };

@@ -60,10 +60,11 @@ TEST_F(PlanTensorsTest, PackedSequencesNeedLengthsAndOffsets) {
 }
 
 TEST_F(PlanTensorsTest, ABiasIsATensorAndAlibiIsNone) {
-  EXPECT_EQ(tensors_of([](Problem& each) { each.bias = attention::Bias::kPostScale; }),
-            and_also(kForward, {TensorRole::kBias}));
+  EXPECT_EQ(
+      tensors_of([](Problem& each) { each.bias_kind = attention::Bias::kPostScale; }),
+      and_also(kForward, {TensorRole::kBias}));
   EXPECT_EQ(tensors_of([](Problem& each) {
-              each.bias = attention::Bias::kAlibi;
+              each.bias_kind = attention::Bias::kAlibi;
               each.mask = attention::Mask::kCausal;
             }),
             and_also(kForward, {}));
@@ -91,7 +92,7 @@ TEST_F(PlanTensorsTest, ABackwardPassNeedsTheForwardPassAndTheGradients) {
   };
   EXPECT_EQ(tensors_of(of([](Problem&) {})), backward);
   EXPECT_EQ(tensors_of(of([](Problem& each) {
-              each.bias = attention::Bias::kPostScale;
+              each.bias_kind = attention::Bias::kPostScale;
               each.bias_gradient = true;
             })),
             and_also(backward, {TensorRole::kBias, TensorRole::kGradBias}));

@@ -76,7 +76,7 @@ TEST(BuiltPlans, BottomRightMasks) {
         expect_agreement(with_lengths(problem, sq, skv), arch, true);
       expect_agreement(with_lengths(problem, 1024, 512), arch, false);
       Problem other = problem;
-      other.bias = Bias::kPostScale;
+      other.bias_kind = Bias::kPostScale;
       expect_agreement(other, arch, false);
       other = problem;
       other.dropout = 0.1;
@@ -141,8 +141,8 @@ std::vector<Problem> with_features(const Problem& plain) {
   add([](Problem& p) { p.mask = Mask::kPaddingCausal; });
   add([](Problem& p) { p.mask = Mask::kPaddingCausalBottomRight; });
   add([](Problem& p) { p.dropout = 0.1; });
-  add([](Problem& p) { p.bias = Bias::kPostScale; });
-  add([](Problem& p) { p.bias = Bias::kPostScale, p.dropout = 0.1; });
+  add([](Problem& p) { p.bias_kind = Bias::kPostScale; });
+  add([](Problem& p) { p.bias_kind = Bias::kPostScale, p.dropout = 0.1; });
   add([](Problem& p) { p.kv_heads = 4; });
   add([](Problem& p) { p.kv_heads = 1; });
   add([](Problem& p) { p.deterministic = p.pass == Pass::kBackward; });

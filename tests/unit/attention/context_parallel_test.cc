@@ -103,11 +103,11 @@ TEST(ContextParallelism, RefusesWhatAModeDoesNotTake) {
   EXPECT_THAT(refused(windowed, "a2a+p2p:2x2"), ElementsAre("cp.window"));
   EXPECT_EQ(steps(windowed, "all_gather:2").size(), 4U);
   Problem biased = sequence(Mask::kCausal);
-  biased.bias = Bias::kPostScale;
+  biased.bias_kind = Bias::kPostScale;
   EXPECT_EQ(steps(biased, "p2p:2").size(), 3U);
   for (const char* const mode : {"a2a:2", "all_gather:2", "a2a+p2p:2x2"})
     EXPECT_THAT(refused(biased, mode), ElementsAre("cp.bias"));
-  biased.bias = Bias::kAlibi;
+  biased.bias_kind = Bias::kAlibi;
   EXPECT_THAT(refused(biased, "p2p:2"), ElementsAre("cp.alibi"));
   EXPECT_THAT(refused(sequence(Mask::kPadding), "all_gather:2"),
               ElementsAre("cp.padding"));

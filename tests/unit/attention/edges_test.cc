@@ -286,7 +286,7 @@ TEST(StrideEdges, GradientOfABiasInThdOnBlackwell) {
   Problem problem = base(Pass::kBackward);
   problem.layout = Layout::kThd;
   problem.mask = Mask::kPadding;
-  problem.bias = Bias::kPostScale;
+  problem.bias_kind = Bias::kPostScale;
   problem.bias_gradient = true;
   set_strides(problem);
   constexpr const char* kRule = "bias.gradient.thd.blackwell";

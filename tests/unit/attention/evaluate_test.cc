@@ -102,7 +102,7 @@ TEST(Evaluate, OffersAChangeOnlyWhereTheChangedProblemRuns) {
   EXPECT_THAT(finding(problem, {9, 0}, "9.6", kId).remedy,
               HasSubstr("padding_causal_bottom_right"));
   problem.mask = Mask::kNone;
-  problem.bias = Bias::kPostScale;  // which padding masks exclude
+  problem.bias_kind = Bias::kPostScale;  // which padding masks exclude
   EXPECT_THAT(finding(problem, {9, 0}, "9.5", kId).remedy,
               AllOf(Not(HasSubstr("padding")), HasSubstr("outside CUDA graphs")));
 }
@@ -129,7 +129,7 @@ TEST(Evaluate, AlwaysHasARemedy) {
         problem.deterministic = true;
         problem.window_left = 64;
         problem.dropout = 0.5;
-        problem.bias = Bias::kAlibi;
+        problem.bias_kind = Bias::kAlibi;
         const Verdict verdict = evaluate(problem, arch, version(cudnn));
         EXPECT_FALSE(verdict.supported);
         for (const Finding& each : verdict.refusals)

@@ -128,7 +128,7 @@ std::string step(Problem of, ComputeCapability capability, std::int64_t batch,
   const auto with = [&](Problem& p) {
     p.dtype = DType::kF16;
     p.pass = of.pass;
-    p.bias = of.bias;
+    p.bias_kind = of.bias_kind;
     p.dropout = of.dropout;
     p.dqk = of.dqk;
     p.dv = of.dv;
@@ -148,7 +148,7 @@ TEST(KernelChoice, AddsUpInOneOrderWhateverTheLengthsAndTheBatch) {
         problem.dqk = dims.first;
         problem.dv = dims.second;
         problem.pass = is_backward ? Pass::kBackward : Pass::kForward;
-        problem.bias = has_more ? Bias::kAlibi : Bias::kNone;
+        problem.bias_kind = has_more ? Bias::kAlibi : Bias::kNone;
       }
     }
     problems.emplace_back(problems.back()).dropout = 0.5;
@@ -166,7 +166,7 @@ TEST(KernelChoice, AddsUpInOneOrderWhateverTheLengthsAndTheBatch) {
 
 TEST(KernelChoice, KnowsBiasAndDropout) {
   const KernelChoice chosen = choice([](Problem& p) {
-    p.bias = Bias::kAlibi;
+    p.bias_kind = Bias::kAlibi;
     p.dropout = 0.1;
   });
   EXPECT_EQ(chosen.parameters.at("bias"), "alibi");

@@ -17,7 +17,7 @@ Problem unusual() {
   problem.layout = Layout::kSbhd;
   problem.window_left = 128;
   problem.window_right = 0;
-  problem.bias = Bias::kPostScale;
+  problem.bias_kind = Bias::kPostScale;
   problem.bias_gradient = true;
   problem.dropout = 0.1;
   problem.deterministic = problem.stats = problem.capture = true;
@@ -56,7 +56,7 @@ TEST(ProblemCodec, EveryChangeChangesTheFields) {
       [](Problem& p) { p.mask = Mask::kCausal; },
       [](Problem& p) { p.window_left = 1; },
       [](Problem& p) { p.window_right = 1; },
-      [](Problem& p) { p.bias = Bias::kAlibi; },
+      [](Problem& p) { p.bias_kind = Bias::kAlibi; },
       [](Problem& p) { p.bias_gradient = true; },
       [](Problem& p) { p.dropout = 0.1; },
       [](Problem& p) { p.deterministic = true; },

@@ -52,8 +52,8 @@ TEST(Problem, NamesTheFieldOfWhatIsWrong) {
               HasSubstr("problem.layout"));
   EXPECT_THAT(refused_after([](Problem& p) { p.mask = static_cast<Mask>(200); }),
               HasSubstr("problem.mask"));
-  EXPECT_THAT(refused_after([](Problem& p) { p.bias = static_cast<Bias>(3); }),
-              HasSubstr("problem.bias"));
+  EXPECT_THAT(refused_after([](Problem& p) { p.bias_kind = static_cast<Bias>(3); }),
+              HasSubstr("problem.bias_kind"));
   EXPECT_THAT(refused_after([](Problem& p) { p.pass = Pass::kBackward; }),
               HasSubstr("problem.training"));
   EXPECT_THAT(refused_after([](Problem& p) { p.batch = p.sq = std::int64_t{1} << 31; }),
@@ -133,9 +133,9 @@ TEST(Problem, HasAGradientOfABiasOnlyBackwardAndOfAPostScaleBias) {
   problem.bias_gradient = true;
   EXPECT_THAT(validate(problem).error().message,
               AllOf(HasSubstr("options.bias_gradient"), HasSubstr("not of none")));
-  problem.bias = Bias::kAlibi;
+  problem.bias_kind = Bias::kAlibi;
   EXPECT_FALSE(validate(problem));
-  problem.bias = Bias::kPostScale;
+  problem.bias_kind = Bias::kPostScale;
   EXPECT_TRUE(validate(problem));
   EXPECT_THAT(to_string(problem), HasSubstr("post_scale with its gradient"));
   problem.pass = Pass::kForward;

@@ -1,4 +1,4 @@
-// The C interface that follows from the operations' headers.
+// What follows from the operations' headers: the C interface, and the names for Python.
 
 #include "interface/c_interface.h"
 
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "interface/operation_header.h"
+#include "interface/python_interface.h"
 #include "tests/support/golden.h"
 #include "tests/support/paths.h"
 #include "util/read_file.h"
@@ -120,6 +121,25 @@ TEST(CInterfaceTest, AFieldOfALaterVersionBeginsWhereTheOldStructEnded) {
             "kiln_scale_args 40: x@8 fast@16 exact@24 wide@25 deep@32\n");
   EXPECT_THAT(header_of(structs), HasSubstr("  KILN_ALIGNED bool exact;\n  bool wide;\n"
                                             "  KILN_ALIGNED bool deep;\n"));
+}
+
+TEST(PythonInterfaceTest, TensorsAndOptionsAreGivenByName) {
+  const std::string text =
+      python_parameters(
+          std::vector{with_structs("struct Scale { DType dtype = DType::kUnset;\n"
+                                   "  const void* x = nullptr;\n"
+                                   "  std::int64_t rows = kUnsetSize;\n"
+                                   "  KILN_OPTION std::optional<float> factor{};\n"
+                                   "  KILN_OPTION bool fast = false;\n"
+                                   "  void* workspace = nullptr; };\n")
+                          .value()})
+          .value();
+  EXPECT_THAT(text, HasSubstr("kNames{\"x\", \"factor\", \"fast\", \"workspace\"}"));
+  EXPECT_THAT(text, HasSubstr("    if (factor)\n      args.has_factor = true, "
+                              "args.factor = static_cast<float>(*factor);\n"));
+  EXPECT_THAT(text, HasSubstr("call.set(call.args.x, \"x\", x);"));
+  EXPECT_THAT(text, Not(HasSubstr("call.args.workspace")));
+  EXPECT_THAT(text, HasSubstr("KILN_SCALE_ARGS_INIT, kiln_scale, kiln_scale_prepare}"));
 }
 
 TEST(CInterfaceTest, AFormThatCHasNotIsRefusedByItsName) {

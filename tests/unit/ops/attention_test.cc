@@ -135,7 +135,7 @@ TEST(AttentionPlan, IsOneLaunchForwardAndTwoBackwardAndOneForABias) {
   const Launches backward = planned(problem);
   ASSERT_EQ(backward.size(), 2U);
   EXPECT_EQ(backward[1].entry, "attention_bwd_kv");
-  problem.bias = Bias::kPostScale;
+  problem.bias_kind = Bias::kPostScale;
   problem.bias_gradient = true;
   const Launches with_bias = planned(problem);
   ASSERT_EQ(with_bias.size(), 3U);
@@ -168,7 +168,7 @@ TEST(AttentionPlan, FitsEveryDevice) {
                   p.dtype = dtype;
                   p.dqk = dqk;
                   p.dv = dv;
-                  p.bias = bias;
+                  p.bias_kind = bias;
                   p.dropout = dropout;
                   p.pass = pass;
                   p.training = true;

@@ -206,14 +206,14 @@ TEST_F(KernelArguments, OfRope) {
 TEST_F(KernelArguments, OfAttention) {
   const auto expect = [&](attention::Problem problem) {
     expect_taken(AttentionCall{problem, {}});
-    problem.bias_gradient = problem.bias == attention::Bias::kPostScale;
+    problem.bias_gradient = problem.bias_kind == attention::Bias::kPostScale;
     expect_taken(AttentionCall{test::backward_of(problem), {}});
   };
   for (const DType dtype : {DType::kBf16, DType::kF32}) {
     expect(test::attention_problem([&](auto& problem) { problem.dtype = dtype; }));
     expect(test::attention_problem([&](auto& problem) {
       problem.dtype = dtype;
-      problem.bias = attention::Bias::kPostScale;
+      problem.bias_kind = attention::Bias::kPostScale;
     }));
   }
   const attention::Problem padded = test::attention_problem(

@@ -167,7 +167,7 @@ TEST(LeftOut, IsWhatAnAttentionProblemOrItsOptionsGiveNoUse) {
     void (*set)(AttentionTensors&);
   };
   const std::initializer_list<Case> all{
-      {"bias ", "is set, and problem.bias is not kPostScale",
+      {"bias ", "is set, and problem.bias_kind is not kPostScale",
        [](AttentionTensors& given) { anywhere(given.bias); }},
       {"cu_seqlens_q ", not_packed,
        [](AttentionTensors& given) { anywhere(given.cu_seqlens_q); }},
