@@ -92,9 +92,9 @@ std::int64_t glu_backward(Call<GluBackward>& call,
 
 }  // namespace
 
-KILN_EXPORT(activation_forward, forward)
-KILN_EXPORT(activation_backward, backward)
-KILN_EXPORT(glu_forward, glu_forward)
-KILN_EXPORT(glu_backward, glu_backward)
+KILN_PYTHON_FUNCTION(activation_forward, forward)
+KILN_PYTHON_FUNCTION(activation_backward, backward)
+KILN_PYTHON_FUNCTION(glu_forward, glu_forward)
+KILN_PYTHON_FUNCTION(glu_backward, glu_backward)
 
 }  // namespace kiln::python

@@ -2,6 +2,7 @@
 // that `layout` says: "bshd", "bhsd", "sbhd", or "thd" for packed sequences. q may have
 // its heads as two dimensions, [groups, heads of a group]: a group shares a head of k.
 
+#include <array>
 #include <memory>
 
 #include "layout.h"
@@ -165,26 +166,48 @@ void set_sizes(Call<Pass>& call, const Parameters<Pass>& given, const Layout& la
   problem.o = strides_of(o, layout);
 }
 
-// Everything that both passes read. `more` has the order of the dimensions, and the
-// longest sequence of each side, of packed ones alone.
+// [batch, heads, queries, keys]; 1 in a dimension in which it is alike.
+template <typename Pass>
+void set_bias(Call<Pass>& call, const TensorView& bias, DLDataType type) {
+  kiln_attention_problem& problem = call.args.problem;
+  Tensors::expect_dtype("bias", bias, type);
+  Tensors::expect_rank("bias", bias, 4);
+  const std::array sizes{problem.batch, problem.heads, problem.sq, problem.skv};
+  std::array<std::int64_t, 4> strides{};
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const std::int64_t size = bias.size(static_cast<int>(i));
+    if (size != sizes[i] && (size != 1 || i == 3))
+      refuse("bias has the size " + std::to_string(size) + " in dimension " +
+             std::to_string(i) + ", and not " + std::to_string(sizes[i]) +
+             (i < 3 ? " or 1" : ""));
+    strides[i] = size == 1 ? 0 : bias.stride(static_cast<int>(i));
+  }
+  if (problem.skv > 1 && strides[3] != 1)
+    refuse("the last dimension of bias is not contiguous");
+  problem.bias = {.batch = strides[0],
+                  .head = strides[1],
+                  .sequence = strides[2],
+                  .dim = 1,
+                  .group = 0};
+  call.set_strided(call.args.tensors.bias, "bias", bias);
+}
+
+// Everything that both passes read. `more` has the order of the dimensions, and for
+// packed sequences the longest of each side.
 template <typename Pass>
 void set_inputs(Call<Pass>& call, const Parameters<Pass>& given, Given& more) {
   const Layout layout(more.take<String>("layout"));
   const auto longest_q = more.take<std::int64_t>("longest_q");
   const auto longest_kv = more.take<std::int64_t>("longest_kv");
-  const kiln_attention_problem& problem = call.args.problem;
   kiln_attention_tensors& tensors = call.args.tensors;
   set_sizes(call, given, layout, longest_q, longest_kv);
   call.set_strided(tensors.q, "q", *given.q);
   call.set_strided(tensors.k, "k", *given.k);
   call.set_strided(tensors.v, "v", *given.v);
   call.set_strided(tensors.o, "o", *given.o);
-  if (call.set(tensors.bias, "bias", given.bias)) {
-    Tensors::expect_dtype("bias", *given.bias, (*given.q).dtype());
-    Tensors::expect_elements("bias", *given.bias,
-                             problem.heads * problem.sq * problem.skv);
-  }
-  const std::int64_t sequences = problem.batch;
+  if (given.bias)
+    set_bias(call, *given.bias, (*given.q).dtype());
+  const std::int64_t sequences = call.args.problem.batch;
   set_numbers(call, tensors.cu_seqlens_q, "cu_seqlens_q", given.cu_seqlens_q,
               sequences + 1);
   set_numbers(call, tensors.cu_seqlens_kv, "cu_seqlens_kv", given.cu_seqlens_kv,
@@ -230,9 +253,9 @@ std::int64_t backward(Call<AttentionBackward>& call,
   set_gradient(call, tensors.grad_q, "grad_q", given.grad_q, "q", *given.q);
   set_gradient(call, tensors.grad_k, "grad_k", given.grad_k, "k", *given.k);
   set_gradient(call, tensors.grad_v, "grad_v", given.grad_v, "v", *given.v);
-  if (call.set(tensors.grad_bias, "grad_bias", given.grad_bias)) {
-    if (given.bias)
-      Tensors::expect_like("grad_bias", *given.grad_bias, "bias", *given.bias);
+  if (given.grad_bias) {
+    set_gradient(call, tensors.grad_bias, "grad_bias", given.grad_bias, "bias",
+                 needed("bias", given.bias));
     call.args.options.bias_gradient = true;
   }
   return run(call, given.workspace);
@@ -256,8 +279,8 @@ String explain(Call<AttentionForward>& call, const Parameters<AttentionForward>&
 
 }  // namespace
 
-KILN_EXPORT(attention_forward, forward, "layout", "longest_q", "longest_kv")
-KILN_EXPORT(attention_backward, backward, "layout", "longest_q", "longest_kv")
-KILN_EXPORT(attention_explain, explain, "layout", "longest_q", "longest_kv")
+KILN_PYTHON_FUNCTION(attention_forward, forward, "layout", "longest_q", "longest_kv")
+KILN_PYTHON_FUNCTION(attention_backward, backward, "layout", "longest_q", "longest_kv")
+KILN_PYTHON_FUNCTION(attention_explain, explain, "layout", "longest_q", "longest_kv")
 
 }  // namespace kiln::python

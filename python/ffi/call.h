@@ -276,10 +276,10 @@ std::size_t add_operation(const char* function,
   return count;
 }
 
-// KILN_EXPORT(rope_forward, run<Forward>, "layout"): the function rope_forward for
-// Python, which calls run<Forward>(). Its values are the action, the device, the
+// KILN_PYTHON_FUNCTION(rope_forward, run<Forward>, "layout"): the function rope_forward
+// for Python, which calls run<Forward>(). Its values are the action, the device, the
 // tensors and the options of kiln_rope_forward_args, and "layout".
-#define KILN_EXPORT(function, body, ...)                                          \
+#define KILN_PYTHON_FUNCTION(function, body, ...)                                 \
   static const std::size_t function##_values =                                    \
       add_operation(#function, body, {__VA_ARGS__});                              \
   extern "C" TVM_FFI_DLL_EXPORT int __tvm_ffi_##function(                         \

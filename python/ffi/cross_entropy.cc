@@ -65,7 +65,7 @@ std::int64_t backward(Call<Backward>& call, const Parameters<Backward>& given) {
 
 }  // namespace
 
-KILN_EXPORT(cross_entropy_forward, forward)
-KILN_EXPORT(cross_entropy_backward, backward)
+KILN_PYTHON_FUNCTION(cross_entropy_forward, forward)
+KILN_PYTHON_FUNCTION(cross_entropy_backward, backward)
 
 }  // namespace kiln::python

@@ -110,9 +110,9 @@ std::int64_t rms_backward(Call<RmsBackward>& call,
 
 }  // namespace
 
-KILN_EXPORT(layernorm_forward, layer_forward)
-KILN_EXPORT(layernorm_backward, layer_backward)
-KILN_EXPORT(rmsnorm_forward, rms_forward)
-KILN_EXPORT(rmsnorm_backward, rms_backward)
+KILN_PYTHON_FUNCTION(layernorm_forward, layer_forward)
+KILN_PYTHON_FUNCTION(layernorm_backward, layer_backward)
+KILN_PYTHON_FUNCTION(rmsnorm_forward, rms_forward)
+KILN_PYTHON_FUNCTION(rmsnorm_backward, rms_backward)
 
 }  // namespace kiln::python

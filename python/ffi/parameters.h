@@ -36,10 +36,11 @@ class Given {
     const AnyView value = *next_++;
     if (auto found = value.try_cast<Value>())
       return *std::move(found);
-    throw tvm::ffi::Error(
-        "TypeError",
-        std::string(function_) + ": " + name + " is of the type " + value.GetTypeKey(),
-        "");
+    throw tvm::ffi::Error("TypeError",
+                          std::string(function_) + ": " + name + " is of the type " +
+                              value.GetTypeKey() + ", and not " +
+                              tvm::ffi::TypeTraits<Value>::TypeStr(),
+                          "");
   }
 
  private:
@@ -58,7 +59,7 @@ struct Operation {
                            std::uint64_t*) = nullptr;
 };
 template <typename Arguments>
-inline constexpr Operation<Arguments> kOperation{};
+extern const Operation<Arguments> kOperation;
 
 /// Of an operation's C struct, what Python gives: a member for each tensor and each
 /// option, kNames, set_options() and set_tensors(), which set the struct's fields. An

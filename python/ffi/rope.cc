@@ -102,7 +102,7 @@ std::int64_t run(Call<Arguments>& call, const Parameters<Arguments>& tensors,
 
 }  // namespace
 
-KILN_EXPORT(rope_forward, run<kiln_rope_forward_args>, "layout")
-KILN_EXPORT(rope_backward, run<kiln_rope_backward_args>, "layout")
+KILN_PYTHON_FUNCTION(rope_forward, run<kiln_rope_forward_args>, "layout")
+KILN_PYTHON_FUNCTION(rope_backward, run<kiln_rope_backward_args>, "layout")
 
 }  // namespace kiln::python

@@ -53,7 +53,7 @@ std::int64_t backward(Call<Backward>& call, const Parameters<Backward>& given) {
 
 }  // namespace
 
-KILN_EXPORT(softmax_forward, forward)
-KILN_EXPORT(softmax_backward, backward)
+KILN_PYTHON_FUNCTION(softmax_forward, forward)
+KILN_PYTHON_FUNCTION(softmax_backward, backward)
 
 }  // namespace kiln::python

@@ -1,9 +1,10 @@
 // XLA's custom calls as calls of libkiln_ffi.so. Which function is called, and with
 // what, is the attribute "call", which kiln/jax/_call.py writes:
 //
-//   softmax_forward r0 a0 n d0.5 f f
+//   softmax_forward r0 a0 d0.5 i1 n n
 //
-// rI is result I and aI argument I, n is absent, t and f are truth values, i-1 is an
+// The words are the values in the order of parameters() of python/ffi: rI is result I,
+// aI is argument I, n is None, t and f are truth values, i-1 is an
 // integer, d0.5 a real number, sbshd a text, and w scratch memory, as much as the
 // function asks for.
 
@@ -34,7 +35,7 @@ namespace kiln::python {
 
 using Function = int (*)(void*, const TVMFFIAny*, std::int32_t, TVMFFIAny*);
 
-// The symbols that TVM_FFI_DLL_EXPORT_TYPED_FUNC makes.
+// The symbols that KILN_PYTHON_FUNCTION of python/ffi makes.
 #define KILN_FUNCTION(name)                       \
   int name(void*, const TVMFFIAny*, std::int32_t, \
            TVMFFIAny*) __asm__("__tvm_ffi_" #name)

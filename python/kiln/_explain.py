@@ -8,7 +8,7 @@ import json
 import torch
 
 from . import ops
-from ._library import library
+from ._library import library, parameters
 from ._prepare import ordinal_of, stand_in
 from .errors import InvalidArgument
 from .ops._launch import PREPARE, handled_by
@@ -78,7 +78,9 @@ def explain(q, k, v, *args, device=None, capture=False, **kwargs) -> Explanation
 
     def handler(name, values):
         values = values | {"deterministic": deterministic, "capture": capture}
-        answers.append(library().attention_explain(PREPARE, ordinal, *values.values()))
+        names = parameters("attention_explain", *values)
+        wanted = (values[each] for each in names)
+        answers.append(library().attention_explain(PREPARE, ordinal, *wanted))
 
     is_packed = "cu_seqlens_q" in kwargs
     function = ops.varlen_attention if is_packed else ops.scaled_dot_product_attention

@@ -86,7 +86,7 @@ def library():
 def parameters(function: str, *known: str) -> list[str]:
     """The names of what the library's function takes behind action and device, in order.
 
-    Raises TypeError where they are not those ``known``, of which "workspace" may be too many.
+    Raises TypeError where they are not those ``known``; the library may lack "workspace".
     """
     names = [str(each) for each in library().parameters(function)]
     if wrong := set(names).symmetric_difference(known) - ({"workspace"} - set(names)):

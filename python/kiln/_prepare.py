@@ -127,6 +127,8 @@ def stand_in(tensor, wants_gradient=False):
 def _stand_in(value, dtype, name, wants_gradient):
     if isinstance(value, torch.Tensor):
         wants_gradient = wants_gradient and value.is_floating_point()
+        if name == "attn_mask":
+            wants_gradient = wants_gradient and value.requires_grad
         return stand_in(value.detach().requires_grad_(wants_gradient), wants_gradient)
     if not _is_shape(value) or name == "window_size":
         return value

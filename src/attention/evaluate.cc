@@ -224,7 +224,7 @@ std::vector<Problem> run_together(const Problem& problem) {
   forward.deterministic = forward.capture = true;
   Problem backward = forward;
   backward.pass = Pass::kBackward;
-  backward.bias_gradient = problem.bias_kind == Bias::kPostScale;
+  backward.bias_gradient = may_have_bias_gradient(problem);
   return {forward, backward};
 }
 

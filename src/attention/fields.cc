@@ -172,8 +172,8 @@ std::span<const Field> fields() {
   // Each of these is a field here, or part of one.
   const Problem problem;
   [[maybe_unused]] const auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout,
-                                q, k, v, o, mask, window_left, window_right, bias,
-                                dropout] = problem.common();
+                                q, k, v, o, mask, window_left, window_right, bias_kind,
+                                dropout, bias] = problem.common();
   [[maybe_unused]] const auto& [pass, training, stats, bias_gradient, deterministic,
                                 capture] = problem.of_pass();
   // Never destroyed: conditions point into it.

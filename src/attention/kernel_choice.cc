@@ -177,7 +177,8 @@ Result<KernelChoice> choose_kernel(const Problem& problem, ComputeCapability cap
                                    const CallProperties& call) {
   // What is not a parameter of a kernel is an argument, by sizes_of() of ops/attention.
   const auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout, q, k, v, o,
-               mask, window_left, window_right, bias, dropout] = problem.common();
+               mask, window_left, window_right, bias_kind, dropout, bias] =
+      problem.common();
   KILN_TRY(check_supported(problem, capability));
   std::string why_not = no_tensor_cores(problem, capability, call);
   const bool has_tensor_cores = why_not.empty();
@@ -188,7 +189,7 @@ Result<KernelChoice> choose_kernel(const Problem& problem, ComputeCapability cap
                                      : plain_parameters(problem),
       .reason = has_tensor_cores ? "tensor cores" : std::move(why_not)};
   choice.parameters["dtype"] = std::string(dtype_word(dtype));
-  choice.parameters["bias"] = std::string(bias_of(bias));
+  choice.parameters["bias"] = std::string(bias_of(bias_kind));
   choice.parameters["dropout"] = dropout > 0 ? "true" : "false";
   return choice;
 }

@@ -92,7 +92,7 @@ Result<void> check_sizes(const ops::AttentionProblem& problem) {
     return wrong("batch", "the tensors have more than 2^53 elements");
   if (problem.bias_kind == Bias::kPostScale &&
       elements(problem.heads, problem.sq, problem.skv) > kMostElements)
-    return wrong("bias", "it has more than 2^53 elements");
+    return wrong("bias", "the scores have more than 2^53 elements");
   if (problem.heads % problem.kv_heads != 0)
     return wrong("kv_heads", fmt::format("{} heads of the query are no multiple of {}",
                                          problem.heads, problem.kv_heads));
@@ -132,7 +132,36 @@ Result<void> check_strides(const Problem& problem) {
   KILN_TRY(of("q", problem.q, problem.heads, problem.sq, problem.dqk));
   KILN_TRY(of("k", problem.k, problem.kv_heads, problem.skv, problem.dqk));
   KILN_TRY(of("v", problem.v, problem.kv_heads, problem.skv, problem.dv));
-  return of("o", problem.o, problem.heads, problem.sq, problem.dv);
+  KILN_TRY(of("o", problem.o, problem.heads, problem.sq, problem.dv));
+  return of("bias", problem.bias, problem.heads, problem.sq, problem.skv);
+}
+
+Result<void> check_bias(const Problem& problem) {
+  const Strides& bias = problem.bias;
+  if (problem.bias_gradient && problem.pass != Pass::kBackward)
+    return wrong("bias_gradient", "a forward pass has no gradients", "options");
+  if (problem.bias_gradient && problem.bias_kind != Bias::kPostScale)
+    return wrong("bias_gradient",
+                 fmt::format("it is of a post_scale bias, not of {}",
+                             to_string(problem.bias_kind)),
+                 "options");
+  if (bias == Strides{})
+    return {};
+  if (problem.bias_kind != Bias::kPostScale)
+    return wrong("bias",
+                 fmt::format("strides are those of a post_scale bias, not of {}",
+                             to_string(problem.bias_kind)));
+  if (bias.dim != 1 || bias.group != 0)
+    return wrong("bias",
+                 fmt::format("`dim` is {} and `group` {}: the last dimension is "
+                             "contiguous, so they are 1 and 0",
+                             bias.dim, bias.group));
+  if (problem.bias_gradient && !may_have_bias_gradient(problem))
+    return wrong(
+        "bias",
+        "`sequence` is 0: a bias that is alike for all queries has no gradient "
+        "here; give it a row for each");
+  return {};
 }
 
 Result<void> check_window(const Problem& problem) {
@@ -178,14 +207,25 @@ Result<void> validate(const Problem& problem) {
                  fmt::format("{} is no probability from 0 to 1", problem.dropout));
   if (problem.pass == Pass::kBackward && !problem.training)
     return wrong("training", "a backward pass is of training");
-  if (problem.bias_gradient && problem.pass != Pass::kBackward)
-    return wrong("bias_gradient", "a forward pass has no gradients", "options");
-  if (problem.bias_gradient && problem.bias_kind != Bias::kPostScale)
-    return wrong("bias_gradient",
-                 fmt::format("it is of a post_scale bias, not of {}",
-                             to_string(problem.bias_kind)),
-                 "options");
-  return {};
+  return check_bias(problem);
+}
+
+Strides bias_strides(const ops::AttentionProblem& problem) {
+  if (problem.bias != Strides{})
+    return problem.bias;
+  return {.head = problem.sq * problem.skv, .sequence = problem.skv, .dim = 1};
+}
+
+BiasSizes bias_sizes(const ops::AttentionProblem& problem) {
+  const Strides by = bias_strides(problem);
+  return {.batches = by.batch == 0 ? 1 : problem.batch,
+          .heads = by.head == 0 ? 1 : problem.heads,
+          .rows = by.sequence == 0 ? 1 : problem.sq};
+}
+
+bool may_have_bias_gradient(const ops::AttentionProblem& problem) {
+  return problem.bias_kind == Bias::kPostScale &&
+         bias_sizes(problem).rows == problem.sq;
 }
 
 bool has_mixed_layouts(const Problem& problem) {

@@ -65,6 +65,19 @@ struct Problem : ops::AttentionProblem, PassOptions {
 /// Does the window exclude keys that the mask allows?
 [[nodiscard]] bool has_window(const Problem& problem);
 
+/// Those of a bias; of one that sets none, of a contiguous [1, heads, sq, skv].
+[[nodiscard]] Strides bias_strides(const ops::AttentionProblem& problem);
+
+/// 1 in a dimension in which the bias is alike.
+struct BiasSizes {
+  std::int64_t batches;
+  std::int64_t heads;
+  std::int64_t rows;
+};
+[[nodiscard]] BiasSizes bias_sizes(const ops::AttentionProblem& problem);
+/// A bias that is alike for all queries has none.
+[[nodiscard]] bool may_have_bias_gradient(const ops::AttentionProblem& problem);
+
 /// The extra stride per group of heads in q or o, in elements: a group's first head
 /// lies farther than `strides.head` says by this much for each preceding group. 0:
 /// `strides.head` leads to every head.

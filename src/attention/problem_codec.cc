@@ -24,14 +24,14 @@ constexpr std::string_view kProblemSubject = "attention problem";
 template <typename AnyProblem, typename Use>
 void for_each_field(AnyProblem& problem, const Use& use) {
   auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout, q, k, v, o, mask,
-         window_left, window_right, bias, dropout] = problem.common();
+         window_left, window_right, bias_kind, dropout, bias] = problem.common();
   auto& [pass, training, stats, bias_gradient, deterministic, capture] =
       problem.of_pass();
   use("pass", pass, parse_pass);
   use("dtype", dtype, parse_dtype);
   use("layout", layout, parse_layout);
   use("mask", mask, parse_mask);
-  use("bias", bias, parse_bias);
+  use("bias", bias_kind, parse_bias);
   use("batch", batch);
   use("heads", heads);
   use("kv_heads", kv_heads);
@@ -51,6 +51,7 @@ void for_each_field(AnyProblem& problem, const Use& use) {
   use("k_strides", k);
   use("v_strides", v);
   use("o_strides", o);
+  use.later("bias_strides", bias);
 }
 
 std::string text_of(const Strides& strides) {
@@ -106,7 +107,28 @@ double read_fraction(FieldDecoder& decoder, std::string_view label) {
   return value;
 }
 
-/// Reads what text_of() wrote.
+/// Writes a field that came later only where it is not its default: the keys of
+/// problems without it stay.
+class Writer {
+ public:
+  explicit Writer(Fields& fields) : fields_(fields) {}
+
+  template <typename Value, typename... Parse>
+  void operator()(std::string_view label, const Value& value,
+                  Parse... /*parse*/) const {
+    fields_.add(label, text_of(value));
+  }
+  template <typename Value>
+  void later(std::string_view label, const Value& value) const {
+    if (value != Value{})
+      (*this)(label, value);
+  }
+
+ private:
+  Fields& fields_;
+};
+
+/// Reads what Writer wrote.
 class Reader {
  public:
   explicit Reader(FieldDecoder& decoder) : decoder_(decoder) {}
@@ -131,6 +153,14 @@ class Reader {
   void operator()(std::string_view label, Strides& strides) const {
     strides = read_strides(decoder_, label);
   }
+  template <typename Value>
+  void later(std::string_view label, Value& value) const {
+    if (decoder_.texts(label).empty())
+      return;
+    (*this)(label, value);
+    if (value == Value{})  // each value has one encoding
+      decoder_.note(fmt::format("field '{}' has its default", label));
+  }
 
  private:
   FieldDecoder& decoder_;
@@ -144,10 +174,7 @@ constexpr std::array<std::string_view, 10> kAlwaysShown{
 
 Fields to_fields(const Problem& problem) {
   Fields fields;
-  for_each_field(problem,
-                 [&](std::string_view label, const auto& field, auto... /*parse*/) {
-                   fields.add(label, text_of(field));
-                 });
+  for_each_field(problem, Writer(fields));
   return fields;
 }
 
@@ -174,10 +201,9 @@ Fields shown_fields(const Problem& problem) {
   const Fields all = to_fields(problem);
   const Fields expected = to_fields(usual);
   Fields shown;
-  for (std::size_t i = 0; i < all.list().size(); ++i) {
-    const auto& [label, value] = all.list()[i];
+  for (const auto& [label, value] : all.list()) {
     const bool is_always = std::ranges::find(kAlwaysShown, label) != kAlwaysShown.end();
-    const bool is_usual = value == expected.list()[i].value;
+    const bool is_usual = value == expected.find(label);
     // The name includes the pass. A backward pass implies training and statistics.
     const bool is_implied =
         label == "pass" ||
@@ -190,7 +216,8 @@ Fields shown_fields(const Problem& problem) {
 
 std::string flags_of(const Problem& problem) {
   const auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout, q, k, v, o,
-               mask, window_left, window_right, bias, dropout] = problem.common();
+               mask, window_left, window_right, bias_kind, dropout, bias] =
+      problem.common();  // no flag says strides
   const auto& [pass, training, stats, bias_gradient, deterministic, capture] =
       problem.of_pass();
   std::string flags = fmt::format(
@@ -201,8 +228,8 @@ std::string flags_of(const Problem& problem) {
   const auto out = std::back_inserter(flags);
   if (window_left != -1 || window_right != -1)
     fmt::format_to(out, " --window {},{}", window_left, window_right);
-  if (bias != Bias::kNone)
-    fmt::format_to(out, " --bias {}", to_string(bias));
+  if (bias_kind != Bias::kNone)
+    fmt::format_to(out, " --bias {}", to_string(bias_kind));
   if (dropout != 0)
     fmt::format_to(out, " --dropout {}", dropout);
   flags += training ? " --training" : "";

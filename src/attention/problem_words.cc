@@ -104,7 +104,8 @@ Result<DType> parse_dtype(std::string_view word) {
 std::string to_string(const Problem& problem) {
   // Messages say nothing of strides.
   const auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout, q, k, v, o,
-               mask, window_left, window_right, bias, dropout] = problem.common();
+               mask, window_left, window_right, bias_kind, dropout, bias] =
+      problem.common();
   const auto& [pass, training, stats, bias_gradient, deterministic, capture] =
       problem.of_pass();
   std::string text = fmt::format(
@@ -112,8 +113,8 @@ std::string to_string(const Problem& problem) {
       batch, heads, kv_heads, sq, skv, dqk, dv, to_string(mask), to_string(layout));
   if (window_left != -1 || window_right != -1)
     text += fmt::format(" window {},{}", window_left, window_right);
-  if (bias != Bias::kNone)
-    text += fmt::format(" {}", to_string(bias));
+  if (bias_kind != Bias::kNone)
+    text += fmt::format(" {}", to_string(bias_kind));
   if (bias_gradient)
     text += " with its gradient";
   if (dropout > 0)

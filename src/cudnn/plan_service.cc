@@ -48,11 +48,27 @@ compile::PoolOptions plan_pool(BuildService& service) {
   return options;
 }
 
+/// Those of a dimension of 1 lead nowhere.
+void simplify_bias(attention::Problem& problem) {
+  attention::Problem without = problem;
+  without.bias = {};
+  const attention::Strides usual = bias_strides(without);
+  attention::Strides& bias = problem.bias;
+  if (problem.batch == 1)
+    bias.batch = usual.batch;
+  if (problem.heads == 1)
+    bias.head = usual.head;
+  if (problem.sq == 1)
+    bias.sequence = usual.sequence;
+  if (bias == usual)
+    bias = {};
+}
+
 /// The problem without the options that no plan depends on: training means only that
 /// statistics are written, and a plan is the same with and without capture.
 attention::Problem as_built(attention::Problem problem) {
   auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout, q, k, v, o, mask,
-         window_left, window_right, bias, dropout] = problem.common();
+         window_left, window_right, bias_kind, dropout, bias] = problem.common();
   auto& [pass, training, stats, bias_gradient, deterministic, capture] =
       problem.of_pass();
   if (pass == attention::Pass::kForward) {
@@ -63,6 +79,8 @@ attention::Problem as_built(attention::Problem problem) {
     stats = true;
   }
   capture = false;
+  if (bias != attention::Strides{})
+    simplify_bias(problem);
   // A window that covers the longest sequence is no window.
   const std::int64_t longest = std::max(sq, skv);
   if (window_left >= longest)

@@ -52,9 +52,7 @@ class Translator {
     if (of == nullptr)
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{}: there is no struct {}", operation.name, name));
-    CStruct made{.name = operation.arguments.size() == 1
-                             ? fmt::format("kiln_{}_args", operation.name)
-                             : "kiln_" + snake(name),
+    CStruct made{.name = c_name(operation, name),
                  .cpp_name = name,
                  .has_size = true,
                  .fields = {}};
@@ -204,6 +202,11 @@ std::string snake(std::string_view name) {
 std::string upper(std::string text) {
   for (char& c : text) c = static_cast<char>(std::toupper(c));
   return text;
+}
+
+std::string c_name(const Operation& operation, std::string_view name) {
+  return operation.arguments.size() == 1 ? fmt::format("kiln_{}_args", operation.name)
+                                         : "kiln_" + snake(name);
 }
 
 std::string CStruct::init() const {

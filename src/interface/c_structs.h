@@ -17,6 +17,10 @@ namespace kiln::interface {
 [[nodiscard]] std::string snake(std::string_view name);
 [[nodiscard]] std::string upper(std::string text);
 
+/// The name in C of a struct that the operation takes: "kiln_softmax_forward_args", or
+/// "kiln_attention_problem" where it takes several.
+[[nodiscard]] std::string c_name(const Operation& operation, std::string_view name);
+
 /// A field, and where C++ has it.
 struct CField {
   std::string type;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -61,10 +60,10 @@ std::string parameters(const CStruct& of) {
       "  void set_options({0}& args) const {{\n{3}  }}\n"
       "  template <typename Call>\n"
       "  void set_tensors(Call& call) const {{\n{5}  }}\n"
-      "  static constexpr std::array kNames{{{4}}};\n"
+      "  static constexpr std::array<const char*, {6}> kNames{{{4}}};\n"
       "}};\n\n",
       of.name, members, fmt::join(read, ",\n        "), set, fmt::join(names, ", "),
-      point);
+      point, names.size());
 }
 
 std::string functions(const Operation& operation, const CStruct& of) {
@@ -87,7 +86,7 @@ Result<std::string> python_parameters(std::span<const OperationHeader> headers) 
     std::set<std::string> written;
     for (const Operation& each : header.operations) {
       for (const std::string& name : each.arguments) {
-        const CStruct& of = *std::ranges::find(all.structs, name, &CStruct::cpp_name);
+        const CStruct& of = *all.find(c_name(each, name));
         if (written.insert(of.name).second)
           text += parameters(of);
         if (each.arguments.size() == 1)

@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <iterator>
 #include <limits>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -46,13 +47,14 @@ AttentionSizes sizes_of(const AttentionCall& call) {
   const Problem& problem = call.problem;
   // The kernel is chosen, and pointers are passed, by the others.
   const auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout, q, k, v, o,
-               mask, window_left, window_right, bias, dropout] = problem.common();
+               mask, window_left, window_right, bias_kind, dropout, bias] =
+      problem.common();
   const auto narrow = [](std::int64_t size) { return static_cast<std::int32_t>(size); };
   return {.q = strides_of(problem, q),
           .k = strides_of(problem, k),
           .v = strides_of(problem, v),
           .o = strides_of(problem, o),
-          .bias = {.batch = 0, .head = sq * skv, .group = 0, .row = skv},
+          .bias = strides_of(problem, attention::bias_strides(problem)),
           .batch = narrow(batch),
           .heads = narrow(heads),
           .kv_heads = narrow(kv_heads),
@@ -82,7 +84,7 @@ class CallArguments {
         v_(tensor(problem_.kv_heads, problem_.skv, problem_.dv, problem_.v)),
         o_(tensor(problem_.heads, problem_.sq, problem_.dv, problem_.o)),
         stats_(floats(problem_.batch * problem_.heads * problem_.sq)),
-        bias_{problem_.heads * problem_.sq * problem_.skv, q_.bytes} {}
+        bias_(bias()) {}
 
   /// Only cuDNN uses the workspace of a forward pass: it is checked, but not passed.
   [[nodiscard]] auto forward() const {
@@ -165,6 +167,16 @@ class CallArguments {
         (rows - 1) * strides.sequence + dim - 1;
     return {last < elements ? last + 1 : dim, size_bytes(problem_.dtype)};
   }
+  [[nodiscard]] Elements bias() const {
+    if (problem_.bias_kind != Bias::kPostScale)
+      return {0, q_.bytes};
+    const AttentionStrides by = attention::bias_strides(problem_);
+    const attention::BiasSizes of = attention::bias_sizes(problem_);
+    const std::int64_t elements = of.batches * of.heads * of.rows * problem_.skv;
+    const std::int64_t last = (of.batches - 1) * by.batch + (of.heads - 1) * by.head +
+                              (of.rows - 1) * by.sequence + problem_.skv - 1;
+    return {last < elements ? last + 1 : problem_.skv, size_bytes(problem_.dtype)};
+  }
   /// The whole workspace that is given may be written. The backward pass needs some of
   /// it.
   [[nodiscard]] Argument workspace() const {
@@ -233,22 +245,42 @@ Launches backward(const AttentionCall& call, const attention::KernelChoice& choi
 Launch bias_backward(const AttentionCall& call, attention::KernelChoice choice) {
   const Problem& problem = call.problem;
   const CallArguments given(call);
-  constexpr std::int32_t kBatches = 1;
-  const auto heads = static_cast<std::int32_t>(problem.heads);
+  const attention::BiasSizes of = attention::bias_sizes(problem);
   Launch launch{.kernel = std::move(choice.kernel),
                 .parameters = std::move(choice.parameters),
-                .extents = {{"bias_batches", kBatches},
-                            {"bias_heads", heads},
+                .extents = {{"bias_batches", of.batches},
+                            {"bias_heads", of.heads},
                             {"sq", problem.sq}},
                 .arguments = with_sizes(call, {given.backward_of_bias(), given.inputs(),
                                                given.sequences(), given.dropout()})};
-  launch.arguments.add("bias_batches", kBatches);
-  launch.arguments.add("bias_heads", heads);
+  launch.arguments.add("bias_batches", static_cast<std::int32_t>(of.batches));
+  launch.arguments.add("bias_heads", static_cast<std::int32_t>(of.heads));
   return launch;
 }
 
+struct Axis {
+  std::int64_t stride;
+  std::int64_t size;
+};
+
 /// Each block writes rows of its own, so no two rows may share memory: each stride must
 /// be at least the extent of all smaller strides.
+Result<void> check_apart(const Problem& problem, std::string_view name,
+                         std::span<Axis> axes, std::string_view remedy = {}) {
+  std::ranges::sort(axes, {}, &Axis::stride);
+  std::int64_t reached = 1;  // elements, from the first to the last
+  for (const auto& [stride, size] : axes) {
+    if (size > 1 && stride < reached)
+      return refuse(
+          operation_of(problem.pass),
+          fmt::format("rows of {} overlap: a stride of {} is less than the {} "
+                      "elements inside it{}",
+                      name, stride, reached, remedy));
+    reached += size > 1 ? (size - 1) * stride : 0;
+  }
+  return {};
+}
+
 Result<void> check_written(const Problem& problem) {
   if (problem.o == AttentionStrides{} && problem.dv > 1)
     return refuse(
@@ -256,34 +288,25 @@ Result<void> check_written(const Problem& problem) {
         "the strides of o are not set: call set_strides() once the sizes are");
   const bool is_packed = problem.layout == Layout::kThd;
   const auto check = [&](std::string_view name, const AttentionStrides& strides,
-                         std::int64_t heads, std::int64_t rows,
-                         std::int64_t dim) -> Result<void> {
-    struct Axis {
-      std::int64_t stride;
-      std::int64_t size;
-    };
+                         std::int64_t heads, std::int64_t rows, std::int64_t dim) {
     // The number of packed tokens is known only on the device.
     const std::int64_t groups = strides.group == 0 ? 1 : problem.kv_heads;
     std::array axes{Axis{strides.dim, dim}, Axis{strides.head, heads / groups},
                     Axis{strides.group, groups},
                     Axis{strides.sequence, is_packed ? 2 : rows},
                     Axis{strides.batch, is_packed ? 1 : problem.batch}};
-    std::ranges::sort(axes, {}, &Axis::stride);
-    std::int64_t reached = 1;  // elements, from the first to the last
-    for (const auto& [stride, size] : axes) {
-      if (size > 1 && stride < reached)
-        return refuse(
-            operation_of(problem.pass),
-            fmt::format("rows of {} overlap: a stride of {} is less than the {} "
-                        "elements inside it; if heads share a key or value, set "
-                        "kv_heads",
-                        name, stride, reached));
-      reached += size > 1 ? (size - 1) * stride : 0;
-    }
-    return {};
+    return check_apart(problem, name, axes,
+                       "; if heads share a key or value, set kv_heads");
   };
   if (!is_backward(problem))
     return check("o", problem.o, problem.heads, problem.sq, problem.dv);
+  if (problem.bias_gradient) {
+    const AttentionStrides by = attention::bias_strides(problem);
+    const attention::BiasSizes of = attention::bias_sizes(problem);
+    std::array axes{Axis{by.dim, problem.skv}, Axis{by.sequence, of.rows},
+                    Axis{by.head, of.heads}, Axis{by.batch, of.batches}};
+    KILN_TRY(check_apart(problem, "grad_bias", axes));
+  }
   KILN_TRY(check("grad_q", problem.q, problem.heads, problem.sq, problem.dqk));
   KILN_TRY(check("grad_k", problem.k, problem.kv_heads, problem.skv, problem.dqk));
   return check("grad_v", problem.v, problem.kv_heads, problem.skv, problem.dv);

@@ -45,6 +45,10 @@ std::vector<AttentionCase> cudnn_cases() {
       one("bf16_64_bias", DType::kBf16, 64, {.bias_kind = Bias::kPostScale}),
       one("f16_128_causal_bias", DType::kF16, 128,
           {.mask = Mask::kCausal, .bias_kind = Bias::kPostScale}),
+      biased("11ss"),
+      biased("b1ss"),
+      biased("bhss"),
+      biased("b11s"),
       one("bf16_64_causal_alibi", DType::kBf16, 64,
           {.mask = Mask::kCausal, .bias_kind = Bias::kAlibi}),
   };

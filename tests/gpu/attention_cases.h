@@ -9,6 +9,7 @@
 
 #include "tests/gpu/operations_on_device.h"
 #include "tests/integration/attention_kernel/call.h"
+#include "tests/support/attention_words.h"
 
 namespace kiln::gpu_test {
 
@@ -16,6 +17,7 @@ struct AttentionCase {
   const char* name;
   ops::AttentionProblem problem;
   attention_test::Setting setting{};
+  const char* bias_sizes = nullptr;  // test::set_bias_sizes()
 };
 
 // NOLINTNEXTLINE(readability-identifier-naming): GoogleTest calls it
@@ -68,6 +70,14 @@ inline AttentionCase one(const char* name, ops::DType dtype, std::int64_t dim,
   return {name, more};
 }
 
+/// Of two sequences, with a bias of these sizes.
+inline AttentionCase biased(const char* sizes) {
+  AttentionCase made = one(sizes, ops::DType::kBf16, 64,
+                           {.batch = 2, .bias_kind = attention::Bias::kPostScale});
+  made.bias_sizes = sizes;
+  return made;
+}
+
 inline AttentionCase in_layout(const char* name, attention::Layout layout) {
   AttentionCase made =
       one(name, ops::DType::kBf16, 64, {.mask = attention::Mask::kCausal});
@@ -95,7 +105,9 @@ class AttentionCasesTest : public GpuResultsTest,
       sizes.skv = many(sizes.skv, std::min<std::int64_t>(sizes.skv, 50));
     }
     attention::Problem problem = attention_test::problem_of(sizes);
-    problem.bias_gradient = problem.bias_kind == attention::Bias::kPostScale;
+    if (which.bias_sizes != nullptr)
+      test::set_bias_sizes(problem, which.bias_sizes);
+    problem.bias_gradient = may_have_bias_gradient(problem);
     return problem;
   }
   template <typename Body>

@@ -48,6 +48,8 @@ std::vector<AttentionCase> cases() {
 std::vector<AttentionCase> device_cases() {
   return {
       one("bf16_64_bias", DType::kBf16, 64, {.bias_kind = Bias::kPostScale}),
+      biased("b1ss"),
+      biased("b11s"),
       one("bf16_64_alibi", DType::kBf16, 64, {.bias_kind = Bias::kAlibi}),
       one("bf16_64_dropout", DType::kBf16, 64, {.dropout = 0.5}),
       one("bf16_256_alibi_dropout", DType::kBf16, 256,

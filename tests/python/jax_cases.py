@@ -123,6 +123,9 @@ def of_jax(**options):
 
 SOME = np.arange(2 * 5 * 24).reshape(2, 1, 5, 24) % 7 == 3
 SEEN = np.arange(2 * 5 * 7).reshape(2, 1, 5, 7) % 3 != 1
+ALIBI = np.array([2.0**-4, 2.0**-8], np.float32)[:, None, None] * -abs(
+    np.arange(7) - np.arange(5)[:, None]
+)
 LENGTHS = {
     "query_seq_lengths": np.array([5, 3], np.int32),
     "key_value_seq_lengths": np.array([2, 7], np.int32),
@@ -164,6 +167,10 @@ CASES = [
          of_jax(is_causal=True, **LENGTHS), QKV),
     Case("attention_biased", attention(), of_jax(), (*QKV, (1, 2, 1, 7))),
     Case("attention_biased_by_batch", attention(), of_jax(), (*GROUPED, (2, 1, 5, 7))),
+    Case("attention_biased_by_keys", attention(), of_jax(), (*QKV, (2, 1, 1, 7))),
+    Case("attention_alibi", attention(alibi=True), of_jax(bias=ALIBI), QKV),
+    Case("attention_masked_by_keys", attention(mask=SEEN[:, :, :1]), of_jax(mask=SEEN[:, :, :1]),
+         QKV),
     Case("attention_masked", attention(mask=SEEN), of_jax(mask=SEEN), QKV),
     Case("attention_masked_of_lengths", attention(mask=SEEN, **LENGTHS),
          of_jax(mask=SEEN, **LENGTHS), QKV),

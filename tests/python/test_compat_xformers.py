@@ -96,8 +96,7 @@ def test_grouped_queries_inside_a_packed_tensor_are_not_copied(bias):
     grouped = (q, k.expand(q.shape), v.expand(q.shape))
     o = memory_efficient_attention(*grouped, added)
     (of_qkv,) = gradients_of(o, [qkv])
-    if bias != "each":  # one problem a batch would be needed, and there is one for all
-        assert ops.copies() == before
+    assert ops.copies() == before
     same = qkv.detach().requires_grad_()
     q, k, v = same.split((3, 1, 1), dim=3)
     flat = (q, k.expand(q.shape), v.expand(q.shape))

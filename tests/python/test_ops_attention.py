@@ -77,6 +77,163 @@ def test_grouped_queries_beside_their_keys_are_not_copied():
     assert explanation.forward.backend == "kiln"
 
 
+# Of 2 sequences, 4 heads, 5 queries and 7 keys.
+MASKS = [(1, 7), (5, 1), (5, 7), (4, 5, 7), (2, 1, 5, 7), (2, 4, 5, 7), (2, 1, 1, 7), (1, 4, 1, 7)]
+
+
+@pytest.mark.parametrize(
+    "kind", ["bool", "bool that is expanded", "float", "float that is expanded", "float with gaps"]
+)
+@pytest.mark.parametrize("shape", MASKS, ids=str)
+def test_a_mask_is_read_as_it_lies_in_memory(shape, kind):
+    inputs = [torch.randn(2, 4, size, 16, requires_grad=True) for size in (5, 7, 7)]
+    mask = torch.randn(shape)
+    if kind.startswith("bool"):
+        mask = mask > -1
+    if kind.endswith("expanded"):
+        mask = mask.expand(2, 4, 5, 7)
+    if kind == "float with gaps":
+        mask = torch.randn(*shape[:-1], 9)[..., : shape[-1]]
+    before = ops.copies()
+    o = ops.scaled_dot_product_attention(*inputs, attn_mask=mask)
+    gradients = gradients_of(o, inputs)
+    if shape[-1] == 7:  # else there is a row for the keys to be made
+        assert ops.copies() == before
+    same = F.scaled_dot_product_attention(*inputs, attn_mask=mask)
+    torch.testing.assert_close(o, same, rtol=1e-5, atol=1e-5)
+    for gradient, of_same in zip(gradients, gradients_of(same, inputs), strict=True):
+        torch.testing.assert_close(gradient, of_same, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("is_expanded", [False, True])
+@pytest.mark.parametrize("shape", MASKS, ids=str)
+def test_the_gradient_of_a_mask_is_the_sum_over_what_it_is_alike_for(shape, is_expanded):
+    qkv = [torch.randn(2, 4, size, 16) for size in (5, 7, 7)]
+    mask = torch.randn(shape, requires_grad=True)
+    given = mask.expand(2, 4, 5, 7) if is_expanded else mask
+    o = ops.scaled_dot_product_attention(*qkv, attn_mask=given)
+    same = F.scaled_dot_product_attention(*qkv, attn_mask=given)
+    (gradient,) = gradients_of(o, [mask])
+    (of_same,) = gradients_of(same, [mask])
+    torch.testing.assert_close(gradient, of_same, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("wants_gradient", [False, True])
+@pytest.mark.parametrize(
+    "shape", [(48, 40), (2, 1, 48, 40), (1, 8, 48, 40), (2, 1, 1, 40)], ids=str
+)
+def test_no_tensor_of_all_batches_heads_queries_and_keys_is_made(shape, wants_gradient):
+    inputs = [torch.randn(2, 8, size, 16, requires_grad=True) for size in (48, 40, 40)]
+    masks = [torch.randn(shape, requires_grad=wants_gradient)]
+    if not wants_gradient:
+        masks += [masks[0] > -1, masks[0].expand(2, 8, 48, 40), masks[0].half()]
+        masks += [each.expand(2, 8, 48, 40) for each in masks[1:]]
+    for mask in masks:
+        with torch.profiler.profile(profile_memory=True) as profile:
+            o = ops.scaled_dot_product_attention(*inputs, attn_mask=mask, return_lse=True)[0]
+            o.square().sum().backward()
+        largest = max(each.self_cpu_memory_usage for each in profile.events())
+        assert 4 * o.numel() <= largest < 4 * 2 * 8 * 48 * 40
+
+
+@pytest.mark.parametrize("wants_gradient", [False, True])
+@pytest.mark.parametrize("shape", MASKS, ids=str)
+def test_with_dropout_both_passes_have_one_problem(shape, wants_gradient):
+    inputs = [torch.randn(2, 4, size, 16, requires_grad=True) for size in (5, 7, 7)]
+    mask = torch.randn(shape, requires_grad=wants_gradient)
+    strides = []
+    with handled_by(lambda name, values: strides.append(values["bias"].stride())):
+        o = ops.scaled_dot_product_attention(*inputs, attn_mask=mask, dropout_p=0.5)
+        o.sum().backward()
+    forward, backward = strides
+    assert forward == backward
+
+
+def formula(q, k, v, bias):
+    """o and the logarithms of the sums."""
+    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 + bias
+    return scores.softmax(-1).nan_to_num(0) @ v, scores.logsumexp(-1)
+
+
+def seen(queries, keys, is_causal, window, begin=0):
+    """0, and -inf where a query does not see the key. begin: the key of the first query."""
+    distance = torch.arange(keys) - torch.arange(queries)[:, None] - begin
+    left, right = (1 << 30 if each < 0 else each for each in window)
+    may = (distance >= -left) & (distance <= (0 if is_causal else right))
+    return torch.zeros(queries, keys).masked_fill(~may, float("-inf"))
+
+
+def slopes(heads):
+    return torch.tensor([2 ** (-8 * (head + 1) / heads) for head in range(heads)])[:, None, None]
+
+
+@pytest.mark.parametrize("alibi", [False, True])
+@pytest.mark.parametrize("window", [(-1, -1), (2, -1), [2, 0], (0, 1)], ids=str)
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_a_window_alibi_and_the_logarithms_of_the_sums(is_causal, window, alibi):
+    if is_causal and window[1] > 0:
+        window = (window[0], 0)
+    inputs = [torch.randn(2, 4, size, 16, requires_grad=True) for size in (5, 7, 7)]
+    distance = (torch.arange(7) - torch.arange(5)[:, None]).abs()
+    bias = seen(5, 7, is_causal, window) - (slopes(4) * distance if alibi else 0)
+    options = {"is_causal": is_causal, "window_size": window, "alibi": alibi}
+    o, lse = ops.scaled_dot_product_attention(*inputs, **options, return_lse=True)
+    same, sums = formula(*inputs, bias)
+    torch.testing.assert_close(o, same, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(lse, sums.detach(), rtol=1e-5, atol=1e-5)
+    assert lse.dtype == F32 and not lse.requires_grad
+    for gradient, of_same in zip(gradients_of(o, inputs), gradients_of(same, inputs)):
+        torch.testing.assert_close(gradient, of_same, rtol=1e-5, atol=1e-5)
+    with torch.no_grad():
+        again = ops.scaled_dot_product_attention(*inputs, **options, return_lse=True)
+    assert torch.equal(again[0], o) and torch.equal(again[1], lse)
+    of_one = [each[0, 0] for each in inputs]  # without batch and heads, and so another slope
+    o, lse = ops.scaled_dot_product_attention(*of_one, is_causal=is_causal, return_lse=True)
+    same, sums = formula(*of_one, seen(5, 7, is_causal, (-1, -1)))
+    torch.testing.assert_close(o, same, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(lse, sums.detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_the_logarithms_of_the_sums_over_no_key_are_minus_infinity():
+    q, k = torch.randn(2, 4, 5, 16), torch.randn(2, 4, 0, 16)
+    o, lse = ops.scaled_dot_product_attention(q, k, k, return_lse=True)
+    assert not o.any() and lse.shape == (2, 4, 5) and (lse == float("-inf")).all()
+    o, lse = ops.scaled_dot_product_attention(k, q, q, return_lse=True)
+    assert o.shape == k.shape and lse.shape == (2, 4, 0)
+
+
+def test_packed_sequences_with_alibi_and_their_logarithms():
+    begins = [0, 3, 8]
+    ends = torch.tensor(begins, dtype=torch.int32)
+    inputs = [torch.randn(8, 4, 16, requires_grad=True) for _ in "qkv"]
+    o, lse = ops.varlen_attention(*inputs, ends, ends, 5, 5, is_causal=True, alibi=True,
+                                  window_size=(2, -1), return_lse=True)
+    assert lse.shape == (2, 4, 5)
+    for i, (begin, end) in enumerate(zip(begins, begins[1:])):
+        q, k, v = (each[begin:end].transpose(0, 1) for each in inputs)
+        at = torch.arange(end - begin)
+        bias = seen(end - begin, end - begin, True, (2, -1))
+        same, sums = formula(q, k, v, bias - slopes(4) * (at - at[:, None]).abs())
+        torch.testing.assert_close(o[begin:end], same.transpose(0, 1), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(lse[i, :, : end - begin], sums, rtol=1e-5, atol=1e-5)
+        assert (lse[i, :, end - begin :] == float("-inf")).all()
+
+
+def test_options_that_exclude_each_other_are_refused():
+    q = torch.randn(1, 2, 5, 16)
+    for options, says in [
+        ({"alibi": True, "attn_mask": torch.ones(5, 5) > 0}, "attn_mask and alibi=True exclude"),
+        ({"alibi": torch.tensor(True)}, "alibi is a tensor"),
+        ({"window_size": 3}, "window_size is 3: it is two integers"),
+        ({"window_size": (1, 2, 3)}, "it is two integers"),
+        ({"window_size": (1, 0.5)}, "window_size is 0.5, and not an integer"),
+        ({"window_size": (-2, 1)}, "window_left"),
+        ({"window_size": (1, 1), "is_causal": True}, "window_right"),
+    ]:
+        with pytest.raises(kiln.InvalidArgument, match=says):
+            ops.scaled_dot_product_attention(q, q, q, **options)
+
+
 def test_a_window_leaves_out_what_is_farther():
     q, k, v = (torch.randn(7, 4, 16) for _ in "qkv")
     ends = torch.tensor([0, 7], dtype=torch.int32)

@@ -73,11 +73,23 @@ inline void edit_strides(attention::Problem& problem, const std::string& how) {
   }
 }
 
+/// "b1ss": batch, heads, queries and keys of a bias; 1 where it is alike.
+inline void set_bias_sizes(attention::Problem& problem, const std::string& sizes) {
+  std::int64_t row = problem.skv;
+  problem.bias = {.dim = 1};
+  if (sizes.at(2) == 's')
+    problem.bias.sequence = std::exchange(row, row * problem.sq);
+  if (sizes.at(1) == 'h')
+    problem.bias.head = std::exchange(row, row * problem.heads);
+  if (sizes.at(0) == 'b')
+    problem.bias.batch = row;
+}
+
 /// `text` says what differs from usual_attention_problem().
 inline attention::Problem problem_in_words(const std::string& text) {
   attention::Problem problem = usual_attention_problem();
   std::istringstream words(text);
-  std::string word, strides;
+  std::string word, strides, bias_sizes;
   while (words >> word) {
     const std::size_t equals = word.find('=');
     const std::string name = word.substr(0, equals);
@@ -95,12 +107,16 @@ inline attention::Problem problem_in_words(const std::string& text) {
       problem.bias_kind = *bias;
     else if (word == "mixed" || word == "interleaved")
       strides = word;
+    else if (name == "bias")
+      bias_sizes = value;
     else if (!read_feature(problem, name, value))
       ADD_FAILURE() << "what is " << word << '?';
   }
   problem.training = problem.training || problem.pass == attention::Pass::kBackward;
   set_strides(problem);
   edit_strides(problem, strides);
+  if (!bias_sizes.empty())
+    set_bias_sizes(problem, bias_sizes);
   const auto valid = validate(problem);
   EXPECT_TRUE(valid) << text << ": " << (valid ? "" : valid.error().message);
   return problem;

@@ -123,13 +123,13 @@ Result<Problem> read_problem(const ProblemOptions& options) {
 
 Result<Problem> read_problem_over(const ProblemOptions& options, Problem problem) {
   auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout, q, k, v, o, mask,
-         window_left, window_right, bias, dropout] = problem.common();
+         window_left, window_right, bias_kind, dropout, bias] = problem.common();
   auto& [pass, training, stats, bias_gradient, deterministic, capture] =
       problem.of_pass();
   KILN_TRY(read_word("--pass", options.pass, attention::parse_pass, pass));
   KILN_TRY(read_word("--dtype", options.dtype, attention::parse_dtype, dtype));
   KILN_TRY(read_word("--mask", options.mask, attention::parse_mask, mask));
-  KILN_TRY(read_word("--bias", options.bias, attention::parse_bias, bias));
+  KILN_TRY(read_word("--bias", options.bias, attention::parse_bias, bias_kind));
   KILN_TRY(read_word("--layout", options.layout, attention::parse_layout, layout));
   KILN_TRY(read_size("--batch", options.batch, batch));
   KILN_TRY(read_size("--heads", options.heads, heads));

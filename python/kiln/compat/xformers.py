@@ -166,8 +166,8 @@ def _dense(q, k, v, added, attn_bias, p, scale):
     q, k, v = (each.movedim(1, -2) for each in (q, k, v))
     if added is not None:
         added = _attention._bias(_with_heads(added, q), q, k)
-    problem = ("bhsd", 0, 0, mask, left, right)
-    o = _attention._attention(q, k, v, added, None, None, problem, p, scale)
+    problem = ("bhsd", 0, 0, mask, left, right, False)
+    o, _ = _attention._attention(q, k, v, added, None, None, problem, p, scale)
     return o.transpose(1, 2)
 
 
@@ -225,10 +225,11 @@ def _packed(q, k, v, bias, p, scale):
         *(_longest(each) for each in lengths),
         _BLOCK_DIAGONAL[type(bias).__name__],
         *_window(bias, 0),
+        False,
     )
     ends = (each.seqstart for each in lengths)
     that_count = getattr(bias.k_seqinfo, "seqlen", None)
     if that_count is not None and may_need_gradient((q, k, v)):
         raise NotCovered("kiln has no gradient of keys that are padded or gappy")
     packed = (q[0], k[0], v[0], None, *ends, problem, p, scale, that_count)
-    return _attention._attention(*packed)
+    return _attention._attention(*packed)[0]

@@ -22,7 +22,7 @@ from ._call import (
 
 # KILN_ATTENTION_MASK_..., KILN_ATTENTION_BIAS_...
 _NO_MASK, _CAUSAL, _PADDING, _PADDING_CAUSAL = 0, 1, 3, 4
-_NO_BIAS, _POST_SCALE = 0, 1
+_NO_BIAS, _POST_SCALE, _ALIBI = 0, 1, 2
 
 _GRADIENTS = ("grad_q", "grad_k", "grad_v", "grad_bias", "grad_o")
 
@@ -34,6 +34,7 @@ class _Problem(NamedTuple):
     mask: int
     window: tuple[int, int]
     scale: float | None
+    bias_kind: int
     bias_gradient: bool
 
 
@@ -51,18 +52,23 @@ def dot_product_attention(
     local_window_size=None,
     implementation=None,
     return_residual=False,
+    alibi=False,
 ):
     """jax.nn.dot_product_attention of [batch, length, heads, dim], or without batch: by
     cuDNN, if it can, else by Kiln's kernel.
 
-    bias, mask: of both together, one array of the type of query with all heads, queries
-      and keys is made, and with the batch, if one of them has it: use is_causal and the
-      lengths where these are enough.
+    bias, mask: may have one element for all batches, heads or queries; a bias is expanded
+      over queries. An array of the type of query is made of a mask, and of the sum of both.
+    alibi: whether -slope * |i - j| is added to the score of query i and key j, with the
+      slopes of Press et al., 2022. Excludes bias, mask and "xla".
     implementation: "xla" is JAX's own function; of None and "cudnn" Kiln decides.
 
     A query that sees no key gives 0, and not the mean of the values.
     """
-    if choice("implementation", implementation, _IMPLEMENTATIONS) == "xla":
+    is_xla = choice("implementation", implementation, _IMPLEMENTATIONS) == "xla"
+    if alibi and (is_xla or bias is not None or mask is not None):
+        refuse('alibi=True excludes bias, mask and implementation="xla"')
+    if is_xla:
         return jax.nn.dot_product_attention(
             *(query, key, value, bias, mask),
             scale=scale,
@@ -77,23 +83,16 @@ def dot_product_attention(
     lengths = _lengths(q, k, query_seq_lengths, key_value_seq_lengths)
     has_gradient = bias is not None
     bias = _bias(q, k, bias, mask)
-    if bias is not None and bias.shape[0] > 1 and lengths[0] is not None:
-        seen = _within(lengths[0], q.shape[1])[:, None, :, None]
-        seen = seen & _within(lengths[1], k.shape[1])[:, None, None, :]
-        bias = jnp.where(seen, bias, -jnp.inf)
-        lengths = (None, None)
     problem = _Problem(
         layout="bshd",
         mask=_mask(is_causal, lengths[0] is not None),
         window=_window(local_window_size, is_causal),
         scale=None if scale is None else float(scale),
+        bias_kind=_ALIBI if alibi else _NO_BIAS if bias is None else _POST_SCALE,
         bias_gradient=has_gradient,
     )
     arrays = alike(q, k, v, bias, *lengths)
-    if bias is not None and bias.shape[0] > 1:
-        o, stats = _of_each_batch(problem, return_residual, *arrays[:4])
-    else:
-        o, stats = _attention(problem, return_residual, *arrays)
+    o, stats = _attention(problem, return_residual, *arrays)
     o = o.reshape(jnp.shape(query))
     if not return_residual:
         return o
@@ -148,10 +147,6 @@ def _lengths(q, k, of_query, of_key):
     return tuple(both)
 
 
-def _within(lengths, longest):
-    return jnp.arange(longest)[None, :] < lengths[:, None]
-
-
 def _mask(is_causal, has_lengths):
     if has_lengths:
         return _PADDING_CAUSAL if is_causal else _PADDING
@@ -169,11 +164,13 @@ def _window(size, is_causal):
 
 
 def _bias(q, k, bias, mask):
-    """What is added to the scores, [1 or batch, heads, queries, keys]."""
+    """What is added to the scores, [batch, heads, queries, keys], of which the first three
+    may be 1; with a gradient, which has each query, the first two."""
     shape = (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
     for name, each in (("bias", bias), ("mask", mask)):
         if each is not None:
             missing_dimensions(name, jnp.shape(each), shape)
+    has_gradient = bias is not None
     if mask is not None:
         mask = jnp.asarray(mask)
         if mask.dtype.name != "bool":
@@ -184,21 +181,8 @@ def _bias(q, k, bias, mask):
         return None
     bias = jnp.asarray(bias).astype(q.dtype)
     bias = bias.reshape((1,) * (4 - bias.ndim) + bias.shape)
-    return jnp.broadcast_to(bias, (bias.shape[0], *shape[1:]))
-
-
-def _of_each_batch(problem, with_stats, q, k, v, bias):
-    """Kiln takes a bias without batch: heads and batch become one dimension."""
-    batch, length, heads, dim = q.shape
-    q, k, v = (
-        each.transpose(0, 2, 1, 3).reshape(1, -1, each.shape[1], dim)
-        for each in (q, k, v)
-    )
-    bias = bias.reshape(1, -1, *bias.shape[2:])
-    problem = problem._replace(layout="bhsd")
-    o, stats = _attention(problem, with_stats, q, k, v, bias, None, None)
-    o = o.reshape(batch, heads, length, dim).transpose(0, 2, 1, 3)
-    return o, None if stats is None else stats.reshape(batch, heads, length)
+    rows = shape[2] if has_gradient else bias.shape[2]
+    return jnp.broadcast_to(bias, (*bias.shape[:2], rows, shape[3]))
 
 
 # ---- The operation
@@ -228,7 +212,7 @@ def _parameters(problem, bias, lengths_q, lengths_k):
     left, right = problem.window
     return {
         "bias": bias,
-        "bias_kind": _NO_BIAS if bias is None else _POST_SCALE,
+        "bias_kind": problem.bias_kind,
         "lengths_q": lengths_q,
         "lengths_kv": lengths_k,
         "layout": problem.layout,
@@ -244,6 +228,19 @@ def _parameters(problem, bias, lengths_q, lengths_k):
             *("cu_seqlens_q", "cu_seqlens_kv", "deterministic", "capture"),
         ),
     }
+
+
+def _repeats_heads(size, batch, bias):
+    """Whether _folded_bias() would repeat a bias that has heads."""
+    if bias is None or bias.shape[2] == 1:
+        return False
+    return bias.shape[:2] not in ((1, 1), (size, batch))
+
+
+def _folded_bias(size, batch, bias):
+    if bias is None or bias.shape[:2] == (1, 1):
+        return None if bias is None else bias[0]
+    return folded(size, jnp.broadcast_to(bias, (size, batch, *bias.shape[2:])))
 
 
 def _forward(problem, with_stats, *arrays):
@@ -264,10 +261,10 @@ def _forward(problem, with_stats, *arrays):
         return made if with_stats else (*made, None)
 
     def batched(size, q, k, v, bias, *lengths):
-        if bias is not None and bias.shape[0] != 1:
+        if _repeats_heads(size, q.shape[1], bias):
             return None
+        bias = _folded_bias(size, q.shape[1], bias)
         q, k, v, *lengths = (folded(size, each) for each in (q, k, v, *lengths))
-        bias = None if bias is None else bias[0]
         outputs = _forward(problem, with_stats, q, k, v, bias, *lengths)
         return tuple(unfolded(size, each) for each in outputs)
 
@@ -294,10 +291,10 @@ def _backward(problem, *arrays):
         return made if problem.bias_gradient else (*made, None)
 
     def batched(size, do, q, k, v, bias, lengths_q, lengths_k, o, stats):
-        if problem.bias_gradient or (bias is not None and bias.shape[0] != 1):
+        if problem.bias_gradient or _repeats_heads(size, q.shape[1], bias):
             return None
         folds = functools.partial(folded, size)
-        bias = None if bias is None else bias[0]
+        bias = _folded_bias(size, q.shape[1], bias)
         outputs = _backward(
             *(problem, folds(do), folds(q), folds(k), folds(v), bias),
             *(folds(lengths_q), folds(lengths_k), folds(o), folds(stats)),

@@ -14,7 +14,7 @@ from ._strides import elements_overlap
 
 # KILN_ATTENTION_MASK_..., KILN_ATTENTION_BIAS_...
 _NO_MASK, _CAUSAL, _PADDING, _PADDING_CAUSAL_BOTTOM_RIGHT = 0, 1, 3, 5
-_NO_BIAS, _POST_SCALE = 0, 1
+_NO_BIAS, _POST_SCALE, _ALIBI = 0, 1, 2
 
 
 def scaled_dot_product_attention(
@@ -26,16 +26,27 @@ def scaled_dot_product_attention(
     is_causal=False,
     scale=None,
     enable_gqa=False,
+    *,
+    window_size=(-1, -1),
+    alibi=False,
+    return_lse=False,
 ):
     """torch's scaled_dot_product_attention of [batch, heads, sequence, dim]: by cuDNN, if
     it can, else by Kiln's kernel; kiln.explain() says why.
 
-    Strides are free but for the last dimension, which is contiguous. Of attn_mask a copy
-    with all heads, queries and keys is made, and with the batch, if the mask has it: use
-    is_causal or varlen_attention() where that is enough. A query that sees no key gives
-    0. dropout_p is rounded to a multiple of 1/65536, and what is kept is scaled by that.
+    Strides are free but for the last dimension, which is contiguous. attn_mask may have
+    one element for all batches, heads or queries, and is not expanded, but over queries
+    for its gradient; a bool mask is copied to q's type. A query that sees no key gives 0.
+    dropout_p is rounded to a multiple of 1/65536, and what is kept is scaled by that.
     Tensors that do not begin at a multiple of 16 bytes, such as some slices, are computed
     by another kernel, with other roundings. Under autocast: its type.
+
+    window_size: how many keys to the left and to the right of key i query i sees; -1: all.
+    alibi: whether -slope * |i - j| is added to the score of query i and key j, with the
+      slopes of Press et al., 2022. Excludes attn_mask.
+    return_lse: also returns the logarithm of the sum of exp(score) over the keys that a
+      query sees, float32 [batch, heads, queries]; -inf where it sees none. It has no
+      gradient.
 
     Before a capture into a CUDA graph, call kiln.prepare(), or run both passes once.
     cuDNN's plans belong to a thread, and torch computes gradients in one of its own:
@@ -60,10 +71,18 @@ def scaled_dot_product_attention(
     if attn_mask is not None:
         if is_causal:
             _inputs.refuse("attn_mask and is_causal=True exclude each other")
+        if alibi:
+            _inputs.refuse("attn_mask and alibi=True exclude each other")
         attn_mask = _bias(attn_mask, q, k)
-    problem = ("bhsd", 0, 0, _CAUSAL if is_causal else _NO_MASK, -1, -1)
-    o = _attention(q, k, v, attn_mask, None, None, problem, dropout_p, scale)
-    return o[(0,) * missing] if missing > 0 else o
+    mask = _CAUSAL if is_causal else _NO_MASK
+    return_lse = _inputs.flag("return_lse", return_lse)
+    problem = ("bhsd", 0, 0, mask, *_window(window_size), _inputs.flag("alibi", alibi))
+    o, lse = _attention(
+        *(q, k, v, attn_mask, None, None, problem, dropout_p, scale), return_lse=return_lse
+    )
+    if missing > 0:
+        o = o[(0,) * missing]
+    return (o, lse[(0,) * missing]) if return_lse else o
 
 
 def varlen_attention(
@@ -78,6 +97,9 @@ def varlen_attention(
     is_causal=False,
     scale=None,
     window_size=(-1, -1),
+    *,
+    alibi=False,
+    return_lse=False,
 ):
     """Attention of packed sequences of different lengths: q is [tokens, heads, dim], k
     and v are [tokens, kv_heads, dim]. The heads of q may be two dimensions, [kv_heads,
@@ -92,6 +114,10 @@ def varlen_attention(
       right, as in flash-attn).
     window_size: how many keys to the left and to the right of key i (causal: of the last
       that it sees) query i sees; -1: all.
+    alibi: as of scaled_dot_product_attention(), from the last key that a query sees where
+      is_causal.
+    return_lse: as there, [sequences, heads, max_seqlen_q], and -inf behind the end of a
+      sequence.
 
     A query that sees no key gives 0, and so do tokens that no sequence has: before the
     first, behind the last, or beyond max_seqlen. So are their gradients.
@@ -106,22 +132,26 @@ def varlen_attention(
         _inputs.refuse(
             f"q, k and v have {dims}, {of_k} and {of_v} dimensions, and not 3, or q 4"
         )
-    max_seqlen_q, max_seqlen_k, left, right = _integers(
-        max_seqlen_q, max_seqlen_k, window_size
-    )
+    if max_seqlen_q is not None and type(max_seqlen_q) is not int:
+        max_seqlen_q = _inputs.integer("max_seqlen_q", max_seqlen_q)
+    if max_seqlen_k is not None and type(max_seqlen_k) is not int:
+        max_seqlen_k = _inputs.integer("max_seqlen_k", max_seqlen_k)
     problem = (
         "thd",
         _longest("max_seqlen_q", max_seqlen_q, q.shape[0]),
         _longest("max_seqlen_k", max_seqlen_k, k.shape[0]),
         _PADDING_CAUSAL_BOTTOM_RIGHT if is_causal else _PADDING,
-        left,
-        right,
+        *_window(window_size),
+        _inputs.flag("alibi", alibi),
     )
+    return_lse = _inputs.flag("return_lse", return_lse)
     if _can_be_seen(cu_seqlens_q) and _can_be_seen(cu_seqlens_k):
         _check_begins("cu_seqlens_q", cu_seqlens_q, q.shape[0])
         _check_begins("cu_seqlens_k", cu_seqlens_k, k.shape[0])
-    o = _attention(q, k, v, None, cu_seqlens_q, cu_seqlens_k, problem, dropout_p, scale)
-    return o if dims == 3 else o.unflatten(1, q.shape[1:3])
+    tensors = (q, k, v, None, cu_seqlens_q, cu_seqlens_k)
+    o, lse = _attention(*tensors, problem, dropout_p, scale, return_lse=return_lse)
+    o = o if dims == 3 else o.unflatten(1, q.shape[1:3])
+    return (o, lse) if return_lse else o
 
 
 def _longest(name, length, tokens):
@@ -160,25 +190,23 @@ def _dimensions(q, k, v):
         raise
 
 
-def _integers(max_seqlen_q, max_seqlen_k, window_size):
+def _window(size):
+    if type(size) is tuple and len(size) == 2 and type(size[0]) is type(size[1]) is int:
+        return size
     try:
-        left, right = window_size
+        left, right = size
     except (TypeError, ValueError):
-        _inputs.refuse(f"window_size is {window_size!r:.80}: it is two integers")
-    if max_seqlen_q is not None and type(max_seqlen_q) is not int:
-        max_seqlen_q = _inputs.integer("max_seqlen_q", max_seqlen_q)
-    if max_seqlen_k is not None and type(max_seqlen_k) is not int:
-        max_seqlen_k = _inputs.integer("max_seqlen_k", max_seqlen_k)
-    if type(left) is not int or type(right) is not int:
-        left = _inputs.integer("window_size", left)
-        right = _inputs.integer("window_size", right)
-    return max_seqlen_q, max_seqlen_k, left, right
+        _inputs.refuse(f"window_size is {size!r:.80}: it is two integers")
+    return tuple(_inputs.integer("window_size", each) for each in (left, right))
 
 
-def _attention(q, k, v, bias, cu_q, cu_k, problem, dropout, scale, lengths_k=None):
-    """Of q with one dimension of heads, or with one of groups and one of the heads that
-    share a head of k and v. o has one. lengths_k: of the keys between two of cu_k, how
-    many count. No gradient then."""
+def _attention(
+    q, k, v, bias, cu_q, cu_k, problem, dropout, scale, lengths_k=None, return_lse=False
+):
+    """o, and the statistics where they are asked for or a gradient may be. q has one
+    dimension of heads, or one of groups and one of the heads that share a head of k and
+    v; o has one. lengths_k: of the keys between two of cu_k, how many count. No gradient
+    then."""
     if type(dropout) is not float:
         dropout = _inputs.number("dropout_p", dropout)
     if not 0 <= dropout <= 1:
@@ -186,18 +214,27 @@ def _attention(q, k, v, bias, cu_q, cu_k, problem, dropout, scale, lengths_k=Non
     rng = None
     if dropout > 0:  # seed and offset, from torch's generator
         rng = torch.randint(0, 2**31, (2,), dtype=torch.int64, device=q.device)
+    if bias is not None and may_need_gradient([bias]):  # its gradient has each query
+        bias = bias.expand(-1, -1, q.shape[-2], -1).contiguous()
     inputs = [t for t in (q, k, v, bias) if t is not None]
-    stats = lengths_k is None and may_need_gradient(inputs)
+    stats = return_lse or (lengths_k is None and may_need_gradient(inputs))
     if scale is not None and type(scale) is not float:
         scale = _inputs.number("scale", scale)
     tensors = (q, k, v, bias, cu_q, cu_k, lengths_k, rng)
-    o, _ = attention_fwd(*tensors, *problem, dropout, scale, stats)
-    return o
+    o, lse = attention_fwd(*tensors, *problem, dropout, scale, stats)
+    if return_lse and q.shape[-1] * v.shape[-1] == 0:
+        _inputs.refuse("return_lse=True needs heads with elements")
+    if return_lse and (q.numel() == 0 or k.numel() == 0):
+        lse = torch.full_like(lse, float("-inf"))
+    return o, lse
 
 
 def _bias(mask, q, k):
-    """The mask as what is added to the scores, [1 or batch, heads, queries, keys]."""
+    """The mask as what is added to the scores, [batch, heads, queries, keys], of which
+    the first three may be 1."""
     _inputs.only_tensors(attn_mask=mask)
+    if not mask.requires_grad:
+        mask = _not_expanded(mask)
     if mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(
             mask.logical_not(), float("-inf")
@@ -207,15 +244,10 @@ def _bias(mask, q, k):
     shape = (q.shape[0], math.prod(q.shape[1:-2]), q.shape[-2], k.shape[-2])
     extra = missing_dimensions("attn_mask", mask.shape, shape)
     mask = mask[(None,) * extra].to(q.dtype)
-    return mask.expand(mask.shape[0], *shape[1:])
+    return mask.expand(*mask.shape[:3], shape[3])
 
 
 # ---- The operation
-
-
-def _has_batch(bias):
-    """The library takes a bias without batch: heads and batch become one dimension."""
-    return bias is not None and bias.shape[0] > 1
 
 
 def _is_usable(tensor):
@@ -224,17 +256,32 @@ def _is_usable(tensor):
     )
 
 
-def _readable(name, tensor, must_be_dense):
-    if must_be_dense:
-        return dense(f"attention.{name}", tensor)
+def _readable(name, tensor):
     if _is_usable(tensor):
         return tensor
     return copied(f"attention.{name}", tensor, tensor.new_empty(tensor.shape))
 
 
-def _gradient_like(tensor, must_be_dense, layout):
+def _not_expanded(mask):
+    """With one element in each dimension but the last in which elements lie 0 apart."""
+    for i, by in enumerate(mask.stride()[:-1]):
+        if by == 0 and mask.shape[i] > 1:
+            mask = mask.narrow(i, 0, 1)
+    return mask
+
+
+def _readable_bias(bias):
+    if bias is None:
+        return None
+    bias = _not_expanded(bias)
+    if bias.shape[-1] > 1 and bias.stride(-1) != 1:
+        return dense("attention.attn_mask", bias)
+    return bias
+
+
+def _gradient_like(tensor, layout):
     """A gradient has the strides of its tensor, as _readable() returns it."""
-    if must_be_dense or not _is_usable(tensor):
+    if not _is_usable(tensor):
         return tensor.new_empty(tensor.shape)
     strides = (_with_rows_apart(tensor) if layout == "thd" else tensor).stride()
     return tensor.new_empty_strided(tensor.shape, strides)
@@ -250,20 +297,20 @@ def _with_rows_apart(tensor):
     return tensor.as_strided(tensor.shape, (max(extent, tensor.stride(0)), *inner))
 
 
-def _output(q, v, bias, layout):
+def _output(q, v, layout):
     """o: in the order of q, so that heads that were split from a dimension can be joined
     again without a copy."""
     if layout == "thd":
         return q.new_empty(q.shape[0], math.prod(q.shape[1:-1]), v.shape[-1])
     batch, *heads, rows, _ = q.shape
     heads = math.prod(heads)
-    if not _has_batch(bias) and q.stride(-3) < q.stride(-2):
+    if q.stride(-3) < q.stride(-2):
         return q.new_empty(batch, rows, heads, v.shape[-1]).transpose(1, 2)
     return q.new_empty(batch, heads, rows, v.shape[-1])
 
 
 def _outputs(q, k, v, bias, cu_q, cu_k, lengths_k, rng, layout, longest_q, *rest):
-    o = _output(q, v, bias, layout)
+    o = _output(q, v, layout)
     stats = 0
     if rest[-1]:
         packed = layout == "thd"
@@ -271,23 +318,17 @@ def _outputs(q, k, v, bias, cu_q, cu_k, lengths_k, rng, layout, longest_q, *rest
     return o, q.new_empty(stats, dtype=torch.float32)
 
 
-def _joined(tensor):
-    """[batch, heads, ...] as [1, batch * heads, ...]."""
-    return tensor.view(1, -1, *tensor.shape[2:])
-
-
-def _common(bias, cu_q, cu_k, lengths_k, rng):
-    """The arguments behind q, k and v."""
-    bias = dense("attention.attn_mask", bias)
+def _common(cu_q, cu_k, lengths_k, rng):
+    """The arguments behind the bias."""
     lengths_k = dense("attention.lengths_k", lengths_k)
     cu_q = dense("attention.cu_seqlens_q", cu_q)
     cu_k = dense("attention.cu_seqlens_k", cu_k)
     seed, offset = (None, None) if rng is None else (rng[:1], rng[1:])
-    return bias, cu_q, cu_k, lengths_k, seed, offset
+    return cu_q, cu_k, lengths_k, seed, offset
 
 
-def _problem(bias, layout, longest_q, longest_k, mask, left, right, dropout, scale):
-    kind = _NO_BIAS if bias is None else _POST_SCALE
+def _problem(bias, layout, longest_q, longest_k, mask, left, right, alibi, dropout, scale):
+    kind = _ALIBI if alibi else _NO_BIAS if bias is None else _POST_SCALE
     return layout, longest_q, longest_k, mask, left, right, kind, dropout, scale
 
 
@@ -313,14 +354,11 @@ _backward_kernel = function(
 def _forward(outputs, args):
     o, stats = outputs
     q, k, v, bias, cu_q, cu_k, lengths_k, rng, *problem, with_stats = args
-    joins = _has_batch(bias)
-    q, k, v = (_readable(n, t, joins) for n, t in (("q", q), ("k", k), ("v", v)))
+    q, k, v = (_readable(n, t) for n, t in (("q", q), ("k", k), ("v", v)))
     if problem[0] == "thd":
         q, k, v = map(_with_rows_apart, (q, k, v))
-    bias, *common = _common(bias, cu_q, cu_k, lengths_k, rng)
-    if joins:
-        q = q.flatten(1, -3)
-        o, q, k, v, bias = map(_joined, (o, q, k, v, bias))
+    bias = _readable_bias(bias)
+    common = _common(cu_q, cu_k, lengths_k, rng)
     _forward_kernel(
         *(o, stats if with_stats else None, q, k, v, bias, *common),
         *_problem(bias, *problem),
@@ -345,7 +383,7 @@ def _gradient(ctx, do, *_):
         )
     of_bias = ctx.needs_input_grad[3]
     dq, dk, dv, dbias = attention_bwd(do, *ctx.saved_tensors, *ctx.problem, of_bias)
-    return dq, dk, dv, dbias if of_bias else None, *(None,) * 13
+    return dq, dk, dv, dbias if of_bias else None, *(None,) * 14
 
 
 def _with_strides_of(tensor, like):
@@ -358,9 +396,8 @@ def _with_strides_of(tensor, like):
 
 
 def _bwd_outputs(do, q, k, v, o, stats, bias, cu_q, cu_k, rng, *rest):
-    joins = _has_batch(bias)
     return (
-        *(_gradient_like(each, joins, rest[0]) for each in (q, k, v)),
+        *(_gradient_like(each, rest[0]) for each in (q, k, v)),
         q.new_empty(bias.shape if rest[-1] else 0),
     )
 
@@ -368,19 +405,15 @@ def _bwd_outputs(do, q, k, v, o, stats, bias, cu_q, cu_k, rng, *rest):
 def _backward(outputs, args):
     dq, dk, dv, dbias = outputs
     do, q, k, v, o, stats, bias, cu_q, cu_k, rng, *problem, of_bias = args
-    joins = _has_batch(bias)
     do = _with_strides_of(do, o)
-    q, k, v = (_readable(n, t, joins) for n, t in (("q", q), ("k", k), ("v", v)))
+    q, k, v = (_readable(n, t) for n, t in (("q", q), ("k", k), ("v", v)))
     if problem[0] == "thd":
         q, k, v = map(_with_rows_apart, (q, k, v))
-    bias, *common = _common(bias, cu_q, cu_k, None, rng)
-    dbias = dbias if of_bias else None
-    if joins:
-        q, dq = q.flatten(1, -3), dq.flatten(1, -3)
-        dq, dk, dv, do, q, k, v, o, stats, bias = map(
-            _joined, (dq, dk, dv, do, q, k, v, o, stats, bias)
-        )
-        dbias = None if dbias is None else _joined(dbias)
+    if of_bias:
+        bias = dense("attention.attn_mask", bias)
+    else:
+        bias, dbias = _readable_bias(bias), None
+    common = _common(cu_q, cu_k, None, rng)
     _backward_kernel(
         *(dq, dk, dv, dbias, do, o, stats, q, k, v, bias, *common),
         *_problem(bias, *problem),
@@ -390,7 +423,7 @@ def _backward(outputs, args):
 
 _PROBLEM = (
     "str layout, SymInt longest_q, SymInt longest_k, int mask, int left, int right,"
-    " float dropout, float? scale"
+    " bool alibi, float dropout, float? scale"
 )
 # layout "bhsd" or "thd"; mask: KILN_ATTENTION_MASK_... of kiln/c.h; lengths_k: as of _attention();
 # rng: the seed and the offset of dropout, int64. Without ``stats`` there is no gradient.

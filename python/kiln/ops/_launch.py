@@ -65,7 +65,7 @@ def function(name: str, *given: str, unused=(), of: str = "", dense=()):
     Its parameters are those ``given``, in this order. They are bound by name to those of
     the library, here and not at each call. Raises TypeError for a name that the library
     has not, and for one of the library's that is in neither list.
-    unused: an option has its default then; there is no tensor.
+    unused: given as None, which is an option's default.
     dense: arguments that are copied where they are not contiguous, as "<of>.<name>". It
       is the library that looks, since Python would take longer.
     """

@@ -127,10 +127,13 @@ class Tensors {
             {}};
   }
   [[nodiscard]] Shape shape_bias() const {
-    return {{1, problem_.heads, problem_.sq, problem_.skv},
-            {problem_.heads * problem_.sq * problem_.skv, problem_.sq * problem_.skv,
-             problem_.skv, 1},
-            {}};
+    const auto& [batches, heads, rows] = attention::bias_sizes(problem_);
+    const auto& [batch, head, sequence, dim, group] = attention::bias_strides(problem_);
+    // Of a dimension of 1 the stride that a packed tensor has.
+    const std::int64_t by_row = sequence == 0 ? problem_.skv : sequence;
+    const std::int64_t by_head = head == 0 ? rows * by_row : head;
+    const std::int64_t by_batch = batch == 0 ? heads * by_head : batch;
+    return {{batches, heads, rows, problem_.skv}, {by_batch, by_head, by_row, dim}, {}};
   }
   [[nodiscard]] Shape shape_of(TensorRole output) const {
     switch (output) {
@@ -182,7 +185,8 @@ template <typename Attributes>
 Attributes common_attributes(const Problem& problem, Tensors& tensors) {
   // Tensors has the type, the sizes and the strides.
   const auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout, q, k, v, o,
-               mask, window_left, window_right, bias, dropout] = problem.common();
+               mask, window_left, window_right, bias_kind, dropout, bias] =
+      problem.common();
   Attributes attributes;
   attributes.set_name("attention").set_attn_scale(tensors.scale());
   attributes.set_diagonal_alignment(attention::is_bottom_right(mask)
@@ -196,9 +200,9 @@ Attributes common_attributes(const Problem& problem, Tensors& tensors) {
     attributes.set_padding_mask(true)
         .set_seq_len_q(tensors.lengths(TensorRole::kLengthsQ))
         .set_seq_len_kv(tensors.lengths(TensorRole::kLengthsKv));
-  if (bias == Bias::kPostScale)
+  if (bias_kind == Bias::kPostScale)
     attributes.set_bias(tensors.bias());
-  if (bias == Bias::kAlibi)
+  if (bias_kind == Bias::kAlibi)
     attributes.set_alibi_mask(true);
   if (dropout > 0)
     attributes.set_dropout(static_cast<float>(dropout),

@@ -61,7 +61,7 @@ enum class AttentionBias : std::uint8_t { kNone, kPostScale, kAlibi };
 /// cu_seqlens_kv say where each begins.
 enum class AttentionLayout : std::uint8_t { kBshd, kSbhd, kBhsd, kThd };
 
-/// In elements, 0 or more. kThd ignores `batch`.
+/// In elements, 0 or more. kThd ignores `batch`, except of a bias.
 struct AttentionStrides {
   std::int64_t batch = 0;
   std::int64_t head = 0;
@@ -101,6 +101,10 @@ struct AttentionProblem {
   /// The probability that a p becomes 0, from 0 to 1; the others are divided by 1 -
   /// dropout.
   KILN_OPTION double dropout = 0;
+  /// Of AttentionTensors::bias, as [batch, heads, sq, skv]: 0 is the stride of a
+  /// dimension in which it is alike, `dim` is 1 and `group` 0. All 0: those of a
+  /// contiguous [1, heads, sq, skv].
+  KILN_SINCE(0, 2) AttentionStrides bias{};
   friend bool operator==(const AttentionProblem&, const AttentionProblem&) = default;
 };
 
@@ -165,12 +169,12 @@ struct AttentionTensors {
   /// each key with about the largest score has a probability of up to 1. Neither makes
   /// a gradient infinite or NaN.
   float* stats = nullptr;
-  /// [1, heads, sq, skv], contiguous. Its sum with scale * q k^T is rounded to float,
-  /// which moves a probability by up to 6e-8 * |sum| of itself, in both passes alike.
-  /// To mask keys, use -infinity, not a large number such as -1e30. If a whole row is
-  /// that low, a float cannot hold its statistics (-1e30 plus the logarithm of the
-  /// number of keys), and the gradients of the row come out too large, by a factor of
-  /// the number of keys.
+  /// [batch, heads, sq, skv] with the strides problem.bias. Its sum with scale * q k^T
+  /// is rounded to float, which moves a probability by up to 6e-8 * |sum| of itself, in
+  /// both passes alike. To mask keys, use -infinity, not a large number such as -1e30.
+  /// If a whole row is that low, a float cannot hold its statistics (-1e30 plus the
+  /// logarithm of the number of keys), and the gradients of the row come out too large,
+  /// by a factor of the number of keys.
   const void* bias = nullptr;
   /// For kThd: [batch + 1], in tokens, non-decreasing: where each sequence begins, and
   /// where the last one ends. Of a sequence with more than sq (or skv) tokens only the
@@ -193,7 +197,9 @@ struct AttentionTensors {
   void* grad_q = nullptr;
   void* grad_k = nullptr;
   void* grad_v = nullptr;
-  void* grad_bias = nullptr;  // with options.bias_gradient
+  /// With options.bias_gradient: the sum over what the bias is alike for. Needs
+  /// problem.bias.sequence above 0, unless sq is 1.
+  void* grad_bias = nullptr;
   /// The factor of q k^T, finite; unset: 1 / sqrt(dqk).
   KILN_OPTION std::optional<float> scale{};
   /// Scratch memory of at least AttentionChoice::workspace_bytes, aligned to 256 bytes;
@@ -233,7 +239,8 @@ struct AttentionChoice {
 ///
 /// The two passes of a problem may have different backends, except with dropout: the
 /// backends draw different random numbers, so one decision holds for both passes. With
-/// dropout, give both passes the same problem, the same scale and aligned tensors.
+/// dropout, give both passes the same problem, also the same strides of a bias, the
+/// same scale, and aligned tensors.
 ///
 /// During a stream capture, a call runs only if it was prepared, or run once, before
 /// the capture, on the same thread and with equal options. What was prepared with

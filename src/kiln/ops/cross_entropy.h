@@ -61,8 +61,8 @@ struct CrossEntropy {
   std::int64_t logits_stride = 0;        // in elements; 0: padded_vocabulary
   std::int64_t dlogits_stride = 0;       // likewise
   KILN_OPTION float smoothing = 0;       // 0 to 1
-  KILN_OPTION float scale =
-      1;  // of the gradient, such as 1 / number of tokens not ignored
+  // Of the gradient, such as 1 / number of tokens not ignored.
+  KILN_OPTION float scale = 1;
   /// [rows], or null: a further factor for each row, such as the gradient of its loss.
   const float* row_scale = nullptr;
 };

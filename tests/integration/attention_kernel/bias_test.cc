@@ -30,6 +30,47 @@ TEST(AttentionBias, IsAddedAndItsGradientIsRight) {
   }
 }
 
+/// [batch, heads, sq, skv]; 0: alike.
+Strides bias_by(I64 batch, I64 head, I64 sequence) {
+  return {.batch = batch, .head = head, .sequence = sequence, .dim = 1};
+}
+
+TEST(AttentionBias, IsReadByItsStridesAndItsGradientIsTheSumOverWhatItIsAlikeFor) {
+  constexpr I64 kQueries = 35;
+  constexpr I64 kRow = 70;
+  constexpr I64 kHead = kQueries * kRow;
+  for (const Strides& by :
+       {bias_by(0, 0, kRow), bias_by(kHead, 0, kRow), bias_by(2 * kHead, kHead, kRow),
+        bias_by(80, 0, 2 * 80 + 7)})
+    for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32})
+      check_both(problem_of(dtype, {.batch = 2,
+                                    .heads = 2,
+                                    .kv_heads = 1,
+                                    .sq = kQueries,
+                                    .skv = kRow,
+                                    .dqk = 64,
+                                    .mask = Mask::kCausal,
+                                    .bias_kind = Bias::kPostScale,
+                                    .bias = by}));
+}
+
+TEST(AttentionBias, MayBeAlikeForAllQueriesAndHaveAnotherPlaceBetweenItsRows) {
+  for (const Strides& by :
+       {bias_by(70, 0, 0), bias_by(0, 0, 0), bias_by(0, 40 * 96, 96)})
+    for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32})
+      test::with_type(dtype, [&]<typename T>() {
+        Call<T> call(problem_of(dtype, {.batch = 2,
+                                        .heads = 2,
+                                        .sq = 35,
+                                        .skv = 70,
+                                        .dqk = 64,
+                                        .bias_kind = Bias::kPostScale,
+                                        .bias = by}));
+        call.run_both();
+        check(call, true);
+      });
+}
+
 TEST(AttentionBias, OfAlibiFallsWithTheDistanceForEveryNumberOfHeads) {
   for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
     for (const I64 heads : {1, 4, 6})
@@ -146,8 +187,11 @@ TEST(AttentionBias, AsLowAsScoresAreLostInMakesNoProbabilityAbove1) {
                                       .dqk = 64,
                                       .bias_kind = Bias::kPostScale}),
                    {.scale = 1.0F});
-      for (std::size_t i = 0; i < call.q.size(); ++i)
-        call.q[i] = T::from(i % 64 == 0 ? -1e-7F * kBias * float(i / 64) : 0.0F);
+      for (std::size_t i = 0; i < call.q.size(); ++i) {
+        const std::size_t row = i / 64;
+        call.q[i] =
+            T::from(i % 64 == 0 ? -1e-7F * kBias * static_cast<float>(row) : 0.0F);
+      }
       call.k.fill(1.0F);
       call.bias.fill(kBias);
       call.run_both();

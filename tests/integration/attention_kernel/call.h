@@ -97,6 +97,11 @@ class Call {
     }
   }
 
+  [[nodiscard]] std::size_t bias_at(I64 b, I64 h, I64 i, I64 j) const {
+    const Strides by = attention::bias_strides(problem);
+    return static_cast<std::size_t>(b * by.batch + h * by.head + i * by.sequence + j);
+  }
+
   [[nodiscard]] ops::AttentionTensors tensors() {
     const auto ints = [](auto& tensor) {
       return tensor.size() == 0 ? nullptr
@@ -226,8 +231,7 @@ class Call {
     };
     out.bias = [=, this](I64 i, I64 j) {
       if (problem.bias_kind == Bias::kPostScale)
-        return bias[static_cast<std::size_t>((h * problem.sq + i) * problem.skv + j)]
-            .value();
+        return bias[bias_at(b, h, i, j)].value();
       if (problem.bias_kind == Bias::kAlibi)
         return -slope(h) * static_cast<double>(std::abs(i + diagonal - j));
       return 0.0;
@@ -300,7 +304,9 @@ class Call {
                 dim);
   }
   [[nodiscard]] std::size_t count_bias() const {
-    return static_cast<std::size_t>(problem.heads * problem.sq * problem.skv);
+    return bias_at(problem.batch - 1, problem.heads - 1, problem.sq - 1,
+                   problem.skv - 1) +
+           1;
   }
   [[nodiscard]] double slope(I64 h) const {
     I64 power = 1;

@@ -72,7 +72,10 @@ TEST(AttentionLargeScores, AreExactInTheForwardPassOfEveryKernel) {
                                              .dv = kind.dv}),
                      {.scale = scale_of(score)});
         // Every three keys alike, a 512th more than the three before.
-        set_scores(call, [](I64 j) { return 1.0F + static_cast<float>(j / 3) / 128; });
+        set_scores(call, [](I64 j) {
+          const I64 three = j / 3;
+          return 1.0F + static_cast<float>(three) / 128;
+        });
         expect_exact_forward(call);
       });
     }

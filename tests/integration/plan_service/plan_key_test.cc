@@ -98,6 +98,39 @@ TEST_F(PlanKeyTest, EverythingElseOfAProblemIsInTheKey) {
   }
 }
 
+TEST_F(PlanKeyTest, ABiasHasTheKeyOfWhatItIsAlikeFor) {
+  const auto with = [&](const attention::Strides& by) {
+    return digest(attention_problem([&](Problem& each) {
+      each.bias_kind = attention::Bias::kPostScale;
+      each.bias = by;
+    }));
+  };
+  const Problem of = attention_problem();
+  const std::int64_t head = of.sq * of.skv;
+  const Digest usual = with({});
+  EXPECT_EQ(with({.head = head, .sequence = of.skv, .dim = 1}), usual);
+  std::set<Digest> keys{usual};
+  for (const attention::Strides& by : std::initializer_list<attention::Strides>{
+           {.sequence = of.skv, .dim = 1},
+           {.batch = head, .sequence = of.skv, .dim = 1},
+           {.batch = of.heads * head, .head = head, .sequence = of.skv, .dim = 1},
+           {.head = head, .sequence = of.skv + 8, .dim = 1},
+           {.batch = of.skv, .dim = 1}})
+    EXPECT_TRUE(keys.insert(with(by)).second);
+}
+
+TEST_F(PlanKeyTest, ABiasOfOneBatchAndHeadHasOneKeyWhateverTheirStrides) {
+  const auto with = [&](std::int64_t batch, std::int64_t head) {
+    return digest(attention_problem([&](Problem& each) {
+      each.batch = each.heads = each.kv_heads = 1;
+      each.bias_kind = attention::Bias::kPostScale;
+      each.bias = {.batch = batch, .head = head, .sequence = each.skv, .dim = 1};
+    }));
+  };
+  EXPECT_EQ(with(0, 0), with(5, 0));
+  EXPECT_EQ(with(0, 0), with(0, 7));
+}
+
 TEST_F(PlanKeyTest, TwoDevicesThatAPlanCannotTellApartShareOne) {
   const Digest h200 = digest(h200_);
   EXPECT_EQ(digest(test::published_device("h100-sxm")), h200);

@@ -118,6 +118,22 @@ TEST(Evaluate, TellsPassesApart) {
   EXPECT_THAT(refusals(backward, {9, 0}, "9.5"), IsEmpty());
 }
 
+TEST(Evaluate, WithDropoutAsksForTheGradientOfABiasOnlyWhereItHasOne) {
+  Problem problem = base();
+  problem.dropout = 0.1;
+  problem.bias_kind = Bias::kPostScale;
+  const auto wants_gradient = [&] {
+    const auto both = run_together(problem);
+    EXPECT_TRUE(validate(both.at(1)));
+    return both.at(1).bias_gradient;
+  };
+  EXPECT_TRUE(wants_gradient());
+  problem.bias = {.batch = 64, .sequence = 64, .dim = 1};
+  EXPECT_TRUE(wants_gradient());
+  problem.bias.sequence = 0;  // alike for all queries
+  EXPECT_FALSE(wants_gradient());
+}
+
 // Every remedy of every rule that can be met somewhere is meant for somebody: whatever
 // is asked, there is something to do.
 TEST(Evaluate, AlwaysHasARemedy) {

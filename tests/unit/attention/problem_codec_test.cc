@@ -24,6 +24,7 @@ Problem unusual() {
   set_strides(problem);
   problem.q.sequence += 64;
   problem.o.group = problem.o.head;
+  problem.bias = {.batch = 1 << 20, .sequence = 2048, .dim = 1};
   return problem;
 }
 
@@ -57,6 +58,8 @@ TEST(ProblemCodec, EveryChangeChangesTheFields) {
       [](Problem& p) { p.window_left = 1; },
       [](Problem& p) { p.window_right = 1; },
       [](Problem& p) { p.bias_kind = Bias::kAlibi; },
+      [](Problem& p) { p.bias.batch = 1; },
+      [](Problem& p) { p.bias.sequence = 1; },
       [](Problem& p) { p.bias_gradient = true; },
       [](Problem& p) { p.dropout = 0.1; },
       [](Problem& p) { p.deterministic = true; },
@@ -68,6 +71,15 @@ TEST(ProblemCodec, EveryChangeChangesTheFields) {
     changes[i](changed);
     EXPECT_NE(to_fields(changed).digest(), to_fields(base()).digest()) << i;
   }
+}
+
+TEST(ProblemCodec, AFieldThatCameLaterIsThereOnlyWhereItIsNotItsDefault) {
+  Problem problem = base();
+  problem.bias_kind = Bias::kPostScale;
+  EXPECT_FALSE(to_fields(problem).find("bias_strides"));
+  problem.bias = {.batch = 64, .dim = 1};
+  EXPECT_EQ(to_fields(problem).find("bias_strides"), "64,0,0,1");
+  EXPECT_EQ(shown_fields(problem).find("bias_strides"), "64,0,0,1");
 }
 
 TEST(ProblemCodec, FieldsThatAreNoProblemAreRefused) {

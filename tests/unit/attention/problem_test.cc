@@ -142,6 +142,31 @@ TEST(Problem, HasAGradientOfABiasOnlyBackwardAndOfAPostScaleBias) {
   EXPECT_THAT(validate(problem).error().message, HasSubstr("no gradients"));
 }
 
+TEST(Problem, HasStridesOfABiasOnlyWithOneAndWithRowsWhereItHasAGradient) {
+  Problem problem = base(Pass::kBackward);
+  problem.bias = {.batch = 64, .dim = 1};
+  const auto refused = [&] { return validate(problem).error().message; };
+  EXPECT_THAT(refused(), HasSubstr("problem.bias: strides are those of a post_scale"));
+  problem.bias_kind = Bias::kPostScale;
+  EXPECT_TRUE(validate(problem));
+  EXPECT_EQ(bias_strides(problem), problem.bias);
+  problem.bias_gradient = true;
+  EXPECT_THAT(refused(), HasSubstr("alike for all queries has no gradient"));
+  problem.bias.sequence = problem.skv;
+  EXPECT_TRUE(validate(problem));
+  for (const Strides& wrong : {Strides{.batch = 64}, Strides{.batch = 64, .dim = 2},
+                               Strides{.dim = 1, .group = 1}}) {
+    problem.bias = wrong;
+    EXPECT_THAT(refused(), HasSubstr("the last dimension is contiguous"));
+  }
+  problem.bias = {.head = std::int64_t{1} << 53, .dim = 1};
+  EXPECT_THAT(refused(), HasSubstr("bias has the strides"));
+  problem.bias = {};
+  EXPECT_EQ(
+      bias_strides(problem),
+      (Strides{.head = problem.sq * problem.skv, .sequence = problem.skv, .dim = 1}));
+}
+
 TEST(Problem, ReadsItsWordsAndAnswersOthersWithTheNearest) {
   for (const std::string_view word : mask_words())
     EXPECT_EQ(to_string(parse_mask(word).value()), word);

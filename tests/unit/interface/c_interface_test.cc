@@ -134,7 +134,7 @@ TEST(PythonInterfaceTest, TensorsAndOptionsAreGivenByName) {
                                    "  void* workspace = nullptr; };\n")
                           .value()})
           .value();
-  EXPECT_THAT(text, HasSubstr("kNames{\"x\", \"factor\", \"fast\", \"workspace\"}"));
+  EXPECT_THAT(text, HasSubstr("4> kNames{\"x\", \"factor\", \"fast\", \"workspace\"}"));
   EXPECT_THAT(text, HasSubstr("    if (factor)\n      args.has_factor = true, "
                               "args.factor = static_cast<float>(*factor);\n"));
   EXPECT_THAT(text, HasSubstr("call.set(call.args.x, \"x\", x);"));

@@ -149,50 +149,54 @@ TEST(AttentionPlan, GoesToTheFloatKernelWhereATensorIsNotAligned) {
             "attention_plain_fwd");
 }
 
-/// Every problem of these, in every type, is launched with kernels that there are, for
-/// that device, with tiles that it has shared memory for.
+std::vector<Problem> problems_of_every_kind() {
+  std::vector<Problem> all;
+  for (const DType dtype : {DType::kF16, DType::kBf16, DType::kF32})
+    for (std::int64_t dqk = 1; dqk <= 256; dqk += dqk % 8 == 0 ? 8 : 7)
+      for (const std::int64_t dv : {dqk, std::int64_t{64}, std::int64_t{256}})
+        for (const Bias bias : {Bias::kNone, Bias::kPostScale, Bias::kAlibi})
+          for (const double dropout : {0.0, 0.5})
+            for (const Pass pass : {Pass::kForward, Pass::kBackward})
+              all.push_back(attention_problem([&](Problem& p) {
+                p.dtype = dtype;
+                p.dqk = dqk;
+                p.dv = dv;
+                p.bias_kind = bias;
+                p.dropout = dropout;
+                p.pass = pass;
+                p.training = true;
+                p.bias_gradient = pass == Pass::kBackward && bias == Bias::kPostScale;
+              }));
+  return all;
+}
+
+void expect_fits(const render::TemplateCatalog& catalog, const Launch& launch,
+                 ComputeCapability capability, std::uint32_t shared_kib) {
+  const auto kernel = catalog.find(launch.kernel);
+  ASSERT_TRUE(kernel) << launch.kernel;
+  const auto params = (*kernel)->canonical(launch.parameters);
+  ASSERT_TRUE(params) << params.error().message;
+  EXPECT_EQ((*kernel)->excluded(*params, capability), std::nullopt);
+  const auto geometry = (*kernel)->geometry(*params, launch.extents, launch.entry);
+  ASSERT_TRUE(geometry) << geometry.error().message;
+  EXPECT_LE(geometry->shared_bytes, shared_kib * 1024);
+}
+
+/// Every problem is launched with kernels that there are, for that device, with tiles
+/// that it has shared memory for.
 TEST(AttentionPlan, FitsEveryDevice) {
   const auto catalog = render::TemplateCatalog::open(templates::embedded()).value();
   const std::vector<std::pair<ComputeCapability, std::uint32_t>> devices{
       {{7, 0}, 96}, {{7, 5}, 64},  {{8, 0}, 163},  {{8, 6}, 99}, {{8, 7}, 163},
       {{8, 9}, 99}, {{9, 0}, 227}, {{10, 0}, 227}, {{12, 0}, 99}};
   int launched = 0;
-  for (const auto& [capability, shared_kib] : devices) {
-    for (const DType dtype : {DType::kF16, DType::kBf16, DType::kF32}) {
-      for (std::int64_t dqk = 1; dqk <= 256; dqk += dqk % 8 == 0 ? 8 : 7) {
-        for (const std::int64_t dv : {dqk, std::int64_t{64}, std::int64_t{256}}) {
-          for (const Bias bias : {Bias::kNone, Bias::kPostScale, Bias::kAlibi}) {
-            for (const double dropout : {0.0, 0.5}) {
-              for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
-                const Problem problem = attention_problem([&](Problem& p) {
-                  p.dtype = dtype;
-                  p.dqk = dqk;
-                  p.dv = dv;
-                  p.bias_kind = bias;
-                  p.dropout = dropout;
-                  p.pass = pass;
-                  p.training = true;
-                  p.bias_gradient = pass == Pass::kBackward && bias == Bias::kPostScale;
-                });
-                for (const Launch& launch : planned(
-                         problem, {}, {.name = "planned", .capability = capability})) {
-                  const auto kernel = catalog.find(launch.kernel);
-                  ASSERT_TRUE(kernel) << launch.kernel;
-                  const auto params = (*kernel)->canonical(launch.parameters);
-                  ASSERT_TRUE(params) << params.error().message;
-                  EXPECT_EQ((*kernel)->excluded(*params, capability), std::nullopt)
-                      << to_string(problem);
-                  const auto geometry =
-                      (*kernel)->geometry(*params, launch.extents, launch.entry);
-                  ASSERT_TRUE(geometry) << geometry.error().message;
-                  EXPECT_LE(geometry->shared_bytes, shared_kib * 1024)
-                      << to_string(problem) << " on " << to_string(capability);
-                  ++launched;
-                }
-              }
-            }
-          }
-        }
+  for (const Problem& problem : problems_of_every_kind()) {
+    for (const auto& [capability, shared_kib] : devices) {
+      SCOPED_TRACE(to_string(problem) + " on " + to_string(capability));
+      for (const Launch& launch :
+           planned(problem, {}, {.name = "planned", .capability = capability})) {
+        expect_fits(catalog, launch, capability, shared_kib);
+        ++launched;
       }
     }
   }
