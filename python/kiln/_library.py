@@ -91,5 +91,8 @@ def parameters(function: str, *known: str) -> list[str]:
     names = [str(each) for each in library().parameters(function)]
     if wrong := set(names).symmetric_difference(known) - ({"workspace"} - set(names)):
         lacking = ", ".join(sorted(wrong))
-        raise TypeError(f"{function}: Python and the library do not both know {lacking}")
+        raise TypeError(
+            f"{function}: Python and {library_path()} do not both know {lacking}; take both "
+            "from one version of kiln-jit"
+        )
     return names

@@ -11,8 +11,8 @@
 
 namespace kiln::interface {
 
-/// python/operation_parameters.h: Parameters<kiln_..._args> of each operation with one
-/// struct. Errors: kInvalidArgument.
+/// python/operation_parameters.h: Parameters of each struct that an operation takes,
+/// and the functions of each operation that takes one struct. Errors: kInvalidArgument.
 [[nodiscard]] Result<std::string> python_parameters(
     std::span<const OperationHeader> headers);
 

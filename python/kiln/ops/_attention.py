@@ -75,8 +75,8 @@ def scaled_dot_product_attention(
             _inputs.refuse("attn_mask and alibi=True exclude each other")
         attn_mask = _bias(attn_mask, q, k)
     mask = _CAUSAL if is_causal else _NO_MASK
-    return_lse = _inputs.flag("return_lse", return_lse)
-    problem = ("bhsd", 0, 0, mask, *_window(window_size), _inputs.flag("alibi", alibi))
+    alibi, return_lse = _flags(alibi, return_lse)
+    problem = ("bhsd", 0, 0, mask, *_window(window_size), alibi)
     o, lse = _attention(
         *(q, k, v, attn_mask, None, None, problem, dropout_p, scale), return_lse=return_lse
     )
@@ -136,15 +136,15 @@ def varlen_attention(
         max_seqlen_q = _inputs.integer("max_seqlen_q", max_seqlen_q)
     if max_seqlen_k is not None and type(max_seqlen_k) is not int:
         max_seqlen_k = _inputs.integer("max_seqlen_k", max_seqlen_k)
+    alibi, return_lse = _flags(alibi, return_lse)
     problem = (
         "thd",
         _longest("max_seqlen_q", max_seqlen_q, q.shape[0]),
         _longest("max_seqlen_k", max_seqlen_k, k.shape[0]),
         _PADDING_CAUSAL_BOTTOM_RIGHT if is_causal else _PADDING,
         *_window(window_size),
-        _inputs.flag("alibi", alibi),
+        alibi,
     )
-    return_lse = _inputs.flag("return_lse", return_lse)
     if _can_be_seen(cu_seqlens_q) and _can_be_seen(cu_seqlens_k):
         _check_begins("cu_seqlens_q", cu_seqlens_q, q.shape[0])
         _check_begins("cu_seqlens_k", cu_seqlens_k, k.shape[0])
@@ -188,6 +188,12 @@ def _dimensions(q, k, v):
     except AttributeError:
         _inputs.only_tensors(q=q, k=k, v=v)
         raise
+
+
+def _flags(alibi, return_lse):
+    if type(alibi) is type(return_lse) is bool:
+        return alibi, return_lse
+    return _inputs.flag("alibi", alibi), _inputs.flag("return_lse", return_lse)
 
 
 def _window(size):
