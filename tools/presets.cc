@@ -113,8 +113,7 @@ Result<void> add_preset_plans(PlanService& plans, const Config& config,
         const bool is_refused = why.code == ErrorCode::kCompileFailed;
         *report.refused += is_refused ? 1 : 0;
         reasons.insert(fmt::format("{}{}{}: {}", device.name, is_refused ? ", " : "",
-                                   is_refused ? attention::to_string(pass) : "",
-                                   why.message));
+                                   is_refused ? word_of(pass) : "", why.message));
         continue;
       }
       built.insert(device.name);

@@ -29,7 +29,7 @@ tl::unexpected<Error> wrong(std::string message) {
   return fail(ErrorCode::kInvalidArgument, std::move(message));
 }
 
-std::vector<std::string_view> words_of(std::string_view text) {
+std::vector<std::string_view> split_at_blanks(std::string_view text) {
   std::vector<std::string_view> words;
   while (true) {
     const std::size_t begin = text.find_first_not_of(' ');
@@ -50,14 +50,11 @@ Result<double> parse_real(std::string_view text) {
   return value;
 }
 
-Result<FieldValue> parse_word(const Field& field, std::string_view text) {
-  for (const std::string_view word : field.words) {
-    if (word == text)
-      return word;
-  }
-  const std::vector<std::string> known(field.words.begin(), field.words.end());
-  return wrong(fmt::format("{} is never '{}', but one of {}{}", field.name, text,
-                           fmt::join(known, ", "), did_you_mean(text, known)));
+Result<FieldValue> word_value(const Field& field, std::string_view text) {
+  const auto position = position_of(text, field.words);
+  if (!position)
+    return wrong(fmt::format("{}: {}", field.name, position.error().message));
+  return field.words[*position];
 }
 
 Result<Comparison> parse_operator(std::span<const std::string_view>& words) {
@@ -123,7 +120,7 @@ Result<Operand> parse_operand(const Field& field, std::string_view text) {
         return wrong(fmt::format("{} is true or false, not '{}'", field.name, text));
       return FieldValue(text == "true" ? 1.0 : 0.0);
     case FieldKind::kWord:
-      return KILN_TRY(parse_word(field, text));
+      return KILN_TRY(word_value(field, text));
     case FieldKind::kVersion:
       return FieldValue(
           static_cast<double>(encoded(KILN_TRY(parse_cudnn_version(text)))));
@@ -142,7 +139,7 @@ FieldValue value_of(const Operand& operand, const RuleQuestion& question) {
 }
 
 Result<Condition> parse_comparison(std::string_view text) {
-  const auto all = words_of(text);
+  const auto all = split_at_blanks(text);
   std::span<const std::string_view> words(all);
   if (words.size() == 1 && words[0] == "never")
     return Condition{.kind = Condition::Kind::kNever};

@@ -246,7 +246,7 @@ std::optional<CudnnRefusal> why_not_cudnn(const Problem& problem,
         fmt::format("{}{}", to_string(first, cudnn),
                     is_other ? fmt::format(" (of the {} pass, which must drop what "
                                            "this one drops)",
-                                           to_string(each.pass))
+                                           word_of(each.pass))
                              : std::string())};
   }
   return std::nullopt;

@@ -81,7 +81,7 @@ bool check_other_pass(const RuleQuestion& question, Verdict& verdict) {
     first.reason = fmt::format(
         "the {} pass drops the same probabilities, so the same "
         "backend must run it, and it is refused: {}",
-        to_string(problem.pass), first.reason);
+        word_of(problem.pass), first.reason);
     std::erase_if(verdict.policies,
                   [&](const Finding& each) { return each.id == first.id; });
     verdict.policies.push_back(std::move(first));

@@ -37,7 +37,7 @@ ordered_json to_json(const Explanation& explanation) {
   for (const auto& [problem, chosen, cudnn, probe, kiln] : explanation.steps) {
     steps.push_back({{"sq", problem.sq},
                      {"skv", problem.skv},
-                     {"mask", to_string(problem.mask)},
+                     {"mask", word_of(problem.mask)},
                      {"heads", problem.heads},
                      {"chosen", to_string(chosen)},
                      {"cudnn", cudnn_json(cudnn, probe)},

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "attention/condition.h"
+#include "attention/problem_table.h"
 #include "util/nearest.h"
 #include "util/try.h"
 
@@ -17,38 +19,39 @@ double number(std::int64_t value) {
   return static_cast<double>(value);
 }
 
-template <auto Member>
-FieldValue read_size(const RuleQuestion& question) {
-  return number(question.problem.*Member);
-}
-template <auto Member>
-Result<void> write_size(Problem& problem, const FieldValue& value) {
-  problem.*Member = static_cast<std::int64_t>(std::get<double>(value));
-  return {};
-}
-template <auto Member>
-constexpr Field size_field(std::string_view name) {
-  return {name, FieldKind::kNumber, {}, read_size<Member>, write_size<Member>};
+template <auto kMember, typename Value>
+FieldValue read(const RuleQuestion& question) {
+  const Value& value = question.problem.*kMember;
+  if constexpr (std::is_enum_v<Value>)
+    return word_of(value);
+  else
+    return static_cast<double>(value);
 }
 
-template <auto Member>
-FieldValue read_flag(const RuleQuestion& question) {
-  return question.problem.*Member ? 1.0 : 0.0;
-}
-template <auto Member>
-Result<void> write_flag(Problem& problem, const FieldValue& value) {
-  problem.*Member = std::get<double>(value) != 0;
+template <auto kMember, typename Value>
+Result<void> write(Problem& problem, const FieldValue& value) {
+  if constexpr (std::is_enum_v<Value>)
+    problem.*kMember = KILN_TRY(parse_word<Value>(std::get<std::string_view>(value)));
+  else if constexpr (std::is_same_v<Value, bool>)
+    problem.*kMember = std::get<double>(value) != 0;
+  else
+    problem.*kMember = static_cast<Value>(std::get<double>(value));
   return {};
-}
-template <auto Member>
-constexpr Field flag_field(std::string_view name) {
-  return {name, FieldKind::kFlag, {}, read_flag<Member>, write_flag<Member>};
 }
 
-template <auto Member, auto Parse>
-Result<void> write_word(Problem& problem, const FieldValue& value) {
-  problem.*Member = KILN_TRY(Parse(std::get<std::string_view>(value)));
-  return {};
+/// No remedy can change the pass.
+template <typename Value, auto kMember>
+Field own_field(const ProblemField<kMember>& field) {
+  Field made{.name = field.name, .read = read<kMember, Value>};
+  if constexpr (std::is_enum_v<Value>) {
+    made.kind = FieldKind::kWord;
+    made.words = words_of<Value>();
+  } else if constexpr (std::is_same_v<Value, bool>) {
+    made.kind = FieldKind::kFlag;
+  }
+  if constexpr (!std::is_same_v<Value, Pass>)
+    made.write = write<kMember, Value>;
+  return made;
 }
 
 /// The elements of the largest tensor: an offset into a packed tensor must reach that
@@ -69,56 +72,10 @@ double flag(bool value) {
   return value ? 1 : 0;
 }
 
-using P = Problem;
 using Q = const RuleQuestion&;
 
-std::vector<Field> word_fields() {
-  return {
-      {"pass", FieldKind::kWord, pass_words(),
-       [](Q q) -> FieldValue { return to_string(q.problem.pass); }},
-      {"dtype", FieldKind::kWord, dtype_words(),
-       [](Q q) -> FieldValue { return dtype_word(q.problem.dtype); },
-       write_word<&P::dtype, parse_dtype>},
-      {"mask", FieldKind::kWord, mask_words(),
-       [](Q q) -> FieldValue { return to_string(q.problem.mask); },
-       write_word<&P::mask, parse_mask>},
-      {"bias", FieldKind::kWord, bias_words(),
-       [](Q q) -> FieldValue { return to_string(q.problem.bias_kind); },
-       write_word<&P::bias_kind, parse_bias>},
-      {"layout", FieldKind::kWord, layout_words(),
-       [](Q q) -> FieldValue { return to_string(q.problem.layout); },
-       write_word<&P::layout, parse_layout>},
-  };
-}
-
-std::vector<Field> plain_fields() {
-  return {
-      size_field<&P::batch>("batch"),
-      size_field<&P::heads>("heads"),
-      size_field<&P::kv_heads>("kv_heads"),
-      size_field<&P::sq>("sq"),
-      size_field<&P::skv>("skv"),
-      size_field<&P::dqk>("dqk"),
-      size_field<&P::dv>("dv"),
-      size_field<&P::window_left>("window_left"),
-      flag_field<&P::bias_gradient>("bias_gradient"),
-      flag_field<&P::training>("training"),
-      flag_field<&P::deterministic>("deterministic"),
-      flag_field<&P::stats>("stats"),
-      flag_field<&P::capture>("capture"),
-      {"dropout",
-       FieldKind::kNumber,
-       {},
-       [](Q q) -> FieldValue { return q.problem.dropout; },
-       [](P& problem, const FieldValue& value) -> Result<void> {
-         problem.dropout = std::get<double>(value);
-         return {};
-       }},
-  };
-}
-
 /// Derived fields, and the device and cuDNN version of the question.
-std::vector<Field> other_fields() {
+std::vector<Field> derived_fields() {
   return {
       {"cudnn",
        FieldKind::kVersion,
@@ -169,18 +126,16 @@ std::vector<Field> other_fields() {
 }  // namespace
 
 std::span<const Field> fields() {
-  // Each of these is a field here, or part of one.
-  const Problem problem;
-  [[maybe_unused]] const auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout,
-                                q, k, v, o, mask, window_left, window_right, bias_kind,
-                                dropout, bias] = problem.common();
-  [[maybe_unused]] const auto& [pass, training, stats, bias_gradient, deterministic,
-                                capture] = problem.of_pass();
   // Never destroyed: conditions point into it.
   static const auto& all = *new const std::vector<Field>([] {
-    std::vector<Field> joined = other_fields();
-    for (const auto& more : {word_fields(), plain_fields()})
-      joined.insert(joined.end(), more.begin(), more.end());
+    std::vector<Field> joined = derived_fields();
+    for_each_problem_field([&](const auto& field) {
+      using Value = std::remove_cvref_t<decltype(field.of(Problem()))>;
+      // Of strides and of a window's right side there are derived fields.
+      if constexpr (!std::is_same_v<Value, Strides>)
+        if (field.name != "window_right")
+          joined.push_back(own_field<Value>(field));
+    });
     return joined;
   }());
   return all;

@@ -175,10 +175,6 @@ Parameters plain_parameters(const Problem& problem) {
 
 Result<KernelChoice> choose_kernel(const Problem& problem, ComputeCapability capability,
                                    const CallProperties& call) {
-  // What is not a parameter of a kernel is an argument, by sizes_of() of ops/attention.
-  const auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout, q, k, v, o,
-               mask, window_left, window_right, bias_kind, dropout, bias] =
-      problem.common();
   KILN_TRY(check_supported(problem, capability));
   std::string why_not = no_tensor_cores(problem, capability, call);
   const bool has_tensor_cores = why_not.empty();
@@ -188,9 +184,9 @@ Result<KernelChoice> choose_kernel(const Problem& problem, ComputeCapability cap
       .parameters = has_tensor_cores ? tensor_core_parameters(problem, capability)
                                      : plain_parameters(problem),
       .reason = has_tensor_cores ? "tensor cores" : std::move(why_not)};
-  choice.parameters["dtype"] = std::string(dtype_word(dtype));
-  choice.parameters["bias"] = std::string(bias_of(bias_kind));
-  choice.parameters["dropout"] = dropout > 0 ? "true" : "false";
+  choice.parameters["dtype"] = std::string(word_of(problem.dtype));
+  choice.parameters["bias"] = std::string(bias_of(problem.bias_kind));
+  choice.parameters["dropout"] = problem.dropout > 0 ? "true" : "false";
   return choice;
 }
 
@@ -198,7 +194,7 @@ Result<KernelChoice> choose_bias_kernel(const Problem& problem,
                                         ComputeCapability capability) {
   KILN_TRY(check_supported(problem, capability));
   Parameters parameters = plain_parameters(problem);
-  parameters["dtype"] = std::string(dtype_word(problem.dtype));
+  parameters["dtype"] = std::string(word_of(problem.dtype));
   parameters["dropout"] = problem.dropout > 0 ? "true" : "false";
   return KernelChoice{.kernel = "attention_bias_bwd",
                       .parameters = std::move(parameters),

@@ -143,14 +143,14 @@ Result<void> check_bias(const Problem& problem) {
   if (problem.bias_gradient && problem.bias_kind != Bias::kPostScale)
     return wrong("bias_gradient",
                  fmt::format("it is of a post_scale bias, not of {}",
-                             to_string(problem.bias_kind)),
+                             word_of(problem.bias_kind)),
                  "options");
   if (bias == Strides{})
     return {};
   if (problem.bias_kind != Bias::kPostScale)
     return wrong("bias",
                  fmt::format("strides are those of a post_scale bias, not of {}",
-                             to_string(problem.bias_kind)));
+                             word_of(problem.bias_kind)));
   if (bias.dim != 1 || bias.group != 0)
     return wrong("bias",
                  fmt::format("`dim` is {} and `group` {}: the last dimension is "
@@ -176,7 +176,7 @@ Result<void> check_window(const Problem& problem) {
   if (is_causal(problem.mask) && problem.window_right > 0)
     return wrong("window_right",
                  fmt::format("a {} mask lets nothing be seen to the right: 0 or -1",
-                             to_string(problem.mask)));
+                             word_of(problem.mask)));
   return {};
 }
 

@@ -1,13 +1,14 @@
-// One pass of an attention problem, as rules, plans and kernels see it, and the words
-// for its values. kiln/ops/attention.h has the part that a program sets.
+// One pass of an attention problem, as rules, plans and kernels see it.
+// kiln/ops/attention.h has the part that a program sets.
 
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 
+#include "interface/enumeration_words.h"
 #include "kiln/ops/attention.h"
 #include "kiln/result.h"
 
@@ -21,6 +22,14 @@ using Strides = ops::AttentionStrides;
 
 enum class Pass : std::uint8_t { kForward, kBackward };
 
+}  // namespace kiln::attention
+
+template <>
+inline constexpr std::array<std::string_view, 2> kiln::kWords<kiln::attention::Pass>{
+    "fwd", "bwd"};
+
+namespace kiln::attention {
+
 /// What a pass adds to a program's problem.
 struct PassOptions {
   Pass pass = Pass::kForward;
@@ -33,9 +42,9 @@ struct PassOptions {
 };
 
 /// Equal problems have the same execution plan. Has no field besides those of its two
-/// parts: whoever renders a problem names all fields of common() and of_pass() by a
-/// structured binding, so that one that is added does not compile until it is handled
-/// there. Thread safety: a value.
+/// parts; problem_table.h lists them all. What computes by a problem names all fields
+/// of common() by a structured binding: it does not compile until it handles a field
+/// that is added. Thread safety: a value.
 struct Problem : ops::AttentionProblem, PassOptions {
   [[nodiscard]] ops::AttentionProblem& common() { return *this; }
   [[nodiscard]] const ops::AttentionProblem& common() const { return *this; }
@@ -82,27 +91,6 @@ struct BiasSizes {
 /// lies farther than `strides.head` says by this much for each preceding group. 0:
 /// `strides.head` leads to every head.
 [[nodiscard]] std::int64_t group_gap(const Problem& problem, const Strides& strides);
-
-// Words, as used on the command line and in rules.
-[[nodiscard]] std::string_view to_string(Pass pass);
-[[nodiscard]] std::string_view to_string(Mask mask);
-[[nodiscard]] std::string_view to_string(Bias bias);
-[[nodiscard]] std::string_view to_string(Layout layout);
-[[nodiscard]] std::string_view dtype_word(DType dtype);
-
-/// All words of a type, in the order of its enumerators; kUnset has none.
-[[nodiscard]] std::span<const std::string_view> pass_words();
-[[nodiscard]] std::span<const std::string_view> mask_words();
-[[nodiscard]] std::span<const std::string_view> bias_words();
-[[nodiscard]] std::span<const std::string_view> layout_words();
-[[nodiscard]] std::span<const std::string_view> dtype_words();
-
-// Errors: kInvalidArgument, with all valid words and the nearest one.
-[[nodiscard]] Result<Pass> parse_pass(std::string_view word);
-[[nodiscard]] Result<Mask> parse_mask(std::string_view word);
-[[nodiscard]] Result<Bias> parse_bias(std::string_view word);
-[[nodiscard]] Result<Layout> parse_layout(std::string_view word);
-[[nodiscard]] Result<DType> parse_dtype(std::string_view word);
 
 /// "bwd bf16 b2 h16/4 sq1024 skv1024 d192/128 causal bshd", and options that are not
 /// the default.

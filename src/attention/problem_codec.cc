@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
+#include "attention/problem_table.h"
 #include "codec/field_decoder.h"
 #include "util/try.h"
 
@@ -17,42 +18,6 @@ namespace kiln::attention {
 namespace {
 
 constexpr std::string_view kProblemSubject = "attention problem";
-
-/// Calls `use` with the label of each field, the field and, of an enumeration, what
-/// reads its words, in the order of to_fields(). Names every field, so that one that is
-/// added does not compile until it is in here.
-template <typename AnyProblem, typename Use>
-void for_each_field(AnyProblem& problem, const Use& use) {
-  auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout, q, k, v, o, mask,
-         window_left, window_right, bias_kind, dropout, bias] = problem.common();
-  auto& [pass, training, stats, bias_gradient, deterministic, capture] =
-      problem.of_pass();
-  use("pass", pass, parse_pass);
-  use("dtype", dtype, parse_dtype);
-  use("layout", layout, parse_layout);
-  use("mask", mask, parse_mask);
-  use("bias", bias_kind, parse_bias);
-  use("batch", batch);
-  use("heads", heads);
-  use("kv_heads", kv_heads);
-  use("sq", sq);
-  use("skv", skv);
-  use("dqk", dqk);
-  use("dv", dv);
-  use("window_left", window_left);
-  use("window_right", window_right);
-  use("training", training);
-  use("deterministic", deterministic);
-  use("stats", stats);
-  use("capture", capture);
-  use("bias_gradient", bias_gradient);
-  use("dropout", dropout);
-  use("q_strides", q);
-  use("k_strides", k);
-  use("v_strides", v);
-  use("o_strides", o);
-  use.later("bias_strides", bias);
-}
 
 std::string text_of(const Strides& strides) {
   const auto& [batch, head, sequence, dim, group] = strides;
@@ -64,10 +29,8 @@ std::string text_of(const Strides& strides) {
 
 template <typename Value>
 std::string text_of(Value value) {
-  if constexpr (std::is_same_v<Value, DType>)
-    return std::string(dtype_word(value));
-  else if constexpr (std::is_enum_v<Value>)
-    return std::string(to_string(value));
+  if constexpr (std::is_enum_v<Value>)
+    return std::string(word_of(value));
   else if constexpr (std::is_same_v<Value, bool>)
     return value ? "1" : "0";
   else
@@ -107,81 +70,78 @@ double read_fraction(FieldDecoder& decoder, std::string_view label) {
   return value;
 }
 
-/// Writes a field that came later only where it is not its default: the keys of
-/// problems without it stay.
-class Writer {
- public:
-  explicit Writer(Fields& fields) : fields_(fields) {}
+template <typename Value>
+void read(FieldDecoder& decoder, std::string_view label, Value& value) {
+  if constexpr (std::is_enum_v<Value>) {
+    const Result<Value> parsed = parse_word<Value>(decoder.text(label));
+    if (!parsed)
+      decoder.note(parsed.error().message);
+    value = parsed.value_or(Value{});
+  } else if constexpr (std::is_same_v<Value, Strides>) {
+    value = read_strides(decoder, label);
+  } else if constexpr (std::is_same_v<Value, double>) {
+    value = read_fraction(decoder, label);
+  } else if constexpr (std::is_same_v<Value, bool>) {
+    value = decoder.number<unsigned>(label) != 0;
+  } else {
+    value = decoder.number<Value>(label);
+  }
+}
 
-  template <typename Value, typename... Parse>
-  void operator()(std::string_view label, const Value& value,
-                  Parse... /*parse*/) const {
-    fields_.add(label, text_of(value));
-  }
-  template <typename Value>
-  void later(std::string_view label, const Value& value) const {
-    if (value != Value{})
-      (*this)(label, value);
-  }
+/// A backward pass implies training and statistics.
+bool is_implied(std::string_view name, const Problem& problem) {
+  return problem.pass == Pass::kBackward && (name == "training" || name == "stats");
+}
 
- private:
-  Fields& fields_;
-};
-
-/// Reads what Writer wrote.
-class Reader {
- public:
-  explicit Reader(FieldDecoder& decoder) : decoder_(decoder) {}
-
-  template <typename Enum>
-  void operator()(std::string_view label, Enum& value,
-                  Result<Enum> (*parse)(std::string_view)) const {
-    const Result<Enum> read = parse(decoder_.text(label));
-    if (!read)
-      decoder_.note(read.error().message);
-    value = read.value_or(Enum{});
-  }
-  void operator()(std::string_view label, std::int64_t& size) const {
-    size = decoder_.number<std::int64_t>(label);
-  }
-  void operator()(std::string_view label, bool& flag) const {
-    flag = decoder_.number<unsigned>(label) != 0;
-  }
-  void operator()(std::string_view label, double& fraction) const {
-    fraction = read_fraction(decoder_, label);
-  }
-  void operator()(std::string_view label, Strides& strides) const {
-    strides = read_strides(decoder_, label);
-  }
-  template <typename Value>
-  void later(std::string_view label, Value& value) const {
-    if (decoder_.texts(label).empty())
-      return;
-    (*this)(label, value);
-    if (value == Value{})  // each value has one encoding
-      decoder_.note(fmt::format("field '{}' has its default", label));
-  }
-
- private:
-  FieldDecoder& decoder_;
-};
-
-/// What people always see of a problem.
-constexpr std::array<std::string_view, 10> kAlwaysShown{
-    "dtype", "layout", "mask", "batch", "heads", "kv_heads", "sq", "skv", "dqk", "dv"};
+/// What is not as usual and can be said in words, as "bias" "post_scale"; a flag has no
+/// value. Nothing says strides.
+std::vector<std::pair<std::string, std::string>> options_of(const Problem& problem) {
+  std::vector<std::pair<std::string, std::string>> options;
+  const Problem usual;
+  for_each_problem_field([&](const auto& field) {
+    const auto& value = field.of(problem);
+    using Value = std::remove_cvref_t<decltype(value)>;
+    if constexpr (!std::is_same_v<Value, Strides> && !std::is_same_v<Value, Pass>)
+      if (field.shown != Shown::kAlways && !is_of_window(field) &&
+          value != field.of(usual))
+        options.emplace_back(field.name,
+                             std::is_same_v<Value, bool> ? "" : text_of(value));
+  });
+  if (problem.window_left != -1 || problem.window_right != -1)
+    options.emplace_back(
+        "window", fmt::format("{},{}", problem.window_left, problem.window_right));
+  return options;
+}
 
 }  // namespace
 
+std::string flag_of(std::string_view field) {
+  std::string flag = "--" + std::string(field);
+  std::ranges::replace(flag, '_', '-');
+  return flag;
+}
+
 Fields to_fields(const Problem& problem) {
   Fields fields;
-  for_each_field(problem, Writer(fields));
+  const Problem usual;
+  for_each_problem_field([&](const auto& field) {
+    if (field.shown != Shown::kLater || field.of(problem) != field.of(usual))
+      fields.add(field.name, text_of(field.of(problem)));
+  });
   return fields;
 }
 
 Result<Problem> problem_from(const Fields& fields) {
   FieldDecoder decoder(fields, kProblemSubject);
   Problem problem;
-  for_each_field(problem, Reader(decoder));
+  for_each_problem_field([&](const auto& field) {
+    if (field.shown == Shown::kLater && decoder.texts(field.name).empty())
+      return;
+    const auto usual = field.of(problem);
+    read(decoder, field.name, field.of(problem));
+    if (field.shown == Shown::kLater && field.of(problem) == usual)
+      decoder.note(fmt::format("field '{}' has its default", field.name));
+  });
   Problem read = KILN_TRY(decoder.finish(problem));
   KILN_TRY(validate(read));
   return read;
@@ -198,46 +158,40 @@ Fields shown_fields(const Problem& problem) {
                  .layout = problem.layout},
                 {}};
   set_strides(usual);
-  const Fields all = to_fields(problem);
-  const Fields expected = to_fields(usual);
   Fields shown;
-  for (const auto& [label, value] : all.list()) {
-    const bool is_always = std::ranges::find(kAlwaysShown, label) != kAlwaysShown.end();
-    const bool is_usual = value == expected.find(label);
-    // The name includes the pass. A backward pass implies training and statistics.
-    const bool is_implied =
-        label == "pass" ||
-        (problem.pass == Pass::kBackward && (label == "training" || label == "stats"));
-    if (!is_implied && (is_always || !is_usual))
-      shown.add(label, value);
-  }
+  for_each_problem_field([&](const auto& field) {
+    const auto& value = field.of(problem);
+    // The name includes the pass.
+    if (field.name != "pass" && !is_implied(field.name, problem) &&
+        (field.shown == Shown::kAlways || value != field.of(usual)))
+      shown.add(field.name, text_of(value));
+  });
   return shown;
 }
 
 std::string flags_of(const Problem& problem) {
-  const auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout, q, k, v, o,
-               mask, window_left, window_right, bias_kind, dropout, bias] =
-      problem.common();  // no flag says strides
-  const auto& [pass, training, stats, bias_gradient, deterministic, capture] =
-      problem.of_pass();
-  std::string flags = fmt::format(
-      "--pass {} --dtype {} --batch {} --heads {} --kv-heads {} --sq {} --skv {} --dqk "
-      "{} --dv {} --mask {} --layout {}",
-      to_string(pass), dtype_word(dtype), batch, heads, kv_heads, sq, skv, dqk, dv,
-      to_string(mask), to_string(layout));
-  const auto out = std::back_inserter(flags);
-  if (window_left != -1 || window_right != -1)
-    fmt::format_to(out, " --window {},{}", window_left, window_right);
-  if (bias_kind != Bias::kNone)
-    fmt::format_to(out, " --bias {}", to_string(bias_kind));
-  if (dropout != 0)
-    fmt::format_to(out, " --dropout {}", dropout);
-  flags += training ? " --training" : "";
-  flags += deterministic ? " --deterministic" : "";
-  flags += stats ? " --stats" : "";
-  flags += capture ? " --capture" : "";
-  flags += bias_gradient ? " --bias-gradient" : "";
+  std::string flags = fmt::format("--pass {}", word_of(problem.pass));
+  const auto add = [&flags](std::string_view name, std::string_view value) {
+    flags += fmt::format(" {}{}{}", flag_of(name), value.empty() ? "" : " ", value);
+  };
+  for_each_problem_field([&](const auto& field) {
+    if (field.shown == Shown::kAlways)
+      add(field.name, text_of(field.of(problem)));
+  });
+  for (const auto& [name, value] : options_of(problem)) add(name, value);
   return flags;
+}
+
+std::string to_string(const Problem& problem) {
+  std::string text =
+      fmt::format("{} {} b{} h{}/{} sq{} skv{} d{}/{} {} {}", word_of(problem.pass),
+                  word_of(problem.dtype), problem.batch, problem.heads,
+                  problem.kv_heads, problem.sq, problem.skv, problem.dqk, problem.dv,
+                  word_of(problem.mask), word_of(problem.layout));
+  for (const auto& [name, value] : options_of(problem))
+    if (!is_implied(name, problem))
+      text += fmt::format(" {}{}{}", name, value.empty() ? "" : " ", value);
+  return text;
 }
 
 }  // namespace kiln::attention

@@ -4,6 +4,7 @@
 #include "build/settings.h"
 #include "c/handles.h"
 #include "kiln/kiln.h"
+#include "util/field_count.h"
 #include "util/log.h"
 
 #pragma GCC diagnostic error "-Wswitch"  // an enumerator that is not named here
@@ -23,18 +24,6 @@ consteval bool are_enumerators_same(InC in_c, int front) {
       return false;
   }
   return true;
-}
-
-struct Anything {
-  template <typename Type>
-  operator Type() const;  // NOLINT(google-explicit-constructor): stands for any field
-};
-template <typename Struct, typename... Fields>
-consteval std::size_t field_count() {
-  if constexpr (requires { Struct{Fields{}..., Anything{}}; })
-    return field_count<Struct, Fields..., Anything>();
-  else
-    return sizeof...(Fields);
 }
 
 static_assert(field_count<Statistics>() == 9, "kiln_statistics_get() names each");

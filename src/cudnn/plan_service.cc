@@ -67,26 +67,21 @@ void simplify_bias(attention::Problem& problem) {
 /// The problem without the options that no plan depends on: training means only that
 /// statistics are written, and a plan is the same with and without capture.
 attention::Problem as_built(attention::Problem problem) {
-  auto& [dtype, batch, heads, kv_heads, sq, skv, dqk, dv, layout, q, k, v, o, mask,
-         window_left, window_right, bias_kind, dropout, bias] = problem.common();
-  auto& [pass, training, stats, bias_gradient, deterministic, capture] =
-      problem.of_pass();
-  if (pass == attention::Pass::kForward) {
-    stats = stats || training;
-    training = false;
-    deterministic = false;  // every forward pass is deterministic
+  if (problem.pass == attention::Pass::kForward) {
+    problem.stats = problem.stats || problem.training;
+    problem.training = false;
+    problem.deterministic = false;  // every forward pass is deterministic
   } else {
-    stats = true;
+    problem.stats = true;
   }
-  capture = false;
-  if (bias != attention::Strides{})
+  problem.capture = false;
+  if (problem.bias != attention::Strides{})
     simplify_bias(problem);
   // A window that covers the longest sequence is no window.
-  const std::int64_t longest = std::max(sq, skv);
-  if (window_left >= longest)
-    window_left = -1;
-  if (window_right >= longest)
-    window_right = -1;
+  const std::int64_t longest = std::max(problem.sq, problem.skv);
+  for (std::int64_t* const side : {&problem.window_left, &problem.window_right})
+    if (*side >= longest)
+      *side = -1;
   return problem;
 }
 

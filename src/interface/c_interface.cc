@@ -212,4 +212,26 @@ Result<std::string> operation_table(std::span<const OperationHeader> headers) {
       kWrittenBy, operations, workspaces, pointers);
 }
 
+std::string enumeration_words(std::span<const OperationHeader> headers) {
+  std::string declared;
+  std::string words;
+  for (const OperationHeader& header : headers) {
+    for (const Enumeration& each : header.enumerations) {
+      declared += fmt::format("enum class {} : std::uint8_t;\n", each.name);
+      words += fmt::format(
+          "template <>\ninline constexpr std::array<std::string_view, {}> "
+          "kWords<ops::{}>{{",
+          each.values.size(), each.name);
+      for (const std::string& value : each.values)
+        words += fmt::format("\n    \"{}\",", snake(value));
+      words += "};\n\n";
+    }
+  }
+  return fmt::format(
+      "// {}\n\n#pragma once\n\n#include <cstdint>\n\n#include \"util/words.h\"\n\n"
+      "namespace kiln::ops {{\n{}}}  // namespace kiln::ops\n\n"
+      "namespace kiln {{\n\n{}}}  // namespace kiln\n",
+      kWrittenBy, declared, words);
+}
+
 }  // namespace kiln::interface

@@ -23,4 +23,7 @@ namespace kiln::interface {
 [[nodiscard]] Result<std::string> operation_table(
     std::span<const OperationHeader> headers);
 
+/// interface/enumeration_words.h: the words of each enumeration (util/words.h).
+[[nodiscard]] std::string enumeration_words(std::span<const OperationHeader> headers);
+
 }  // namespace kiln::interface

@@ -47,6 +47,8 @@ Result<void> write(const fs::path& include_dir, const fs::path& output_dir,
        {std::pair{"kiln/c_operations.h", c_header(headers)},
         {"c/operation_structs.h", c_glue(headers)},
         {"ops/operation_table.h", operation_table(headers)},
+        {"interface/enumeration_words.h",
+         Result<std::string>(enumeration_words(headers))},
         {"python/operation_parameters.h", python_parameters(headers)}}) {
     KILN_TRY(write_if_changed(output_dir / path, KILN_TRY(text)));
   }

@@ -244,7 +244,7 @@ AttentionDecisions::Answer AttentionDecisions::ask(const AttentionQuestion& ques
           .subject = "plan." + std::string(to_string(plan.error().code)),
           .reason = fmt::format("cuDNN {} {} in the {} pass: {}", to_string(version),
                                 is_there ? "failed" : "cannot be used",
-                                to_string(problem.pass), plan.error().message),
+                                word_of(problem.pass), plan.error().message),
           .plan_error = plan.error().code});
     }
     loaded.emplace_back(problem, *std::move(plan));
@@ -264,7 +264,7 @@ void AttentionDecisions::report(const AttentionQuestion& question, const Device&
     const MutexLock lock(mutex_);
     warns = reported_
                 .insert(fmt::format("{} {} {}", refusal->subject, device.ordinal,
-                                    to_string(question.problem.pass)))
+                                    word_of(question.problem.pass)))
                 .second;
   }
   log(warns ? LogLevel::kWarning : LogLevel::kInfo, {line});

@@ -1,19 +1,11 @@
 #include "kiln/ops/dtype.h"
 
+#include "interface/enumeration_words.h"
+
 namespace kiln::ops {
 
 std::string_view to_string(DType dtype) {
-  switch (dtype) {
-    case DType::kF16:
-      return "f16";
-    case DType::kBf16:
-      return "bf16";
-    case DType::kF32:
-      return "f32";
-    case DType::kUnset:
-      break;
-  }
-  return "unset";
+  return word_of(dtype);
 }
 
 std::size_t size_bytes(DType dtype) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "interface/enumeration_words.h"
 #include "ops/activation_tiles.h"
 #include "ops/check.h"
 #include "ops/plans.h"
@@ -26,29 +27,11 @@ TileWork backward_work(const GluBackward& args) {
           .blocks_per_sm = args.kind == GluKind::kClampedSwiglu ? 3 : 4};
 }
 
-std::string_view kernel_of(GluKind kind) {
-  switch (kind) {
-    case GluKind::kSwiglu:
-      return "swiglu";
-    case GluKind::kGegluTanh:
-      return "geglu_tanh";
-    case GluKind::kGegluErf:
-      return "geglu_erf";
-    case GluKind::kReglu:
-      return "reglu";
-    case GluKind::kClampedSwiglu:
-      return "clamped_swiglu";
-    case GluKind::kUnset:
-      break;
-  }
-  return {};
-}
-
 /// How many elements y has.
 template <typename Args>
 Result<std::int64_t> check_glu(std::string_view operation, const Args& args) {
   KILN_TRY(check_dtype(operation, args.dtype));
-  if (kernel_of(args.kind).empty())
+  if (word_of(args.kind) == kUnsetWord)
     return refuse(operation, "kind is not set: one of GluKind");
   if (args.layout != GluLayout::kPacked && args.layout != GluLayout::kSplit)
     return refuse(operation, "layout is none of GluLayout");
@@ -68,7 +51,7 @@ Result<std::int64_t> check_glu(std::string_view operation, const Args& args) {
 
 template <typename Args>
 Launch glu_launch(const Args& args, std::string_view pass, std::int64_t blocks) {
-  return {.kernel = fmt::format("{}_{}", kernel_of(args.kind), pass),
+  return {.kernel = fmt::format("{}_{}", word_of(args.kind), pass),
           .parameters = {{"dtype", std::string(to_string(args.dtype))},
                          {"bias", args.has_bias ? "true" : "false"},
                          {"weighted", args.has_weight ? "true" : "false"}},

@@ -7,8 +7,8 @@
 #include <array>
 #include <filesystem>
 #include <utility>
-#include <variant>
 
+#include "interface/enumeration_words.h"
 #include "render/toml_table.h"
 #include "util/nearest.h"
 #include "util/read_file.h"
@@ -21,24 +21,18 @@ using render::TomlTable;
 
 constexpr std::size_t kMostBytes = 64U << 10U;
 
-template <typename Value>
-struct Named {
-  std::string_view word;
-  Value value;
-};
-
+/// What `parsed` has; its error names the key.
 template <typename Value>
 Result<Value> value_of(const TomlTable& table, std::string_view key,
-                       const std::string& word,
-                       std::initializer_list<Named<Value>> known) {
-  std::vector<std::string> words;
-  for (const auto& each : known) {
-    if (each.word == word)
-      return each.value;
-    words.emplace_back(each.word);
-  }
-  return table.error(fmt::format("'{}' is '{}', none of {}{}", key, word,
-                                 fmt::join(words, ", "), did_you_mean(word, words)));
+                       Result<Value> parsed) {
+  if (!parsed)
+    return table.error(fmt::format("'{}': {}", key, parsed.error().message));
+  return parsed;
+}
+
+template <typename Enum>
+Result<Enum> required_word(const TomlTable& table, std::string_view key) {
+  return value_of(table, key, parse_word<Enum>(KILN_TRY(table.required_string(key))));
 }
 
 Result<void> check_size(const TomlTable& table, std::string_view key,
@@ -65,13 +59,6 @@ Result<std::vector<std::int64_t>> sizes_of(const TomlTable& table,
   return sizes;
 }
 
-Result<DType> dtype_of(const TomlTable& table, std::string_view key,
-                       const std::string& word) {
-  return value_of<DType>(
-      table, key, word,
-      {{"f16", DType::kF16}, {"bf16", DType::kBf16}, {"f32", DType::kF32}});
-}
-
 Result<std::optional<TomlTable>> part(const TomlTable& file, std::string_view key,
                                       std::initializer_list<std::string_view> keys) {
   const toml::table* found = KILN_TRY(file.table(key));
@@ -94,11 +81,7 @@ Result<std::optional<Preset::Attention>> read_attention(const TomlTable& file) {
           *table, table->integer("value_dim").value_or(std::nullopt) ? "value_dim"
                                                                      : "head_dim")),
       .sequence = KILN_TRY(size_of(*table, "sequence"))};
-  attention.mask = KILN_TRY(
-      value_of<SoftmaxMask>(*table, "mask", KILN_TRY(table->required_string("mask")),
-                            {{"none", SoftmaxMask::kNone},
-                             {"bytes", SoftmaxMask::kBytes},
-                             {"causal", SoftmaxMask::kCausal}}));
+  attention.mask = KILN_TRY(required_word<SoftmaxMask>(*table, "mask"));
   return attention;
 }
 
@@ -107,9 +90,7 @@ Result<std::optional<Preset::Rope>> read_rope(const TomlTable& file) {
   if (!table)
     return std::nullopt;
   Preset::Rope rope{.dim = KILN_TRY(size_of(*table, "dim"))};
-  rope.style = KILN_TRY(value_of<RopeStyle>(
-      *table, "style", KILN_TRY(table->required_string("style")),
-      {{"half", RopeStyle::kHalf}, {"interleaved", RopeStyle::kInterleaved}}));
+  rope.style = KILN_TRY(required_word<RopeStyle>(*table, "style"));
   return rope;
 }
 
@@ -123,25 +104,24 @@ Result<std::optional<Preset::Norm>> read_norm(const TomlTable& file) {
                     .residual = KILN_TRY(table->boolean("residual", false)),
                     .from_output = KILN_TRY(table->boolean("from_output", false)),
                     .lengths = KILN_TRY(sizes_of(*table, "lengths"))};
+  constexpr std::array<std::string_view, 2> kKinds{"layernorm", "rmsnorm"};
   const bool is_rmsnorm =
-      KILN_TRY(value_of<bool>(*table, "kind", KILN_TRY(table->required_string("kind")),
-                              {{"layernorm", false}, {"rmsnorm", true}}));
+      KILN_TRY(
+          value_of(*table, "kind",
+                   position_of(KILN_TRY(table->required_string("kind")), kKinds))) == 1;
   if (const auto type = KILN_TRY(table->string("weight_dtype")))
-    norm.weight_dtype = KILN_TRY(dtype_of(*table, "weight_dtype", *type));
+    norm.weight_dtype =
+        KILN_TRY(value_of(*table, "weight_dtype", parse_word<DType>(*type)));
   const auto casting = KILN_TRY(table->string("casting"));
   if (!is_rmsnorm && casting)
     return table->error("'casting' is rmsnorm's alone");
   if (is_rmsnorm)
-    norm.rmsnorm =
-        KILN_TRY(value_of<RmsNormCasting>(*table, "casting", casting.value_or("none"),
-                                          {{"none", RmsNormCasting::kNone},
-                                           {"llama", RmsNormCasting::kLlama},
-                                           {"gemma", RmsNormCasting::kGemma}}));
+    norm.rmsnorm = KILN_TRY(value_of(
+        *table, "casting", parse_word<RmsNormCasting>(casting.value_or("none"))));
   return norm;
 }
 
 Result<std::optional<Preset::Activation>> read_activation(const TomlTable& file) {
-  using Kind = std::variant<ActivationKind, GluKind>;
   const auto table =
       KILN_TRY(part(file, "activation", {"kind", "bias", "weighted", "widths"}));
   if (!table)
@@ -149,20 +129,16 @@ Result<std::optional<Preset::Activation>> read_activation(const TomlTable& file)
   Preset::Activation activation{.bias = KILN_TRY(table->boolean("bias", false)),
                                 .weighted = KILN_TRY(table->boolean("weighted", false)),
                                 .widths = KILN_TRY(sizes_of(*table, "widths"))};
-  const Kind kind =
-      KILN_TRY(value_of<Kind>(*table, "kind", KILN_TRY(table->required_string("kind")),
-                              {{"gelu_tanh", ActivationKind::kGeluTanh},
-                               {"gelu_erf", ActivationKind::kGeluErf},
-                               {"squared_relu", ActivationKind::kSquaredRelu},
-                               {"swiglu", GluKind::kSwiglu},
-                               {"geglu_tanh", GluKind::kGegluTanh},
-                               {"geglu_erf", GluKind::kGegluErf},
-                               {"reglu", GluKind::kReglu},
-                               {"clamped_swiglu", GluKind::kClampedSwiglu}}));
-  if (const auto* const gated = std::get_if<GluKind>(&kind))
-    activation.gated = *gated;
-  else
-    activation.plain = std::get<ActivationKind>(kind);
+  const std::string kind = KILN_TRY(table->required_string("kind"));
+  if (const auto plain = parse_word<ActivationKind>(kind)) {
+    activation.plain = *plain;
+  } else {
+    const auto kinds = words_of<ActivationKind>();
+    std::vector<std::string_view> all(kinds.begin(), kinds.end());
+    std::ranges::copy(words_of<GluKind>(), std::back_inserter(all));
+    KILN_TRY(value_of(*table, "kind", position_of(kind, all)));
+    activation.gated = parse_word<GluKind>(kind).value();
+  }
   if (activation.weighted && (activation.plain || activation.bias))
     return table->error("'weighted' is for gated kinds without a bias");
   return activation;
@@ -190,8 +166,7 @@ Result<Preset> parse_preset(std::string_view text, std::string name,
   preset.name = std::move(name);
   preset.source = KILN_TRY(top.string("source")).value_or("");
   preset.missing = KILN_TRY(top.string("missing")).value_or("");
-  preset.dtype =
-      KILN_TRY(dtype_of(top, "dtype", KILN_TRY(top.required_string("dtype"))));
+  preset.dtype = KILN_TRY(required_word<DType>(top, "dtype"));
   preset.attention = KILN_TRY(read_attention(top));
   preset.rope = KILN_TRY(read_rope(top));
   preset.norm = KILN_TRY(read_norm(top));

@@ -497,9 +497,9 @@ TEST_F(ProgramAttentionPlansTest, OtherVerbsKnowWhatAPlanIs) {
   const auto text = kiln_.run({"show", key});
   EXPECT_THAT(text.out, AllOf(HasSubstr("engine "), HasSubstr("workspace "),
                               HasSubstr("bound to "), Not(HasSubstr("registers"))));
-  EXPECT_THAT(
-      kiln_.run({"show", key, "--source"}).out,
-      AllOf(HasSubstr("--pass fwd --dtype bf16 --batch 1"), testing::EndsWith("\n")));
+  EXPECT_THAT(kiln_.run({"show", key, "--source"}).out,
+              AllOf(HasSubstr("--pass fwd --dtype bf16 --layout bshd"),
+                    testing::EndsWith("\n")));
   EXPECT_THAT(kiln_.run({"show", key, "--log"}).out, HasSubstr("CUDNN_STATUS_SUCCESS"));
   const std::string file = kiln_.folder() / "plan.json";
   EXPECT_EQ(kiln_.run({"show", key, "--extract", file}).status, 0);

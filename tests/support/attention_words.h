@@ -95,15 +95,15 @@ inline attention::Problem problem_in_words(const std::string& text) {
     const std::string name = word.substr(0, equals);
     const std::string value =
         equals == std::string::npos ? "" : word.substr(equals + 1);
-    if (const auto pass = attention::parse_pass(word))
+    if (const auto pass = parse_word<attention::Pass>(word))
       problem.pass = *pass;
-    else if (const auto dtype = attention::parse_dtype(word))
+    else if (const auto dtype = parse_word<ops::DType>(word))
       problem.dtype = *dtype;
-    else if (const auto mask = attention::parse_mask(word))
+    else if (const auto mask = parse_word<attention::Mask>(word))
       problem.mask = *mask;
-    else if (const auto layout = attention::parse_layout(word))
+    else if (const auto layout = parse_word<attention::Layout>(word))
       problem.layout = *layout;
-    else if (const auto bias = attention::parse_bias(word))
+    else if (const auto bias = parse_word<attention::Bias>(word))
       problem.bias_kind = *bias;
     else if (word == "mixed" || word == "interleaved")
       strides = word;

@@ -46,7 +46,7 @@ std::string steps_text(const Explanation& explanation, const Terminal& terminal)
     std::vector<std::string> ids;
     for (const Finding& each : step.cudnn.refusals) ids.push_back(each.id);
     rows.push_back({std::to_string(step.problem.sq), std::to_string(step.problem.skv),
-                    std::string(attention::to_string(step.problem.mask)),
+                    std::string(word_of(step.problem.mask)),
                     fmt::format("{}/{}", step.problem.heads, step.problem.kv_heads),
                     std::string(to_string(step.chosen)),
                     fmt::format("{}", fmt::join(ids, ", "))});

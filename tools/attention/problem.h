@@ -2,7 +2,9 @@
 
 #pragma once
 
+#include <map>
 #include <string>
+#include <string_view>
 
 #include "attention/problem.h"
 #include "kiln/result.h"
@@ -10,12 +12,15 @@
 
 namespace kiln::tools {
 
-/// The texts on the command line; empty: not given.
+/// What the command line says, by the fields of attention/problem_table.h; "window" is
+/// both sides of one.
 struct ProblemOptions {
-  std::string pass, dtype, batch, heads, kv_heads, sq, skv, dqk, dv, mask;
-  std::string window, bias, dropout, layout;
-  bool training = false, stats = false, capture = false, deterministic = false;
-  bool bias_gradient = false;
+  std::map<std::string_view, std::string> texts;  // empty: not given
+  std::map<std::string_view, bool> flags;
+
+  [[nodiscard]] const std::string& text(std::string_view field) const {
+    return texts.at(field);
+  }
 };
 
 void add_problem_options(OptionSet& cli, ProblemOptions& options);

@@ -42,19 +42,20 @@ Result<std::vector<Problem>> whole_problems(const AttentionOptions& options) {
     whole.push_back(KILN_TRY(read_problem(options.problem)));
     if (whole.front().training && whole.front().pass == Pass::kForward) {
       ProblemOptions backward = options.problem;
-      backward.pass = to_string(Pass::kBackward);
+      backward.texts["pass"] = word_of(Pass::kBackward);
       whole.push_back(KILN_TRY(read_problem(backward)));
     }
     return whole;
   }
   const auto preset = KILN_TRY(from_input(ops::find_preset(options.preset)));
   for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
-    if (options.problem.pass.empty() || options.problem.pass == to_string(pass))
+    if (const std::string& only = options.problem.text("pass");
+        only.empty() || only == word_of(pass))
       whole.push_back(KILN_TRY(
           read_problem_over(options.problem, KILN_TRY(problem_of(preset, pass)))));
   }
   if (whole.empty())
-    KILN_TRY(named("--pass", attention::parse_pass(options.problem.pass)));
+    KILN_TRY(named("--pass", parse_word<Pass>(options.problem.text("pass"))));
   return whole;
 }
 

@@ -123,7 +123,7 @@ void print_build_times(const std::vector<Asked>& asked) {
   for (const Asked& each : asked) {
     if (each.probed.is_built)
       times[fmt::format("{:>4} {}", to_string(each.device.capability()),
-                        to_string(each.probed.question.problem.pass))]
+                        word_of(each.probed.question.problem.pass))]
           .push_back(each.build_ms);
   }
   for (auto& [what, of] : times) {

@@ -256,7 +256,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, ContextParallel,
 TEST_P(ContextParallel, StepsMergedAreTheWhole) {
   const auto by = attention::parse_context_parallelism(GetParam()).value();
   for (const Mask mask : {Mask::kNone, Mask::kCausal}) {
-    SCOPED_TRACE(attention::to_string(mask));
+    SCOPED_TRACE(word_of(mask));
     Call<Bf16> whole(problem_of({.dtype = ops::DType::kBf16,
                                  .heads = 4,
                                  .kv_heads = 2,

@@ -207,7 +207,7 @@ TEST(AttentionTable, HasEveryBiasWithDropout) {
   for (std::size_t extra = 0; extra < kExtraOf.size(); ++extra)
     EXPECT_TRUE(std::ranges::any_of(every_row().rows, [&](const Row& row) {
       return row[kExtra] == extra;
-    })) << attention::to_string(kExtraOf.at(extra).bias);
+    })) << word_of(kExtraOf.at(extra).bias);
 }
 
 // ---- The proof

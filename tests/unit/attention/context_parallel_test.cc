@@ -38,8 +38,8 @@ std::vector<std::string> steps(const Problem& problem, std::string_view mode) {
     Problem contiguous = step;
     set_strides(contiguous);
     EXPECT_EQ(step, contiguous);
-    texts.push_back(fmt::format("{}x{} {} {}/{}", step.sq, step.skv,
-                                to_string(step.mask), step.heads, step.kv_heads));
+    texts.push_back(fmt::format("{}x{} {} {}/{}", step.sq, step.skv, word_of(step.mask),
+                                step.heads, step.kv_heads));
   }
   return texts;
 }

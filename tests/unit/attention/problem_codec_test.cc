@@ -118,10 +118,10 @@ TEST(ProblemCodec, ListingsShowWhatIsUnusual) {
 
 TEST(ProblemCodec, FlagsAreThoseOfTheCommandLine) {
   EXPECT_EQ(flags_of(unusual()),
-            "--pass bwd --dtype bf16 --batch 2 --heads 16 --kv-heads 4 --sq 1024 --skv "
-            "1024 --dqk 128 --dv 64 --mask padding_causal --layout sbhd --window 128,0 "
-            "--bias post_scale --dropout 0.1 --training --deterministic --stats "
-            "--capture --bias-gradient");
+            "--pass bwd --dtype bf16 --layout sbhd --mask padding_causal --batch 2 "
+            "--heads 16 --kv-heads 4 --sq 1024 --skv 1024 --dqk 128 --dv 64 --bias "
+            "post_scale --training --deterministic --stats --capture --bias-gradient "
+            "--dropout 0.1 --window 128,0");
 }
 
 }  // namespace

@@ -137,7 +137,7 @@ TEST(Problem, HasAGradientOfABiasOnlyBackwardAndOfAPostScaleBias) {
   EXPECT_FALSE(validate(problem));
   problem.bias_kind = Bias::kPostScale;
   EXPECT_TRUE(validate(problem));
-  EXPECT_THAT(to_string(problem), HasSubstr("post_scale with its gradient"));
+  EXPECT_THAT(to_string(problem), HasSubstr("bias post_scale bias_gradient"));
   problem.pass = Pass::kForward;
   EXPECT_THAT(validate(problem).error().message, HasSubstr("no gradients"));
 }
@@ -168,13 +168,16 @@ TEST(Problem, HasStridesOfABiasOnlyWithOneAndWithRowsWhereItHasAGradient) {
 }
 
 TEST(Problem, ReadsItsWordsAndAnswersOthersWithTheNearest) {
-  for (const std::string_view word : mask_words())
-    EXPECT_EQ(to_string(parse_mask(word).value()), word);
-  for (const std::string_view word : dtype_words())
-    EXPECT_EQ(dtype_word(parse_dtype(word).value()), word);
-  EXPECT_THAT(parse_mask("casual").error().message, HasSubstr("'causal'?"));
-  EXPECT_THAT(parse_layout("bsdh").error().message, HasSubstr("bshd, sbhd, bhsd, thd"));
-  EXPECT_FALSE(parse_pass("forward"));
+  for (const std::string_view word : words_of<Mask>())
+    EXPECT_EQ(word_of(parse_word<Mask>(word).value()), word);
+  for (const std::string_view word : words_of<DType>())
+    EXPECT_EQ(word_of(parse_word<DType>(word).value()), word);
+  EXPECT_EQ(word_of(DType::kUnset), "unset");
+  EXPECT_FALSE(parse_word<DType>("unset"));
+  EXPECT_THAT(parse_word<Mask>("casual").error().message, HasSubstr("'causal'?"));
+  EXPECT_THAT(parse_word<Layout>("bsdh").error().message,
+              HasSubstr("bshd, sbhd, bhsd, thd"));
+  EXPECT_FALSE(parse_word<Pass>("forward"));
 }
 
 }  // namespace

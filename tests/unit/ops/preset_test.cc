@@ -72,9 +72,9 @@ TEST(Preset, NamesFileLineAndNearestWordOfAMistake) {
   EXPECT_EQ(refused(with("heads = 8", "haeds = 8")),
             "small.toml:5: unknown key 'haeds' in [attention], did you mean 'heads'?");
   EXPECT_THAT(refused(with("\"causal\"", "\"casual\"")),
-              AllOf(HasSubstr("small.toml:4: [attention]: 'mask' is 'casual'"),
+              AllOf(HasSubstr("small.toml:4: [attention]: 'mask': 'casual'"),
                     HasSubstr("did you mean 'causal'?")));
-  EXPECT_THAT(refused(with("\"bf16\"", "\"fp16\"")), HasSubstr("'dtype' is 'fp16'"));
+  EXPECT_THAT(refused(with("\"bf16\"", "\"fp16\"")), HasSubstr("'dtype': 'fp16'"));
   EXPECT_THAT(refused(with("schema = 1", "schema = 2")), HasSubstr("'schema'"));
   EXPECT_THAT(refused("schema = "), HasSubstr("small.toml:1: "));
 }
