@@ -8,10 +8,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
 #include <system_error>
 #include <thread>
-#include <unordered_set>
 
 #include "service.h"
 
@@ -19,7 +17,6 @@ namespace kiln::python {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenSignalChecks{50};
-constexpr std::size_t kMostPrepared = 16384;
 
 const char* class_of(int code) {
   switch (code) {
@@ -63,29 +60,11 @@ struct Outcome {
   std::unique_ptr<kiln_error, void (*)(kiln_error*)> failed{nullptr, kiln_error_free};
 };
 
-// With it, a std::string_view is looked up without making a std::string of it.
-struct HashOfText {
-  using is_transparent = void;
-  std::size_t operator()(std::string_view text) const noexcept {
-    return std::hash<std::string_view>{}(text);
-  }
-};
-
 using Names = std::vector<const char*>;
 
 /// Of the values of each function.
 std::map<std::string, Names>& functions() {
   static auto* const all = new std::map<std::string, Names>;  // never destroyed
-  return *all;
-}
-
-struct Prepared {
-  std::shared_mutex mutex;
-  std::unordered_set<std::string, HashOfText, std::equal_to<>> launches;
-};
-
-Prepared& prepared() {
-  static auto* const all = new Prepared;  // never destroyed: threads may outlive main()
   return *all;
 }
 
@@ -279,24 +258,20 @@ Array<String> parameters(const String& function) {
 
 }  // namespace
 
-bool is_prepared(std::string_view launch) {
-  Prepared& all = prepared();
-  const std::shared_lock lock(all.mutex);
-  return all.launches.contains(launch);
+void expect_not_found(kiln_result failed) {
+  if (kiln_error_code(failed) != KILN_NOT_FOUND)
+    check(failed);
+  kiln_error_free(failed);
 }
 
-void remember_prepared(std::string_view launch) {
-  Prepared& all = prepared();
-  const std::unique_lock lock(all.mutex);
-  if (all.launches.size() >= kMostPrepared)
-    all.launches.clear();
-  all.launches.emplace(launch);
-}
-
-bool is_capturing(int device, kiln_stream stream) {
-  bool capturing = false;
-  check(kiln_stream_is_capturing(service(), device, stream, &capturing));
-  return capturing;
+void refuse_capture(const char* operation, int device, kiln_stream stream) {
+  bool is_capturing = false;
+  check(kiln_stream_is_capturing(service(), device, stream, &is_capturing));
+  if (is_capturing)
+    refuse(std::string(operation) +
+           ": the stream is being captured, and no call with these types, sizes, "
+           "strides and options was prepared: call kiln.prepare(), or run it once, "
+           "before the capture begins");
 }
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(parameters, parameters)

@@ -1,7 +1,7 @@
 // What every function of the module has in common: the process's one service, errors of
 // kiln/c.h as Python exceptions, waits that Ctrl-C ends, and the check of tensors.
 //
-//   tensors ─ Call ─┬─ kLaunch   first: prepare, once for equal arguments
+//   tensors ─ Call ─┬─ kLaunch   what is not loaded: prepare, and launch again
 //                   └─ kPrepare
 
 #pragma once
@@ -90,28 +90,22 @@ inline constexpr DLDataType kFloat32{kDLFloat, 32, 1};
 inline constexpr DLDataType kInt32{kDLInt, 32, 1};
 inline constexpr DLDataType kInt64{kDLInt, 64, 1};
 
-/// The launches that were prepared, by the bytes of their names: see Call. Thread-safe.
-/// is_prepared() comes before each launch: it allocates nothing.
-bool is_prepared(std::string_view launch);
-void remember_prepared(std::string_view launch);
-/// During a capture nothing can be built, and the launch itself says so.
-bool is_capturing(int device, kiln_stream stream);
+/// Frees KILN_NOT_FOUND; throws any other error as check().
+void expect_not_found(kiln_result failed);
+/// Throws kiln.InvalidArgument: nothing can be prepared there.
+void refuse_capture(const char* operation, int device, kiln_stream stream);
 
 /// A call of one operation. Set `args`, pointers through set(); then run().
 template <typename Arguments>
 class Call : public Tensors {
  public:
   Call(const Operation<Arguments>& operation, std::int64_t action, std::int64_t device)
-      : Tensors(action, device), operation_(operation) {
-    static_assert(std::is_trivially_copyable_v<Arguments>);
-    // With the padding of one object: is_prepared() compares bytes.
-    std::memcpy(&args, &operation.initial, sizeof args);
-  }
+      : Tensors(action, device), args(operation.initial), operation_(operation) {}
 
   /// Sets a pointer of `args` to a contiguous tensor.
   template <typename Pointer>
   void set(Pointer*& field, const char* name, const TensorView& tensor) {
-    point(field, data(name, tensor));
+    field = static_cast<Pointer*>(data(name, tensor));
   }
   template <typename Pointer>
   bool set(Pointer*& field, const char* name, const Optional<TensorView>& tensor) {
@@ -121,7 +115,7 @@ class Call : public Tensors {
   }
   template <typename Pointer>
   void set_strided(Pointer*& field, const char* name, const TensorView& tensor) {
-    point(field, strided(name, tensor));
+    field = static_cast<Pointer*>(strided(name, tensor));
   }
 
   /// run(), with all tensors set, which must be contiguous.
@@ -139,102 +133,60 @@ class Call : public Tensors {
       return kNotContiguous;
     kiln_service* const on = service();
     if (action() == Action::kPrepare) {
-      if (is_from_xla()) {
-        prepare_once();
-        return 0;
-      }
-      prepare();
-      // This thread, too, has then what it must have before it captures.
+      prepare(on);
+      // This thread has then what it must have before it captures.
       check(operation_.prepare(on, device(), &args));
-      remember_prepared(bytes_of(launch_name()));
       return 0;
     }
-    prepare_once();
-    return launch(on);
+    with_prepared(
+        on, [this, on] { return operation_.launch(on, device(), stream(), &args); });
+    return 0;
   }
 
   /// run() of an operation that may need device scratch memory; `part` of `args` has
   /// its fields. A launch that needs some and is given none launches nothing, and
-  /// returns the bytes; the launch with them is prepared then.
+  /// returns the bytes.
   template <typename Part>
   std::int64_t run(Part& part, const Optional<TensorView>& workspace) {
     if (action() == Action::kPrepare || has_gaps())
       return run();
-    kiln_service* const on = service();
     if (workspace) {
       set(part.workspace, "workspace", *workspace);
       part.workspace_bytes = static_cast<std::uint64_t>(workspace.value().numel());
-      return launch(on);
+      return run();
     }
-    prepare_once();
+    kiln_service* const on = service();
     std::uint64_t bytes = 0;
-    check(operation_.workspace(on, device(), &args, &bytes));
-    return bytes > 0 ? static_cast<std::int64_t>(bytes) : launch(on);
+    with_prepared(on,
+                  [&] { return operation_.workspace(on, device(), &args, &bytes); });
+    return bytes > 0 ? static_cast<std::int64_t>(bytes) : run();
   }
 
   Arguments args;
 
  private:
-  template <typename Pointer>
-  void point(Pointer*& field, void* address) {
-    field = static_cast<Pointer*>(address);
-    pointers_.at(pointer_count_++) =
-        reinterpret_cast<const char*>(&field) - reinterpret_cast<const char*>(&args);
-  }
-  /// Launches of one name need the same preparation: the operation, the device, and the
-  /// arguments, with 1 in each byte of a pointer that is set.
-  using LaunchName = std::array<char, sizeof(void*) + sizeof(int) + sizeof(Arguments)>;
-  [[nodiscard]] LaunchName launch_name() const {
-    LaunchName name{};
-    const void* const operation = &operation_;
-    const int on = device();
-    char* const copy = name.data() + sizeof operation + sizeof on;
-    std::memcpy(name.data(), &operation, sizeof operation);
-    std::memcpy(name.data() + sizeof operation, &on, sizeof on);
-    std::memcpy(copy, &args, sizeof args);
-    for (std::size_t i = 0; i < pointer_count_; ++i)
-      std::memset(copy + pointers_[i], 1, sizeof(void*));
-    return name;
-  }
-  static std::string_view bytes_of(const LaunchName& name) {
-    return {name.data(), name.size()};
-  }
-  /// Refuses what was not prepared in a capture, where nothing can be.
-  void prepare_once() {
-    const LaunchName name = launch_name();
-    thread_local LaunchName last{};  // the layers of a model repeat a call
-    if (name == last)
+  /// Prepares the call if `use` needs what is not loaded.
+  template <typename Use>
+  void with_prepared(kiln_service* on, const Use& use) {
+    kiln_use_only_loaded(true);
+    kiln_result failed = use();
+    kiln_use_only_loaded(false);
+    if (failed == nullptr)
       return;
-    make_prepared(name);
-    last = name;
+    expect_not_found(failed);
+    refuse_capture(operation_.name, device(), stream());
+    prepare(on);
+    check(use());
   }
-  void make_prepared(const LaunchName& name) {
-    if (is_prepared(bytes_of(name)))
-      return;
-    if (is_capturing(device(), stream()))
-      refuse(std::string(operation_.name) +
-             ": the stream is being captured, and no call with these types, sizes, "
-             "strides and options was prepared: call kiln.prepare(), or run it once, "
-             "before the capture begins");
-    prepare();
-    remember_prepared(bytes_of(name));
-  }
-  std::int64_t launch(kiln_service* on) {
-    check(operation_.launch(on, device(), stream(), &args));
-    return 0;
-  }
-  void prepare() {
-    if (is_from_xla())
-      return check(operation_.prepare(service(), device(), &args));
-    run_interruptibly([operation = operation_, where = device(), copy = args] {
-      return operation.prepare(service(), where, &copy);
-    });
+  /// XLA can be interrupted nowhere: what comes next prepares.
+  void prepare(kiln_service* on) {
+    if (!is_from_xla())
+      run_interruptibly([operation = operation_, on, where = device(), copy = args] {
+        return operation.prepare(on, where, &copy);
+      });
   }
 
   const Operation<Arguments>& operation_;
-  // Where the pointers are that were set.
-  std::array<std::ptrdiff_t, sizeof(Arguments) / sizeof(void*)> pointers_{};
-  std::size_t pointer_count_ = 0;
 };
 
 /// Throws kiln.InvalidArgument where there is none.

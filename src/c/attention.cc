@@ -7,6 +7,7 @@
 
 #include "c/handles.h"
 #include "c/operation_structs.h"
+#include "library/only_loaded.h"
 
 namespace kiln::c {
 namespace {
@@ -69,6 +70,7 @@ kiln_result with_problem(kiln_service* service, int device,
   kiln_result kiln_##function##_prepare(kiln_service* service, int device,           \
                                         const kiln_attention_problem* problem,       \
                                         const kiln_attention_options* options) {     \
+    const kiln::OnlyLoadedScope builds(false);                                       \
     uint64_t bytes = 0;                                                              \
     return kiln_##function##_workspace(service, device, problem, options, &bytes);   \
   }

@@ -4,6 +4,7 @@
 #include "c/handles.h"
 #include "c/operation_structs.h"
 #include "kiln/kiln.h"
+#include "library/only_loaded.h"
 #include "ops/operation_table.h"
 
 namespace kiln::c {
@@ -22,6 +23,10 @@ kiln_result with_args(kiln_service* service, int device, const InC* args,
 }  // namespace
 }  // namespace kiln::c
 
+void kiln_use_only_loaded(bool only_loaded) {
+  kiln::only_loaded() = only_loaded;
+}
+
 #define KILN_C_OPERATION(function, Args)                                             \
   kiln_result kiln_##function(kiln_service* service, int device, kiln_stream stream, \
                               const kiln_##function##_args* args) {                  \
@@ -32,6 +37,7 @@ kiln_result with_args(kiln_service* service, int device, const InC* args,
   }                                                                                  \
   kiln_result kiln_##function##_prepare(kiln_service* service, int device,           \
                                         const kiln_##function##_args* args) {        \
+    const kiln::OnlyLoadedScope builds(false);                                       \
     return kiln::c::with_args(                                                       \
         service, device, args, [&](const kiln::Device& where, const auto& in_cpp) {  \
           return kiln::ops::prepare(service->service, where, in_cpp);                \

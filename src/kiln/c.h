@@ -209,6 +209,13 @@ KILN_C_RESULT kiln_result kiln_device_count(kiln_service* service, int* count);
 KILN_C_RESULT kiln_result kiln_device_info(kiln_service* service, int device,
                                            kiln_device* info);
 
+/* Whether this thread gets kernels, launches operations and asks for their workspace
+ * only where all of it is loaded: false until it is set. Else such a call fails at once
+ * with KILN_NOT_FOUND, and launches nothing: for a program that then calls the
+ * operation's prepare function, which builds in any case, where it can be interrupted.
+ */
+KILN_C_API void kiln_use_only_loaded(bool only_loaded);
+
 /* Whether `stream`, of `device`, is being captured into a graph, or work in it would
  * end the capture of another stream. Builds and loads nothing, and disturbs no capture.
  */

@@ -13,6 +13,7 @@
 #include "library/disabled_kernels.h"
 #include "library/kernel_memory.h"
 #include "library/loaded_kernel.h"
+#include "library/only_loaded.h"
 #include "library/prefetcher.h"
 #include "library/profiler_range.h"
 #include "library/public_border.h"
@@ -248,6 +249,10 @@ Result<Kernel> Service::Impl::get(const Request& request, const Device& device,
       return LoadedKernel::handle(std::move(kernel));
     }
   }
+  if (only_loaded())
+    return fail(ErrorCode::kNotFound,
+                fmt::format("{} is not loaded on {}", request.name(),
+                            device::label_of(device)));
   const NoCancellation uncancelled;  // what is in memory costs 40 ns, and this 20
   Call call{
       .request = request, .device = device, .stop = stop, .kernel = request.name()};

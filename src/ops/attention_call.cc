@@ -15,6 +15,7 @@
 
 #include "attention/explanation_json.h"
 #include "kiln/ops/attention.h"
+#include "library/only_loaded.h"
 #include "library/public_border.h"
 #include "library/service_parts.h"
 #include "ops/attention.h"
@@ -72,6 +73,20 @@ Result<const AttentionDecision*> prepare_call(Service& service,
   return decision;
 }
 
+/// The decision that was prepared; else prepares the call, if that is allowed.
+Result<const AttentionDecision*> provide(Service& service, const AttentionCall& call,
+                                         const Device& device) {
+  if (!only_loaded())
+    return prepare_call(service, call, device);
+  const auto* const known =
+      ServiceParts::attention_of(service).find_ready(question_of(call, device));
+  if (known != nullptr)
+    return known;
+  return fail(ErrorCode::kNotFound,
+              fmt::format("{} is not prepared on {}", to_string(call.problem),
+                          device::label_of(device)));
+}
+
 /// The decision that was prepared; else prepares the call, except during a capture.
 Result<const AttentionDecision*> decide(Service& service, CUstream_st* stream,
                                         const AttentionCall& call,
@@ -82,7 +97,7 @@ Result<const AttentionDecision*> decide(Service& service, CUstream_st* stream,
   if (known != nullptr && !known->not_captured)
     return known;
   if (!KILN_TRY(ServiceParts::devices_of(service).is_capturing(stream)))
-    return known != nullptr ? known : prepare_call(service, call, device);
+    return known != nullptr ? known : provide(service, call, device);
   question.problem.capture = true;
   if (const auto* const for_captures = decisions.find_ready(question))
     return for_captures;
@@ -161,7 +176,7 @@ Result<AttentionChoice> prepare_attention(Service& service, const Device& device
     const AttentionTensors none{};
     const AttentionCall call{.problem = problem, .tensors = none};
     KILN_TRY(check_options(call));
-    const AttentionDecision& decision = *KILN_TRY(prepare_call(service, call, device));
+    const AttentionDecision& decision = *KILN_TRY(provide(service, call, device));
     return AttentionChoice{.backend = decision.plan == nullptr
                                           ? AttentionBackend::kKiln
                                           : AttentionBackend::kCudnn,

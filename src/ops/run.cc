@@ -1,5 +1,6 @@
 #include "ops/run.h"
 
+#include <cstddef>
 #include <utility>
 
 #include "util/try.h"
@@ -18,15 +19,18 @@ Result<Kernel> kernel_of(Service& service, const Device& device, Launch& launch)
 
 Result<void> run(Service& service, const Device& device, CUstream_st* stream,
                  Launches plan, std::vector<Launched>* launched) {
+  std::vector<Launched> all;
   for (Launch& launch : plan) {
     Kernel kernel = KILN_TRY(kernel_of(service, device, launch));
     const Geometry geometry = KILN_TRY(kernel.geometry(launch.extents));
-    const std::vector<void*> addresses = launch.arguments.addresses();
-    KILN_TRY(kernel.launch_with(geometry, stream, addresses,
-                                launch.arguments.sizes_bytes()));
-    if (launched != nullptr)
-      launched->push_back({std::move(kernel), geometry});
+    all.push_back({std::move(kernel), geometry});
   }
+  for (std::size_t i = 0; i < all.size(); ++i)
+    KILN_TRY(all[i].kernel.launch_with(all[i].geometry, stream,
+                                       plan[i].arguments.addresses(),
+                                       plan[i].arguments.sizes_bytes()));
+  if (launched != nullptr)
+    *launched = std::move(all);
   return {};
 }
 

@@ -20,8 +20,9 @@ struct Launched {
   Geometry geometry;
 };
 
-/// Enqueues the plan's launches in `stream`, a stream of `device`. A null stream
-/// belongs to the current context. Adds each to `launched`, if that is not null.
+/// Enqueues the plan's launches in `stream`, a stream of `device`: all, or none if a
+/// kernel is not to be had. A null stream belongs to the current context. `launched`,
+/// if it is not null, gets them.
 [[nodiscard]] Result<void> run(Service& service, const Device& device,
                                CUstream_st* stream, Launches plan,
                                std::vector<Launched>* launched = nullptr);

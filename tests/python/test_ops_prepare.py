@@ -108,7 +108,7 @@ def test_prepare_without_backward_needs_the_forward_kernels_alone():
 
 
 @pytest.mark.parametrize("function", [ops.squared_relu, lambda x: ops.rms_norm(x, SCALE)])
-def test_a_backward_pass_is_prepared_once_whether_or_not_it_needs_a_workspace(function):
+def test_a_call_of_a_new_shape_asks_for_each_kernel_once(function):
     def backward(shape):
         """How often it asks for a kernel, and of how many launches."""
         output = function(torch.randn(shape, requires_grad=True))
@@ -117,10 +117,9 @@ def test_a_backward_pass_is_prepared_once_whether_or_not_it_needs_a_workspace(fu
         return kiln.statistics()["memory_hits"] - kernels, len(launched()) - launches
 
     backward((5, 48))  # loads its kernels
-    for of_one_launch in (2, 1):  # a preparation and the launch, the launch
+    for _ in range(2):  # what is loaded needs no preparation
         kernels, launches = backward((6, 48))
-        assert launches > 0
-        assert kernels == of_one_launch * launches
+        assert kernels == launches > 0
 
 
 SCALE = torch.ones(48, requires_grad=True)

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -13,6 +14,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "library_service.h"
@@ -529,6 +532,62 @@ TEST_F(CTest, OperationsRunAndSayTheirWorkspace) {
   backward.has_weight = false;
   EXPECT_DONE(kiln_rmsnorm_backward_workspace(service.get(), 1, &backward, &bytes));
   EXPECT_EQ(bytes, 0U);
+}
+
+TEST_F(CTest, AThreadThatUsesOnlyWhatIsLoadedBuildsNothingUntilItPrepares) {
+  const OwnedService service = open({"cudnn=/nowhere/libcudnn.so.9"});
+  const auto builds = [&] {
+    kiln_statistics statistics = KILN_STATISTICS_INIT;
+    EXPECT_DONE(kiln_statistics_get(service.get(), &statistics));
+    return statistics.compiled;
+  };
+  std::vector<float> x(64), y(64);
+  kiln_softmax_forward_args args = KILN_SOFTMAX_FORWARD_ARGS_INIT;
+  args.dtype = KILN_F32;
+  args.batch = args.heads = args.sq = 1;
+  args.skv = 64;
+  args.x = x.data();
+  args.y = y.data();
+  kiln_attention_problem problem = KILN_ATTENTION_PROBLEM_INIT;
+  problem.dtype = KILN_F16;
+  problem.batch = problem.heads = problem.kv_heads = 1;
+  problem.sq = problem.skv = 16;
+  problem.dqk = problem.dv = 64;
+  std::uint64_t bytes = 0;
+  kiln_kernel* kernel = nullptr;
+  kiln_source source = KILN_SOURCE_INIT;
+  source.source = kFill;
+  const auto codes = [&] {
+    return std::array{
+        outcome(kiln_softmax_forward(service.get(), 0, nullptr, &args)).code,
+        outcome(kiln_attention_backward_workspace(service.get(), 0, &problem, nullptr,
+                                                  &bytes))
+            .code,
+        outcome(kiln_get_source(service.get(), 0, &source, nullptr, &kernel)).code};
+  };
+
+  kiln_use_only_loaded(true);
+  EXPECT_THAT(codes(), testing::Each(KILN_NOT_FOUND));
+  EXPECT_EQ(builds(), 0U);
+  EXPECT_DONE(kiln_softmax_forward_prepare(service.get(), 0, &args));
+  EXPECT_DONE(kiln_attention_backward_prepare(service.get(), 0, &problem, nullptr));
+  EXPECT_THAT(codes(), testing::ElementsAre(0, 0, KILN_NOT_FOUND));
+  EXPECT_GT(bytes, 0U);
+  std::thread([&] {  // the others are free to build
+    EXPECT_DONE(kiln_get_source(service.get(), 0, &source, nullptr, &kernel));
+  })
+      .join();
+  kiln_kernel_free(std::exchange(kernel, nullptr));
+  const std::uint64_t built = builds();
+  kiln_use_only_loaded(false);
+  args.skv = 8192;
+  x.resize(8192);
+  y.resize(8192);
+  args.x = x.data();
+  args.y = y.data();
+  EXPECT_THAT(codes(), testing::Each(0));
+  EXPECT_EQ(builds(), built + 1);
+  kiln_kernel_free(kernel);
 }
 
 TEST_F(CTest, NormsHaveNoWeightOrTakeTheirOutputWhereTheyAreToldTo) {
