@@ -12,7 +12,7 @@
 #include "ops/attention.h"
 #include "ops/on_device.h"
 #include "ops/run.h"
-#include "tools/bench/families.h"
+#include "tools/bench/cases.h"
 #include "util/try.h"
 
 namespace kiln::tools {

@@ -23,6 +23,7 @@ struct BenchTensor {
   std::uint64_t bytes = 0;
   /// Its content: finite numbers in every type, or zeros.
   enum class Fill : std::uint8_t { kNumbers, kZeros } fill = Fill::kNumbers;
+  bool is_workspace = false;
 };
 
 /// The work of a memory-bound operation.
@@ -46,6 +47,8 @@ struct BenchRefusal {
   std::string reason;
 };
 
+using BenchAddresses = std::span<void* const>;
+
 struct BenchCase {
   std::string operation;  // "softmax_forward"
   std::string what;       // "causal, 128 x 2048 x 2048"
@@ -55,8 +58,7 @@ struct BenchCase {
   std::vector<BenchTensor> tensors;
   /// Starts the operation on the device, on the tensors at these addresses. A tensor of
   /// no bytes has a null address.
-  std::function<Result<void>(Service&, const Device&, CUstream_st*,
-                             std::span<void* const>)>
+  std::function<Result<void>(Service&, const Device&, CUstream_st*, BenchAddresses)>
       start{};
   /// If set, called once before everything else: builds and loads what runs on the
   /// device, and adds the tensors and the start that the case lacks. Errors: those of
@@ -65,6 +67,19 @@ struct BenchCase {
                                                     BenchCase&)>
       prepare{};
 };
+
+/// Forms that differ from others in arithmetic but not in memory traffic run in this
+/// type alone: most of a run's time goes into building kernels.
+inline constexpr ops::DType kRareFormDType = ops::DType::kBf16;
+
+[[nodiscard]] inline std::uint64_t bytes_of(ops::DType dtype, std::int64_t elements) {
+  return static_cast<std::uint64_t>(elements) * ops::size_bytes(dtype);
+}
+
+void add_memory_cases(std::vector<BenchCase>& cases, ops::DType dtype,
+                      const Device& device);
+void add_attention_cases(std::vector<BenchCase>& cases, ops::DType dtype,
+                         const Device& device);
 
 /// Every operation and every kernel, in each dtype, with the workspaces and the goals
 /// for `device`. The cuDNN cases need a service that was opened with Options::attention
