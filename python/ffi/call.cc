@@ -5,9 +5,11 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <system_error>
 #include <thread>
 
@@ -199,6 +201,36 @@ void Tensors::expect_dtype(const char* name, const TensorView& tensor,
   if (!equal(tensor.dtype(), type))
     refuse(std::string(name) + " is " + text_of(tensor.dtype()) + ", not " +
            text_of(type));
+}
+
+DLDataType type_of(kiln_dtype dtype) {
+  switch (dtype) {
+    case KILN_F16:
+      return {kDLFloat, 16, 1};
+    case KILN_BF16:
+      return {kDLBfloat, 16, 1};
+    case KILN_F32:
+      return kFloat32;
+    default:
+      return {};
+  }
+}
+
+void Tensors::fit(const char* name, const Optional<TensorView>& tensor, DLDataType type,
+                  std::initializer_list<std::int64_t> extents, KnownShape& shape) {
+  if (!tensor)
+    return;
+  if (shape.tensor != nullptr)
+    return expect_like(name, *tensor, shape.name, *shape.tensor);
+  if (type.code == kByte.code && tensor.value().dtype().bits != kByte.bits)
+    refuse(std::string(name) + " must have elements of one byte");
+  if (type.code != kByte.code && type.bits != 0)
+    expect_dtype(name, *tensor, type);
+  if (extents.size() > 0)
+    expect_elements(name, *tensor,
+                    std::accumulate(extents.begin(), extents.end(), std::int64_t{1},
+                                    std::multiplies<>()));
+  shape = {name, &tensor.value()};
 }
 
 void Tensors::expect_rank(const char* name, const TensorView& tensor, int rank) {

@@ -45,6 +45,19 @@ kiln_service* service();
 void run_interruptibly(std::function<kiln_result()> body,
                        kiln_cancel* cancel = nullptr);
 
+inline constexpr DLDataType kFloat32{kDLFloat, 32, 1};
+inline constexpr DLDataType kInt32{kDLInt, 32, 1};
+inline constexpr DLDataType kInt64{kDLInt, 64, 1};
+inline constexpr DLDataType kByte{kDLUInt, 8, 1};  // for fit(): any type of one byte
+/// No bits: not known.
+DLDataType type_of(kiln_dtype dtype);
+
+/// A tensor by whose shape others are checked.
+struct KnownShape {
+  const char* name = nullptr;
+  const TensorView* tensor = nullptr;
+};
+
 /// The part of a call that does not depend on the operation: checks tensors, and finds
 /// the device that they are on, if `device` is -1. Else it is the CUDA ordinal, and
 /// only shapes, strides and types of tensors count: such a call is no kLaunch.
@@ -56,6 +69,11 @@ class Tensors {
   void* data(const char* name, const TensorView& tensor);
   /// The same with any strides.
   void* strided(const char* name, const TensorView& tensor);
+
+  /// Checks a tensor, if it is given: `shape` is a tensor of the same type and extents;
+  /// the first of them needs as many elements as the extents say.
+  static void fit(const char* name, const Optional<TensorView>& tensor, DLDataType type,
+                  std::initializer_list<std::int64_t> extents, KnownShape& shape);
 
   /// KILN_F16, KILN_BF16 or KILN_F32.
   static kiln_dtype dtype(const char* name, const TensorView& tensor);
@@ -86,10 +104,6 @@ class Tensors {
   DLDevice device_;
 };
 
-inline constexpr DLDataType kFloat32{kDLFloat, 32, 1};
-inline constexpr DLDataType kInt32{kDLInt, 32, 1};
-inline constexpr DLDataType kInt64{kDLInt, 64, 1};
-
 /// Frees KILN_NOT_FOUND; throws any other error as check().
 void expect_not_found(kiln_result failed);
 /// Throws kiln.InvalidArgument: nothing can be prepared there.
@@ -113,12 +127,20 @@ class Call : public Tensors {
       set(field, name, *tensor);
     return tensor.has_value();
   }
+  /// The same, checked as fit() does.
+  template <typename Pointer>
+  void set(Pointer*& field, const char* name, const Optional<TensorView>& tensor,
+           DLDataType type, std::initializer_list<std::int64_t> extents,
+           KnownShape& shape) {
+    fit(name, tensor, type, extents, shape);
+    set(field, name, tensor);
+  }
   template <typename Pointer>
   void set_strided(Pointer*& field, const char* name, const TensorView& tensor) {
     field = static_cast<Pointer*>(strided(name, tensor));
   }
 
-  /// run(), with all tensors set, which must be contiguous.
+  /// run() with sizes and types set: checks and sets all tensors that are left.
   std::int64_t run(const Parameters<Arguments>& given) {
     given.set_tensors(*this);
     if constexpr (requires { given.workspace; })

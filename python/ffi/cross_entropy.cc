@@ -31,24 +31,10 @@ void set_inputs(Call<Arguments>& call, const Parameters<Arguments>& given) {
   call.set(args.targets, "target", targets);
 }
 
-// Numbers of each row.
-template <typename Arguments, typename Pointer>
-void set_of_rows(Call<Arguments>& call, Pointer*& field, const char* name,
-                 const Optional<TensorView>& tensor, std::int64_t numbers = 1) {
-  if (!tensor)
-    return;
-  Tensors::expect_dtype(name, *tensor, kFloat32);
-  Tensors::expect_elements(name, *tensor, numbers * call.args.rows);
-  call.set(field, name, *tensor);
-}
-
 using Forward = kiln_cross_entropy_forward_args;
 std::int64_t forward(Call<Forward>& call, const Parameters<Forward>& given) {
   set_inputs(call, given);
-  set_of_rows(call, call.args.loss, "loss", given.loss);
-  set_of_rows(call, call.args.lse, "lse", given.lse);
-  set_of_rows(call, call.args.saved, "saved", given.saved, 2);
-  return call.run();
+  return call.run(given);
 }
 
 using Backward = kiln_cross_entropy_backward_args;
@@ -58,9 +44,7 @@ std::int64_t backward(Call<Backward>& call, const Parameters<Backward>& given) {
   Tensors::expect_like("dlogits", dlogits, "logits", *given.logits);
   call.args.dlogits_stride = row_stride("dlogits", dlogits);
   call.set_strided(call.args.dlogits, "dlogits", dlogits);
-  set_of_rows(call, call.args.saved, "saved", given.saved, 2);
-  set_of_rows(call, call.args.row_scale, "row_scale", given.row_scale);
-  return call.run();
+  return call.run(given);
 }
 
 }  // namespace

@@ -89,15 +89,9 @@ std::int64_t run(Call<Arguments>& call, const Parameters<Arguments>& tensors,
   args.head_dim = q.size(layout.dim);
   set_table(call, tensors);
   const Optional<TensorView>& cu_seqlens = tensors.cu_seqlens;
-  if (call.set(args.cu_seqlens, "cu_seqlens", cu_seqlens)) {
-    Tensors::expect_dtype("cu_seqlens", *cu_seqlens, kInt32);
+  if (cu_seqlens)
     args.batch = cu_seqlens.value().numel() - 1;
-  }
-  if (call.set(args.starts, "starts", tensors.starts)) {
-    Tensors::expect_dtype("starts", *tensors.starts, kInt32);
-    Tensors::expect_elements("starts", *tensors.starts, args.batch);
-  }
-  return call.run();
+  return call.run(tensors);
 }
 
 }  // namespace

@@ -21,22 +21,17 @@ void fit_shape(Arguments& args, const char* name, const TensorView& x) {
 // the leading dimensions those that have a mask each are the batch.
 void fit_mask(kiln_softmax_forward_args& args, const TensorView& mask) {
   Tensors::expect_rank("mask", mask, 4);
-  if (mask.dtype().bits != 8)
-    refuse("mask must have elements of one byte");
   const std::int64_t masks = mask.size(0);
   if (masks < 1 || args.heads % masks != 0)
     refuse("mask has " + std::to_string(masks) + " masks, and x " +
            std::to_string(args.heads) + " matrices: not equally many for each");
-  Tensors::expect_elements("mask", mask, masks * args.sq * args.skv);
   args.batch = args.mask_batch = masks;
   args.heads /= masks;
 }
 
 using Forward = kiln_softmax_forward_args;
 std::int64_t forward(Call<Forward>& call, const Parameters<Forward>& given) {
-  const TensorView& x = needed("x", given.x);
-  fit_shape(call.args, "x", x);
-  Tensors::expect_like("y", needed("y", given.y), "x", x);
+  fit_shape(call.args, "x", needed("x", given.x));
   if (given.mask_bytes)
     fit_mask(call.args, *given.mask_bytes);
   return call.run(given);
@@ -44,10 +39,7 @@ std::int64_t forward(Call<Forward>& call, const Parameters<Forward>& given) {
 
 using Backward = kiln_softmax_backward_args;
 std::int64_t backward(Call<Backward>& call, const Parameters<Backward>& given) {
-  const TensorView& y = needed("y", given.y);
-  fit_shape(call.args, "y", y);
-  Tensors::expect_like("dy", needed("dy", given.dy), "y", y);
-  Tensors::expect_like("dx", needed("dx", given.dx), "y", y);
+  fit_shape(call.args, "y", needed("y", given.y));
   return call.run(given);
 }
 

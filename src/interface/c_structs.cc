@@ -91,8 +91,8 @@ class Translator {
       const auto initial = initial_of(field);
       if (!type || !initial)
         return refuse(of, field);
-      to.fields.push_back(
-          {*type, name, *initial, at, field.type, first, field.is_option});
+      to.fields.push_back({*type, name, *initial, at, field.type, first,
+                           field.is_option, field.tensor, field.flag});
     }
     return {};
   }

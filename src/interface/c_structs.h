@@ -30,6 +30,8 @@ struct CField {
   std::string cpp_type;  // std::optional<float> is two fields: has_NAME, NAME
   Version since;         // as Field::since
   bool is_option = false;
+  std::vector<std::string> tensor{};  // as of Field
+  std::string flag{};
 };
 
 struct CStruct {

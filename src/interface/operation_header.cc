@@ -62,6 +62,7 @@ Result<Struct> read_struct(std::string name, std::string base,
                            const std::string& block) {
   static const std::regex field(R"((?:KILN_SINCE\((\d+), (\d+)\) )?)"
                                 R"((KILN_OPTION )?)"
+                                R"((?:KILN_TENSOR(_IF)?\(([^()]*)\) )?)"
                                 R"(((?:const )?[\w:<>]+\*?) (\w+)(?: = (.+)|\{\})?)");
   Struct made{std::move(name), std::move(base), {}};
   for (const std::string& statement : split(block, ';')) {
@@ -76,8 +77,13 @@ Result<Struct> read_struct(std::string name, std::string base,
     Version since;
     if (found[1].matched)
       since = {std::stoi(found.str(1)), std::stoi(found.str(2))};
-    made.fields.push_back(
-        {found.str(4), found.str(5), found.str(6), since, found[3].matched});
+    Field read{found.str(6), found.str(7), found.str(8), since, found[3].matched};
+    read.tensor = split(found.str(5), ',');
+    if (found[4].matched) {
+      read.flag = read.tensor.front();
+      read.tensor.erase(read.tensor.begin());
+    }
+    made.fields.push_back(std::move(read));
   }
   return made;
 }

@@ -24,6 +24,9 @@ struct Field {
   std::string initial;     // "nullptr"; empty: no initializer, or {}
   Version since{};         // {0, 0}: all versions have it
   bool is_option = false;  // KILN_OPTION
+  /// Of KILN_TENSOR(type, extents...), which are sizes of the struct.
+  std::vector<std::string> tensor{};
+  std::string flag{};  // of KILN_TENSOR_IF(flag, type, extents...)
 
   [[nodiscard]] bool is_pointer() const { return type.ends_with('*'); }
 };

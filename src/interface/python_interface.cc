@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <map>
+#include <regex>
 #include <set>
 #include <string>
 #include <vector>
@@ -34,12 +37,56 @@ std::string set_option(const CField& field) {
   return fmt::format("    if ({})\n      {}\n", field.name, set);
 }
 
+/// The sizes in an extent as members of `args`.
+std::string in_args(const std::string& extent) {
+  static const std::regex size(R"([a-z_]\w*)");
+  return std::regex_replace(extent, size, "args.$&");
+}
+
+/// The type of the elements, as python/ffi/call.h has it.
+std::string type_of(const std::string& word) {
+  static const std::map<std::string_view, std::string> known{
+      {"f32", "kFloat32"}, {"i32", "kInt32"}, {"u8", "kByte"}};
+  const auto found = known.find(word);
+  return found != known.end() ? found->second
+                              : fmt::format("type_of({})", in_args(word));
+}
+
+/// Sets the tensors of KILN_TENSOR that are given, inputs first, and their flags.
+std::string set_tensors(const CStruct& of) {
+  std::string set;
+  std::set<std::string> flags;
+  std::vector<std::string> shapes;
+  const auto add = [&](const CField& field) {
+    if (!field.flag.empty() && flags.insert(field.flag).second)
+      set += fmt::format("    args.{} = {}.has_value();\n", field.flag, field.name);
+    std::vector<std::string> extents;
+    for (const std::string& extent : std::span(field.tensor).subspan(1))
+      extents.push_back(in_args(extent));
+    const std::string shape = fmt::format("{}", fmt::join(field.tensor, ", "));
+    const auto known = std::ranges::find(shapes, shape);
+    const auto index = known - shapes.begin();
+    if (known == shapes.end())
+      shapes.push_back(shape);
+    set += fmt::format(
+        "    call.set(args.{0}, \"{0}\", {0}, {1}, {{{2}}}, shapes[{3}]);\n",
+        field.name, type_of(field.tensor.front()), fmt::join(extents, ", "), index);
+  };
+  for (const bool is_input : {true, false})
+    for (const CField& field : of.fields)
+      if (!field.tensor.empty() && field.type.starts_with("const ") == is_input)
+        add(field);
+  return fmt::format(
+      "    [[maybe_unused]] auto& args = call.args;\n"
+      "    [[maybe_unused]] std::array<KnownShape, {}> shapes{{}};\n{}",
+      shapes.size(), set);
+}
+
 std::string parameters(const CStruct& of) {
   std::vector<std::string> names;
   std::vector<std::string> read;
   std::string members;
   std::string set;
-  std::string point;
   for (const CField& field : of.fields) {
     if (!is_tensor(field) && !field.is_option)
       continue;
@@ -49,8 +96,6 @@ std::string parameters(const CStruct& of) {
     members += fmt::format("  {} {};\n", type, field.name);
     if (field.is_option)
       set += set_option(field);
-    else if (field.name != "workspace")  // which comes last: Call::run()
-      point += fmt::format("    call.set(call.args.{0}, \"{0}\", {0});\n", field.name);
   }
   return fmt::format(
       "template <>\n"
@@ -63,7 +108,7 @@ std::string parameters(const CStruct& of) {
       "  static constexpr std::array<const char*, {6}> kNames{{{4}}};\n"
       "}};\n\n",
       of.name, members, fmt::join(read, ",\n        "), set, fmt::join(names, ", "),
-      point, names.size());
+      set_tensors(of), names.size());
 }
 
 std::string functions(const Operation& operation, const CStruct& of) {

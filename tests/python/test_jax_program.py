@@ -181,4 +181,4 @@ def test_importing_it_opens_nothing_and_the_cpus_memory_is_refused(python):
         """,
         JAX_PLATFORMS="cpu",
     )
-    assert "kiln.InvalidArgument: y is not on a CUDA device" in said
+    assert "kiln.InvalidArgument: x is not on a CUDA device" in said

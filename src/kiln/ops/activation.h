@@ -45,10 +45,10 @@ enum class ActivationKind : std::uint8_t {
 struct ActivationForward {
   DType dtype = DType::kUnset;
   KILN_OPTION ActivationKind kind = ActivationKind::kUnset;
-  void* y = nullptr;        // [rows, cols]
-  const void* x = nullptr;  // [rows, cols]
+  KILN_TENSOR(dtype, rows, cols) void* y = nullptr;
+  KILN_TENSOR(dtype, rows, cols) const void* x = nullptr;
   bool has_bias = false;
-  const void* bias = nullptr;  // [cols]
+  KILN_TENSOR_IF(has_bias, dtype, cols) const void* bias = nullptr;
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;
 };
@@ -58,12 +58,12 @@ struct ActivationForward {
 struct ActivationBackward {
   DType dtype = DType::kUnset;
   KILN_OPTION ActivationKind kind = ActivationKind::kUnset;
-  void* dx = nullptr;        // [rows, cols]
-  const void* dy = nullptr;  // [rows, cols]
-  const void* x = nullptr;   // [rows, cols]
+  KILN_TENSOR(dtype, rows, cols) void* dx = nullptr;
+  KILN_TENSOR(dtype, rows, cols) const void* dy = nullptr;
+  KILN_TENSOR(dtype, rows, cols) const void* x = nullptr;
   bool has_bias = false;
-  const void* bias = nullptr;  // [cols]
-  void* dbias = nullptr;       // [cols], with has_bias
+  KILN_TENSOR_IF(has_bias, dtype, cols) const void* bias = nullptr;
+  KILN_TENSOR(dtype, cols) void* dbias = nullptr;  // with has_bias
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;
   /// With has_bias: device scratch memory of at least
@@ -97,12 +97,14 @@ struct GluForward {
   DType dtype = DType::kUnset;
   KILN_OPTION GluKind kind = GluKind::kUnset;
   GluLayout layout = GluLayout::kPacked;
-  void* y = nullptr;  // [rows, cols]
-  const void* x = nullptr;
-  const void* linear = nullptr;  // for kSplit
+  KILN_TENSOR(dtype, rows, cols) void* y = nullptr;
+  KILN_TENSOR(dtype) const void* x = nullptr;
+  KILN_TENSOR(dtype, rows, cols) const void* linear = nullptr;  // for kSplit
   bool has_bias = false;
-  const void* bias = nullptr;     // [2, cols], in either layout
-  bool has_weight = false;        // not together with has_bias
+  KILN_TENSOR_IF(has_bias, dtype, 2, cols)
+  const void* bias = nullptr;  // in either layout
+  bool has_weight = false;     // not together with has_bias
+  KILN_TENSOR_IF(has_weight, f32, rows)
   const float* weight = nullptr;  // [rows]: one factor per token
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;  // of y
@@ -121,17 +123,17 @@ struct GluBackward {
   DType dtype = DType::kUnset;
   KILN_OPTION GluKind kind = GluKind::kUnset;
   GluLayout layout = GluLayout::kPacked;
-  void* dx = nullptr;
-  void* dlinear = nullptr;   // for kSplit
-  const void* dy = nullptr;  // [rows, cols]
-  const void* x = nullptr;
-  const void* linear = nullptr;  // for kSplit
+  KILN_TENSOR(dtype) void* dx = nullptr;
+  KILN_TENSOR(dtype, rows, cols) void* dlinear = nullptr;  // for kSplit
+  KILN_TENSOR(dtype, rows, cols) const void* dy = nullptr;
+  KILN_TENSOR(dtype) const void* x = nullptr;
+  KILN_TENSOR(dtype, rows, cols) const void* linear = nullptr;  // for kSplit
   bool has_bias = false;
-  const void* bias = nullptr;  // [2, cols]
-  void* dbias = nullptr;       // [2, cols], with has_bias
+  KILN_TENSOR_IF(has_bias, dtype, 2, cols) const void* bias = nullptr;
+  KILN_TENSOR(dtype, 2, cols) void* dbias = nullptr;  // with has_bias
   bool has_weight = false;
-  const float* weight = nullptr;  // [rows]
-  float* dweight = nullptr;       // [rows], with has_weight
+  KILN_TENSOR_IF(has_weight, f32, rows) const float* weight = nullptr;
+  KILN_TENSOR(f32, rows) float* dweight = nullptr;  // with has_weight
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;
   KILN_OPTION float alpha = std::numeric_limits<float>::quiet_NaN();

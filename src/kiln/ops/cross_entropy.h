@@ -48,11 +48,11 @@ enum class TargetType : std::uint8_t { kInt64, kInt32 };
 /// Loss and gradient in one pass.
 struct CrossEntropy {
   DType dtype = DType::kUnset;
-  float* loss = nullptr;          // [rows], not scaled
-  float* lse = nullptr;           // [rows]; null: not written
-  void* dlogits = nullptr;        // [rows, padded_vocabulary]
-  const void* logits = nullptr;   // [rows, vocabulary]
-  const void* targets = nullptr;  // [rows]
+  KILN_TENSOR(f32, rows) float* loss = nullptr;  // not scaled
+  KILN_TENSOR(f32, rows) float* lse = nullptr;   // null: not written
+  void* dlogits = nullptr;                       // [rows, padded_vocabulary]
+  const void* logits = nullptr;                  // [rows, vocabulary]
+  const void* targets = nullptr;                 // [rows]
   TargetType target_type = TargetType::kInt64;
   KILN_OPTION std::int64_t ignored_index = -100;
   std::int64_t rows = kUnsetSize;
@@ -64,19 +64,19 @@ struct CrossEntropy {
   // Of the gradient, such as 1 / number of tokens not ignored.
   KILN_OPTION float scale = 1;
   /// [rows], or null: a further factor for each row, such as the gradient of its loss.
-  const float* row_scale = nullptr;
+  KILN_TENSOR(f32, rows) const float* row_scale = nullptr;
 };
 
 /// The loss, and `saved` for the backward pass.
 struct CrossEntropyForward {
   DType dtype = DType::kUnset;
-  float* loss = nullptr;
-  float* lse = nullptr;
+  KILN_TENSOR(f32, rows) float* loss = nullptr;
+  KILN_TENSOR(f32, rows) float* lse = nullptr;
   /// [rows, 2]: the largest logit of each row, and the sum of exp(logit - largest).
   /// Null: not written, and no backward pass can follow. The backward pass does not
   /// take lse instead, which is too inaccurate: with logits around 10000, the last bit
   /// of lse changes every gradient by a thousandth.
-  float* saved = nullptr;
+  KILN_TENSOR(f32, rows, 2) float* saved = nullptr;
   const void* logits = nullptr;  // this and the following as in CrossEntropy
   const void* targets = nullptr;
   TargetType target_type = TargetType::kInt64;
@@ -95,7 +95,7 @@ struct CrossEntropyBackward {
   DType dtype = DType::kUnset;
   void* dlogits = nullptr;
   const void* logits = nullptr;
-  const float* saved = nullptr;
+  KILN_TENSOR(f32, rows, 2) const float* saved = nullptr;
   const void* targets = nullptr;
   TargetType target_type = TargetType::kInt64;
   KILN_OPTION std::int64_t ignored_index = -100;
@@ -106,7 +106,7 @@ struct CrossEntropyBackward {
   std::int64_t dlogits_stride = 0;
   KILN_OPTION float smoothing = 0;
   KILN_OPTION float scale = 1;
-  const float* row_scale = nullptr;
+  KILN_TENSOR(f32, rows) const float* row_scale = nullptr;
 };
 
 /// Launches the operation on `device`, one of Service::devices(), in `stream`;

@@ -31,13 +31,14 @@ struct LayerNormForward {
   DType dtype = DType::kUnset;  // of x, y, residual and sum
   /// Of weight and bias: the same as dtype, or kF32. Unset: the same as dtype.
   DType weight_dtype = DType::kUnset;
-  void* y = nullptr;
-  const void* x = nullptr;
-  const void* weight = nullptr;
+  KILN_TENSOR(dtype, rows, cols) void* y = nullptr;
+  KILN_TENSOR(dtype, rows, cols) const void* x = nullptr;
+  KILN_TENSOR_IF(has_weight, weight_dtype, cols) const void* weight = nullptr;
+  KILN_TENSOR_IF(has_bias, weight_dtype, cols)
   const void* bias = nullptr;  // with has_bias
   /// Needed by the backward pass, mean unless it has from_output; null: not written.
-  float* mean = nullptr;
-  float* rstd = nullptr;
+  KILN_TENSOR(f32, rows) float* mean = nullptr;
+  KILN_TENSOR(f32, rows) float* rstd = nullptr;
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;
   KILN_OPTION float eps = 1e-5F;
@@ -46,8 +47,8 @@ struct LayerNormForward {
   /// Adds `residual` to x, rounds the sum to dtype, stores it in `sum`, and normalizes
   /// it instead of x.
   bool adds_residual = false;
-  const void* residual = nullptr;
-  void* sum = nullptr;
+  KILN_TENSOR_IF(adds_residual, dtype, rows, cols) const void* residual = nullptr;
+  KILN_TENSOR(dtype, rows, cols) void* sum = nullptr;
   /// False: the weight is 1, and `weight` must be null. Needs has_bias = false;
   /// weight_dtype and zero_centered_weight change nothing then.
   bool has_weight = true;
@@ -59,14 +60,15 @@ struct LayerNormForward {
 struct LayerNormBackward {
   DType dtype = DType::kUnset;
   DType weight_dtype = DType::kUnset;
-  void* dx = nullptr;
+  KILN_TENSOR(dtype, rows, cols) void* dx = nullptr;
+  KILN_TENSOR_IF(has_dweight, weight_dtype, cols)
   void* dweight = nullptr;  // of weight_dtype, like dbias
-  void* dbias = nullptr;
-  const void* dy = nullptr;
-  const void* x = nullptr;  // with a residual: `sum`
-  const void* weight = nullptr;
-  const float* mean = nullptr;
-  const float* rstd = nullptr;
+  KILN_TENSOR(weight_dtype, cols) void* dbias = nullptr;
+  KILN_TENSOR(dtype, rows, cols) const void* dy = nullptr;
+  KILN_TENSOR(dtype, rows, cols) const void* x = nullptr;  // with a residual: `sum`
+  KILN_TENSOR_IF(has_weight, weight_dtype, cols) const void* weight = nullptr;
+  KILN_TENSOR(f32, rows) const float* mean = nullptr;
+  KILN_TENSOR(f32, rows) const float* rstd = nullptr;
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;
   KILN_OPTION bool has_bias = true;
@@ -77,7 +79,7 @@ struct LayerNormBackward {
   /// As in the forward pass. True: adds `dsum`, the gradient of `sum` that comes from
   /// the rest of the model, to dx; dx is then the gradient of x and of residual.
   bool adds_residual = false;
-  const void* dsum = nullptr;
+  KILN_TENSOR_IF(adds_residual, dtype, rows, cols) const void* dsum = nullptr;
   /// Device scratch memory of at least layernorm_backward_workspace_bytes(), 4-byte
   /// aligned; may be null if that is 0.
   void* workspace = nullptr;
@@ -91,7 +93,8 @@ struct LayerNormBackward {
   /// weight is 0, or below 2^-125, y says nothing of xh, which counts as 0: dweight is
   /// 0, and dx lacks xh * mean(g * xh).
   KILN_OPTION bool from_output = false;
-  const void* y = nullptr;
+  KILN_TENSOR(dtype, rows, cols) const void* y = nullptr;
+  KILN_TENSOR(weight_dtype, cols)
   const void* bias = nullptr;  // with from_output and has_bias
 };
 
@@ -108,10 +111,10 @@ enum class RmsNormCasting : std::uint8_t {
 struct RmsNormForward {
   DType dtype = DType::kUnset;
   DType weight_dtype = DType::kUnset;
-  void* y = nullptr;
-  const void* x = nullptr;
-  const void* weight = nullptr;
-  float* rstd = nullptr;  // null: not written
+  KILN_TENSOR(dtype, rows, cols) void* y = nullptr;
+  KILN_TENSOR(dtype, rows, cols) const void* x = nullptr;
+  KILN_TENSOR_IF(has_weight, weight_dtype, cols) const void* weight = nullptr;
+  KILN_TENSOR(f32, rows) float* rstd = nullptr;  // null: not written
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;
   KILN_OPTION float eps = 1e-6F;
@@ -120,8 +123,8 @@ struct RmsNormForward {
   /// set.
   KILN_OPTION bool zero_centered_weight = false;
   bool adds_residual = false;  // as in LayerNormForward
-  const void* residual = nullptr;
-  void* sum = nullptr;
+  KILN_TENSOR_IF(adds_residual, dtype, rows, cols) const void* residual = nullptr;
+  KILN_TENSOR(dtype, rows, cols) void* sum = nullptr;
   /// As in LayerNormForward; casting changes nothing either then.
   bool has_weight = true;
 };
@@ -132,26 +135,27 @@ struct RmsNormForward {
 struct RmsNormBackward {
   DType dtype = DType::kUnset;
   DType weight_dtype = DType::kUnset;
-  void* dx = nullptr;
+  KILN_TENSOR(dtype, rows, cols) void* dx = nullptr;
+  KILN_TENSOR_IF(has_dweight, weight_dtype, cols)
   void* dweight = nullptr;  // of weight_dtype
-  const void* dy = nullptr;
-  const void* x = nullptr;  // with a residual: `sum`
-  const void* weight = nullptr;
-  const float* rstd = nullptr;
+  KILN_TENSOR(dtype, rows, cols) const void* dy = nullptr;
+  KILN_TENSOR(dtype, rows, cols) const void* x = nullptr;  // with a residual: `sum`
+  KILN_TENSOR_IF(has_weight, weight_dtype, cols) const void* weight = nullptr;
+  KILN_TENSOR(f32, rows) const float* rstd = nullptr;
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;
   KILN_OPTION RmsNormCasting casting = RmsNormCasting::kNone;  // as in the forward pass
   KILN_OPTION bool zero_centered_weight = false;               // likewise
   bool has_dweight = true;     // as in LayerNormBackward
   bool adds_residual = false;  // as in LayerNormBackward
-  const void* dsum = nullptr;
+  KILN_TENSOR_IF(adds_residual, dtype, rows, cols) const void* dsum = nullptr;
   /// Device scratch memory of at least rmsnorm_backward_workspace_bytes(), 4-byte
   /// aligned; may be null if that is 0.
   void* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
   bool has_weight = true;                // as in LayerNormBackward
   KILN_OPTION bool from_output = false;  // likewise; xh is y / weight
-  const void* y = nullptr;
+  KILN_TENSOR(dtype, rows, cols) const void* y = nullptr;
 };
 
 /// Launches the operation on `device`, one of Service::devices(), in `stream`;

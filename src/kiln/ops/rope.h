@@ -101,12 +101,13 @@ struct RopeArguments {
   RopeTensor q;
   RopeTensor k;  // its heads may differ from q's, or be 0
   RopeTable table;
-  KILN_OPTION std::int64_t start = 0;    // 0 or more
-  const std::int32_t* starts = nullptr;  // [batch], in device memory; null: 0 each
+  KILN_OPTION std::int64_t start = 0;  // 0 or more
+  KILN_TENSOR(i32, batch)
+  const std::int32_t* starts = nullptr;  // in device memory; null: 0 each
   /// For packed sequences: [batch + 1], in device memory, non-decreasing. Sequence i
   /// has the tokens from cu_seqlens[i] to cu_seqlens[i + 1] - 1. The output of a token
   /// outside all sequences is 0. Null: `batch` sequences of `sequence` tokens each.
-  const std::int32_t* cu_seqlens = nullptr;
+  KILN_TENSOR(i32, batch + 1) const std::int32_t* cu_seqlens = nullptr;
 };
 
 /// Rotates `in` to `out`.

@@ -42,8 +42,8 @@ enum class SoftmaxMaskedRow : std::uint8_t {
 /// `masked_row` says else.
 struct SoftmaxForward {
   DType dtype = DType::kUnset;
-  void* y = nullptr;
-  const void* x = nullptr;
+  KILN_TENSOR(dtype, batch, heads, sq, skv) void* y = nullptr;
+  KILN_TENSOR(dtype, batch, heads, sq, skv) const void* x = nullptr;
   std::int64_t batch = 1;
   std::int64_t heads = 1;
   std::int64_t sq = kUnsetSize;   // rows of one head
@@ -51,7 +51,7 @@ struct SoftmaxForward {
   KILN_OPTION float scale = 1;    // finite
   KILN_OPTION SoftmaxMask mask = SoftmaxMask::kNone;
   /// For kBytes: [mask_batch, 1, sq, skv], one byte per element, shared by all heads.
-  const std::uint8_t* mask_bytes = nullptr;
+  KILN_TENSOR(u8, mask_batch, sq, skv) const std::uint8_t* mask_bytes = nullptr;
   /// For kBytes. 1: one mask for the whole batch; 0 or `batch`: one mask for each
   /// element of the batch.
   std::int64_t mask_batch = 0;
@@ -62,9 +62,9 @@ struct SoftmaxForward {
 /// dx = scale * y * (dy - sum(y * dy)) of each row, from the y of softmax_forward().
 struct SoftmaxBackward {
   DType dtype = DType::kUnset;
-  void* dx = nullptr;
-  const void* dy = nullptr;
-  const void* y = nullptr;
+  KILN_TENSOR(dtype, batch, heads, sq, skv) void* dx = nullptr;
+  KILN_TENSOR(dtype, batch, heads, sq, skv) const void* dy = nullptr;
+  KILN_TENSOR(dtype, batch, heads, sq, skv) const void* y = nullptr;
   std::int64_t batch = 1;
   std::int64_t heads = 1;
   std::int64_t sq = kUnsetSize;

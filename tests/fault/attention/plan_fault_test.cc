@@ -156,7 +156,7 @@ TEST_F(PlanFaultTest, fault_38_AReproductionOfAPlanSaysHowToRunItAgain) {
   const std::string text(std::istreambuf_iterator<char>(command), {});
   EXPECT_THAT(text, AllOf(HasSubstr("kiln attention warm --profile " +
                                     (folder / "device.json").native()),
-                          HasSubstr("--pass fwd --dtype bf16 --batch 2")));
+                          HasSubstr("--pass fwd --dtype bf16 --layout bshd")));
   EXPECT_EQ(device::read_device_properties(folder / "device.json").value(),
             keyed_.device);
 }

@@ -127,18 +127,30 @@ TEST(PythonInterfaceTest, TensorsAndOptionsAreGivenByName) {
   const std::string text =
       python_parameters(
           std::vector{with_structs("struct Scale { DType dtype = DType::kUnset;\n"
+                                   "  void* y = nullptr;\n"
+                                   "  KILN_TENSOR(f32, rows, 2) float* sum = nullptr;\n"
+                                   "  KILN_TENSOR_IF(has_x, dtype, rows + 1)\n"
                                    "  const void* x = nullptr;\n"
+                                   "  bool has_x = true;\n"
                                    "  std::int64_t rows = kUnsetSize;\n"
                                    "  KILN_OPTION std::optional<float> factor{};\n"
                                    "  KILN_OPTION bool fast = false;\n"
                                    "  void* workspace = nullptr; };\n")
                           .value()})
           .value();
-  EXPECT_THAT(text, HasSubstr("4> kNames{\"x\", \"factor\", \"fast\", \"workspace\"}"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "6> kNames{\"y\", \"sum\", \"x\", \"factor\", \"fast\", \"workspace\"}"));
   EXPECT_THAT(text, HasSubstr("    if (factor)\n      args.has_factor = true, "
                               "args.factor = static_cast<float>(*factor);\n"));
-  EXPECT_THAT(text, HasSubstr("call.set(call.args.x, \"x\", x);"));
-  EXPECT_THAT(text, Not(HasSubstr("call.args.workspace")));
+  EXPECT_THAT(
+      text,
+      HasSubstr("    args.has_x = x.has_value();\n"
+                "    call.set(args.x, \"x\", x, type_of(args.dtype), {args.rows + 1}, "
+                "shapes[0]);\n"
+                "    call.set(args.sum, \"sum\", sum, kFloat32, {args.rows, 2}, "
+                "shapes[1]);\n  }\n"));
   EXPECT_THAT(text, HasSubstr("KILN_SCALE_ARGS_INIT, kiln_scale, kiln_scale_prepare}"));
 }
 
