@@ -1,16 +1,9 @@
 // Memory of the device, of the host and of both, asked for and given back.
 
+#include "tests/support/simulated_driver/abi_functions.h"
 #include "tests/support/simulated_driver/capture.h"
-#include "tests/support/simulated_driver/simulator.h"
 
-using kiln::simulated::address_of;
-using kiln::simulated::Allocation;
-using kiln::simulated::enter;
-using kiln::simulated::MemoryKind;
-using kiln::simulated::Needs;
 using kiln::simulated::Order;
-using kiln::simulated::pointer_to;
-using kiln::simulated::Simulator;
 
 namespace {
 
@@ -177,20 +170,17 @@ CUresult cuMemHostUnregister(void* pointer) {
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* pointer,
                                       unsigned flags) {
   return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    if (device == nullptr || flags != 0 || pinned_at(simulator, pointer) == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    *device = pointer_to(pointer);
-    return CUDA_SUCCESS;
+    return flags != 0 || pinned_at(simulator, pointer) == nullptr
+               ? CUDA_ERROR_INVALID_VALUE
+               : answer(device, pointer_to(pointer));
   });
 }
 
 CUresult cuMemHostGetFlags(unsigned* flags, void* pointer) {
   return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
     const Allocation* const found = pinned_at(simulator, pointer);
-    if (flags == nullptr || found == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    *flags = found->host_flags;
-    return CUDA_SUCCESS;
+    return found == nullptr ? CUDA_ERROR_INVALID_VALUE
+                            : answer(flags, found->host_flags);
   });
 }
 

@@ -6,14 +6,7 @@
 #include <set>
 #include <utility>
 
-using kiln::simulated::are_nodes_of;
-using kiln::simulated::Capture;
-using kiln::simulated::destroy_graph;
-using kiln::simulated::enter;
-using kiln::simulated::for_each_stream;
-using kiln::simulated::Needs;
-using kiln::simulated::Simulator;
-using kiln::simulated::Stream;
+#include "tests/support/simulated_driver/abi_functions.h"
 
 namespace kiln::simulated {
 

@@ -1,11 +1,6 @@
 // Contexts: made and unmade here, and each thread's stack of them.
 
-#include "tests/support/simulated_driver/simulator.h"
-
-using kiln::simulated::Context;
-using kiln::simulated::enter;
-using kiln::simulated::Needs;
-using kiln::simulated::Simulator;
+#include "tests/support/simulated_driver/abi_functions.h"
 
 namespace kiln::simulated {
 
@@ -89,16 +84,12 @@ CUresult create(const char* symbol, CUcontext* context, unsigned flags,
 /// Of the current context where that is null.
 CUresult get_device(const char* symbol, CUcontext context, CUdevice* device) {
   return enter(symbol, Needs::kDriver, [&](Simulator& simulator) {
-    if (device == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
     const CUcontext asked = context == nullptr ? simulator.current_handle() : context;
     if (asked == nullptr)
       return CUDA_ERROR_INVALID_CONTEXT;
     const Context* const found = simulator.contexts.find(asked);
-    if (found == nullptr)
-      return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    *device = found->device;
-    return CUDA_SUCCESS;
+    return found == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                            : answer(device, found->device);
   });
 }
 
@@ -173,10 +164,7 @@ CUresult cuCtxSetCurrent(CUcontext context) {
 
 CUresult cuCtxGetCurrent(CUcontext* context) {
   return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    if (context == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    *context = simulator.current_handle();
-    return CUDA_SUCCESS;
+    return answer(context, simulator.current_handle());
   });
 }
 
@@ -190,23 +178,17 @@ CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext context) {
 
 CUresult cuCtxGetFlags(unsigned* flags) {
   return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    if (flags == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    *flags = simulator.current()->flags;
-    return CUDA_SUCCESS;
+    return answer(flags, simulator.current()->flags);
   });
 }
 
 CUresult cuCtxGetId(CUcontext context, unsigned long long* id) {
   return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    if (id == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
     const CUcontext asked = context == nullptr ? simulator.current_handle() : context;
     if (!simulator.is_active(asked))
       return asked == nullptr ? CUDA_ERROR_INVALID_CONTEXT
                               : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    *id = simulator.contexts.find(asked)->id;
-    return CUDA_SUCCESS;
+    return answer(id, simulator.contexts.find(asked)->id);
   });
 }
 

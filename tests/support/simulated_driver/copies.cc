@@ -5,19 +5,12 @@
 #include <cstring>
 #include <optional>
 
+#include "tests/support/simulated_driver/abi_functions.h"
 #include "tests/support/simulated_driver/capture.h"
-#include "tests/support/simulated_driver/simulator.h"
 #include "tests/support/simulated_driver/written.h"
 
-using kiln::simulated::address_of;
-using kiln::simulated::enter;
-using kiln::simulated::MemoryWork;
-using kiln::simulated::Needs;
 using kiln::simulated::Order;
 using kiln::simulated::Pitch;
-using kiln::simulated::pointer_to;
-using kiln::simulated::Simulator;
-using kiln::simulated::Stream;
 
 namespace {
 

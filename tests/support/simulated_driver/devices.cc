@@ -5,13 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tests/support/simulated_driver/simulator.h"
-
-using kiln::simulated::Capability;
-using kiln::simulated::Device;
-using kiln::simulated::enter;
-using kiln::simulated::Needs;
-using kiln::simulated::Simulator;
+#include "tests/support/simulated_driver/abi_functions.h"
 
 namespace {
 
@@ -30,12 +24,8 @@ CUuuid uuid_of(const Device& device) {
 CUresult get_uuid(const char* symbol, CUuuid* uuid, CUdevice ordinal) {
   return enter(symbol, Needs::kDriver, [&](Simulator& simulator) {
     const Device* const device = simulator.device(ordinal);
-    if (uuid == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    if (device == nullptr)
-      return CUDA_ERROR_INVALID_DEVICE;
-    *uuid = uuid_of(*device);
-    return CUDA_SUCCESS;
+    return device == nullptr ? CUDA_ERROR_INVALID_DEVICE
+                             : answer(uuid, uuid_of(*device));
   });
 }
 
@@ -59,30 +49,20 @@ CUresult cuInit(unsigned flags) {
 
 CUresult cuDriverGetVersion(int* version) {
   return enter(__func__, Needs::kNothing, [&](Simulator& simulator) {
-    if (version == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    *version = simulator.settings.driver_version;
-    return CUDA_SUCCESS;
+    return answer(version, simulator.settings.driver_version);
   });
 }
 
 CUresult cuDeviceGetCount(int* count) {
   return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    if (count == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    *count = static_cast<int>(simulator.devices.size());
-    return CUDA_SUCCESS;
+    return answer(count, static_cast<int>(simulator.devices.size()));
   });
 }
 
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    if (device == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    if (simulator.device(ordinal) == nullptr)
-      return CUDA_ERROR_INVALID_DEVICE;
-    *device = ordinal;
-    return CUDA_SUCCESS;
+    return simulator.device(ordinal) == nullptr ? CUDA_ERROR_INVALID_DEVICE
+                                                : answer(device, ordinal);
   });
 }
 
@@ -108,27 +88,18 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice ordinal) {
 CUresult cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice ordinal) {
   return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
     const Device* const device = simulator.device(ordinal);
-    if (bytes == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    if (device == nullptr)
-      return CUDA_ERROR_INVALID_DEVICE;
-    *bytes = device->model.memory_bytes;
-    return CUDA_SUCCESS;
+    return device == nullptr ? CUDA_ERROR_INVALID_DEVICE
+                             : answer(bytes, device->model.memory_bytes);
   });
 }
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice ordinal) {
   return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
     const Device* const device = simulator.device(ordinal);
-    if (value == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
     if (device == nullptr)
       return CUDA_ERROR_INVALID_DEVICE;
     const auto found = kiln::simulated::attribute(device->model, ordinal, which);
-    if (!found)
-      return CUDA_ERROR_INVALID_VALUE;
-    *value = *found;
-    return CUDA_SUCCESS;
+    return found ? answer(value, *found) : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
@@ -136,12 +107,10 @@ CUresult cuDeviceCanAccessPeer(int* can, CUdevice from, CUdevice to) {
   return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
     const Device* const first = simulator.device(from);
     const Device* const second = simulator.device(to);
-    if (can == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
     if (first == nullptr || second == nullptr)
       return CUDA_ERROR_INVALID_DEVICE;
-    *can = from != to && first->model.capability == second->model.capability ? 1 : 0;
-    return CUDA_SUCCESS;
+    const bool are_alike = first->model.capability == second->model.capability;
+    return answer(can, from != to && are_alike ? 1 : 0);
   });
 }
 

@@ -4,12 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "tests/support/simulated_driver/abi_functions.h"
 #include "tests/support/simulated_driver/functions.h"
-#include "tests/support/simulated_driver/simulator.h"
-
-using kiln::simulated::enter;
-using kiln::simulated::Needs;
-using kiln::simulated::Simulator;
 
 namespace {
 

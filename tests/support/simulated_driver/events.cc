@@ -2,15 +2,8 @@
 
 #include <chrono>
 
+#include "tests/support/simulated_driver/abi_functions.h"
 #include "tests/support/simulated_driver/capture.h"
-#include "tests/support/simulated_driver/simulator.h"
-
-using kiln::simulated::enter;
-using kiln::simulated::Event;
-using kiln::simulated::EventWork;
-using kiln::simulated::Needs;
-using kiln::simulated::Simulator;
-using kiln::simulated::Stream;
 
 namespace {
 
@@ -18,15 +11,12 @@ CUresult elapsed(const char* symbol, float* milliseconds, CUevent start, CUevent
   return enter(symbol, Needs::kContext, [&](Simulator& simulator) {
     const Event* const first = simulator.events.find(start);
     const Event* const second = simulator.events.find(end);
-    if (milliseconds == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
     if (first == nullptr || second == nullptr || first->recorded_ns < 0 ||
         second->recorded_ns < 0 ||
         ((first->flags | second->flags) & CU_EVENT_DISABLE_TIMING) != 0)
       return CUDA_ERROR_INVALID_HANDLE;
     const std::int64_t nanoseconds = second->recorded_ns - first->recorded_ns;
-    *milliseconds = static_cast<float>(nanoseconds) / 1e6F;
-    return CUDA_SUCCESS;
+    return answer(milliseconds, static_cast<float>(nanoseconds) / 1e6F);
   });
 }
 

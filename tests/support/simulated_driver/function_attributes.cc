@@ -4,12 +4,8 @@
 
 #include <algorithm>
 
+#include "tests/support/simulated_driver/abi_functions.h"
 #include "tests/support/simulated_driver/entry_points.h"
-
-using kiln::simulated::enter;
-using kiln::simulated::Function;
-using kiln::simulated::Needs;
-using kiln::simulated::Simulator;
 
 namespace kiln::simulated {
 
@@ -94,18 +90,13 @@ CUresult set_function_attribute(const EntryPoint& entry, const DeviceModel& mode
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute which,
                             CUfunction function) {
   return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    if (value == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
     const Function* const found = simulator.functions.find(function);
     if (found == nullptr)
       return CUDA_ERROR_INVALID_HANDLE;
     const auto got = kiln::simulated::function_attribute(
         *found->image, *found->entry, found->settings,
         simulator.device_of(found->context).model, which);
-    if (!got)
-      return CUDA_ERROR_INVALID_VALUE;
-    *value = *got;
-    return CUDA_SUCCESS;
+    return got ? answer(value, *got) : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
@@ -130,25 +121,16 @@ CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache) {
 
 CUresult cuFuncGetModule(CUmodule* module, CUfunction function) {
   return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    if (module == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
     const Function* const found = simulator.functions.find(function);
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
-    *module = found->module;
-    return CUDA_SUCCESS;
+    return found == nullptr ? CUDA_ERROR_INVALID_HANDLE : answer(module, found->module);
   });
 }
 
 CUresult cuFuncGetName(const char** name, CUfunction function) {
   return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    if (name == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
     const Function* const found = simulator.functions.find(function);
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
-    *name = simulator.intern(found->entry->name);
-    return CUDA_SUCCESS;
+    return found == nullptr ? CUDA_ERROR_INVALID_HANDLE
+                            : answer(name, simulator.intern(found->entry->name));
   });
 }
 
@@ -164,14 +146,11 @@ CUresult cuFuncGetParamInfo(CUfunction function, std::size_t index, std::size_t*
 
 CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
   return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    if (state == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
     const Function* const found = simulator.functions.find(function);
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
-    *state = found->is_loaded ? CU_FUNCTION_LOADING_STATE_LOADED
-                              : CU_FUNCTION_LOADING_STATE_UNLOADED;
-    return CUDA_SUCCESS;
+    return found == nullptr
+               ? CUDA_ERROR_INVALID_HANDLE
+               : answer(state, found->is_loaded ? CU_FUNCTION_LOADING_STATE_LOADED
+                                                : CU_FUNCTION_LOADING_STATE_UNLOADED);
   });
 }
 

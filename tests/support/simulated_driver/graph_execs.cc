@@ -2,24 +2,11 @@
 
 #include <functional>
 
+#include "tests/support/simulated_driver/abi_functions.h"
 #include "tests/support/simulated_driver/capture.h"
-#include "tests/support/simulated_driver/simulator.h"
 
 using kiln::MutexLock;
-using kiln::simulated::enter;
-using kiln::simulated::Event;
-using kiln::simulated::EventWork;
-using kiln::simulated::Graph;
-using kiln::simulated::GraphExec;
-using kiln::simulated::HostWork;
-using kiln::simulated::KernelWork;
-using kiln::simulated::MemoryWork;
-using kiln::simulated::Needs;
 using kiln::simulated::Process;
-using kiln::simulated::Simulator;
-using kiln::simulated::Step;
-using kiln::simulated::Stream;
-using kiln::simulated::Work;
 
 namespace {
 
@@ -107,8 +94,7 @@ CUresult prepare_all(Simulator& simulator, CUgraphExec executable, CUstream stre
     return CUDA_ERROR_INVALID_VALUE;
   if (on->capture)
     return CUDA_ERROR_NOT_SUPPORTED;
-  if (const CUresult refused = kiln::simulated::admit_work(simulator, *on);
-      refused != CUDA_SUCCESS)
+  if (const CUresult refused = admit_work(simulator, *on); refused != CUDA_SUCCESS)
     return refused;
   for (const Step& step : found->steps) {
     auto run = run_of(simulator, step.work, stream);
@@ -159,10 +145,7 @@ CUresult cuGraphExecDestroy(CUgraphExec executable) {
 CUresult cuGraphExecGetFlags(CUgraphExec executable, cuuint64_t* flags) {
   return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
     const GraphExec* const found = simulator.graph_execs.find(executable);
-    if (found == nullptr || flags == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    *flags = found->flags;
-    return CUDA_SUCCESS;
+    return found == nullptr ? CUDA_ERROR_INVALID_VALUE : answer(flags, found->flags);
   });
 }
 

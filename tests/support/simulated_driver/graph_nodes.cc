@@ -3,21 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "tests/support/simulated_driver/simulator.h"
-
-using kiln::simulated::ChildWork;
-using kiln::simulated::EmptyWork;
-using kiln::simulated::enter;
-using kiln::simulated::EventWork;
-using kiln::simulated::GraphNode;
-using kiln::simulated::HostWork;
-using kiln::simulated::KernelWork;
-using kiln::simulated::MemoryWork;
-using kiln::simulated::Needs;
-using kiln::simulated::Request;
-using kiln::simulated::Simulator;
-using kiln::simulated::Step;
-using kiln::simulated::Work;
+#include "tests/support/simulated_driver/abi_functions.h"
 
 namespace kiln::simulated {
 
@@ -117,10 +103,8 @@ CUresult change(Simulator& simulator, Work& work,
 CUresult get_event(const char* symbol, CUgraphNode node, CUevent* event,
                    bool is_record) {
   return ask<EventWork>(symbol, node, event, [&](const EventWork& work) {
-    if (work.is_record != is_record)
-      return CUDA_ERROR_INVALID_VALUE;
-    *event = work.event;
-    return CUDA_SUCCESS;
+    return work.is_record == is_record ? answer(event, work.event)
+                                       : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
@@ -193,8 +177,7 @@ CUresult cuGraphAddEventWaitNode(CUgraphNode* node, CUgraph graph,
 
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph* graph) {
   return ask<ChildWork>(__func__, node, graph, [&](const ChildWork& work) {
-    *graph = work.graph;
-    return CUDA_SUCCESS;
+    return answer(graph, work.graph);
   });
 }
 

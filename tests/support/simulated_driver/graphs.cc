@@ -9,16 +9,7 @@
 #include <fstream>
 #include <string>
 
-#include "tests/support/simulated_driver/simulator.h"
-
-using kiln::simulated::are_nodes_of;
-using kiln::simulated::ChildWork;
-using kiln::simulated::enter;
-using kiln::simulated::Graph;
-using kiln::simulated::GraphNode;
-using kiln::simulated::Needs;
-using kiln::simulated::Simulator;
-using kiln::simulated::UserObject;
+#include "tests/support/simulated_driver/abi_functions.h"
 
 namespace kiln::simulated {
 
@@ -336,10 +327,7 @@ CUresult cuGraphNodeFindInClone(CUgraphNode* node, CUgraphNode original,
 
 CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType* type) {
   return with_node(__func__, node, [&](Simulator&, const GraphNode& found) {
-    if (type == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    *type = type_of(found.work);
-    return CUDA_SUCCESS;
+    return answer(type, type_of(found.work));
   });
 }
 

@@ -6,24 +6,14 @@
 #include <climits>
 #include <vector>
 
+#include "tests/support/simulated_driver/abi_functions.h"
 #include "tests/support/simulated_driver/capture.h"
 #include "tests/support/simulated_driver/function_attributes.h"
-#include "tests/support/simulated_driver/simulator.h"
 
 using kiln::simulated::Computation;
-using kiln::simulated::Device;
-using kiln::simulated::DeviceModel;
-using kiln::simulated::enter;
 using kiln::simulated::EntryPoint;
 using kiln::simulated::Extent;
-using kiln::simulated::Function;
 using kiln::simulated::HostKernel;
-using kiln::simulated::KernelWork;
-using kiln::simulated::Needs;
-using kiln::simulated::prepare_computation;
-using kiln::simulated::Request;
-using kiln::simulated::Simulator;
-using kiln::simulated::Stream;
 
 namespace {
 
@@ -165,8 +155,7 @@ CUresult accept(Simulator& simulator, const Request& request, Accepted& accepted
   if (const CUresult refused = check(request, **function, device.model);
       refused != CUDA_SUCCESS)
     return refused;
-  if (const CUresult refused = kiln::simulated::admit_work(simulator, *stream);
-      refused != CUDA_SUCCESS)
+  if (const CUresult refused = admit_work(simulator, *stream); refused != CUDA_SUCCESS)
     return refused;
   (*function)->is_loaded = true;
   kiln_simulated_launch& record = accepted.record;

@@ -1,25 +1,13 @@
 // cuLibrary* and cuKernel*: an image in every context that needs it.
 
+#include "tests/support/simulated_driver/abi_functions.h"
 #include "tests/support/simulated_driver/entry_points.h"
 #include "tests/support/simulated_driver/fits.h"
 #include "tests/support/simulated_driver/function_attributes.h"
 #include "tests/support/simulated_driver/jit_options.h"
-#include "tests/support/simulated_driver/simulator.h"
 
-using kiln::simulated::count_entries;
-using kiln::simulated::Device;
-using kiln::simulated::enter;
-using kiln::simulated::FunctionSettings;
-using kiln::simulated::get_entry;
-using kiln::simulated::get_global;
-using kiln::simulated::get_parameter;
-using kiln::simulated::Image;
 using kiln::simulated::JitOptions;
 using kiln::simulated::Kernel;
-using kiln::simulated::Library;
-using kiln::simulated::list_entries;
-using kiln::simulated::Needs;
-using kiln::simulated::Simulator;
 
 namespace {
 
@@ -145,10 +133,7 @@ CUresult cuLibraryGetModule(CUmodule* module, CUlibrary library) {
     if (simulator.libraries.find(library) == nullptr)
       return CUDA_ERROR_INVALID_HANDLE;
     const auto found = module_here(simulator, library);
-    if (!found)
-      return found.error();
-    *module = *found;
-    return CUDA_SUCCESS;
+    return found ? answer(module, *found) : found.error();
   });
 }
 
@@ -173,33 +158,25 @@ CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
     const auto module = module_here(simulator, found->library);
     if (!module)
       return module.error();
-    *function = simulator.modules.find(*module)->functions[found->index];
-    return CUDA_SUCCESS;
+    return answer(function, simulator.modules.find(*module)->functions[found->index]);
   });
 }
 
 CUresult cuKernelGetLibrary(CUlibrary* library, CUkernel kernel) {
   return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    if (library == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
     const Kernel* const found = simulator.kernels.find(kernel);
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
-    *library = found->library;
-    return CUDA_SUCCESS;
+    return found == nullptr ? CUDA_ERROR_INVALID_HANDLE
+                            : answer(library, found->library);
   });
 }
 
 CUresult cuKernelGetName(const char** name, CUkernel kernel) {
   return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    if (name == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
     const Kernel* const found = simulator.kernels.find(kernel);
     if (found == nullptr)
       return CUDA_ERROR_INVALID_HANDLE;
     const Image& image = *simulator.libraries.find(found->library)->image;
-    *name = simulator.intern(image.entry_points[found->index].name);
-    return CUDA_SUCCESS;
+    return answer(name, simulator.intern(image.entry_points[found->index].name));
   });
 }
 
@@ -217,8 +194,6 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, std::size_t index, std::size_t* o
 CUresult cuKernelGetAttribute(int* value, CUfunction_attribute which, CUkernel kernel,
                               CUdevice ordinal) {
   return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    if (value == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
     Kernel* const found = simulator.kernels.find(kernel);
     if (found == nullptr)
       return CUDA_ERROR_INVALID_HANDLE;
@@ -234,10 +209,7 @@ CUresult cuKernelGetAttribute(int* value, CUfunction_attribute which, CUkernel k
     const auto got = kiln::simulated::function_attribute(
         image, image.entry_points[found->index], found->settings[ordinal],
         device->model, which);
-    if (!got)
-      return CUDA_ERROR_INVALID_VALUE;
-    *value = *got;
-    return CUDA_SUCCESS;
+    return got ? answer(value, *got) : CUDA_ERROR_INVALID_VALUE;
   });
 }
 

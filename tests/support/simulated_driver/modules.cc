@@ -1,18 +1,10 @@
 // cuModule*: an image in the current context.
 
+#include "tests/support/simulated_driver/abi_functions.h"
 #include "tests/support/simulated_driver/entry_points.h"
 #include "tests/support/simulated_driver/jit_options.h"
-#include "tests/support/simulated_driver/simulator.h"
 
-using kiln::simulated::count_entries;
-using kiln::simulated::enter;
-using kiln::simulated::get_entry;
-using kiln::simulated::get_global;
 using kiln::simulated::JitOptions;
-using kiln::simulated::list_entries;
-using kiln::simulated::Module;
-using kiln::simulated::Needs;
-using kiln::simulated::Simulator;
 
 namespace {
 
@@ -68,11 +60,8 @@ CUresult cuModuleUnload(CUmodule module) {
 
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
   return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    if (mode == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    *mode =
-        simulator.settings.is_eager ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
-    return CUDA_SUCCESS;
+    return answer(mode, simulator.settings.is_eager ? CU_MODULE_EAGER_LOADING
+                                                    : CU_MODULE_LAZY_LOADING);
   });
 }
 

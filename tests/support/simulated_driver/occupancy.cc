@@ -2,16 +2,11 @@
 
 #include <algorithm>
 
+#include "tests/support/simulated_driver/abi_functions.h"
 #include "tests/support/simulated_driver/function_attributes.h"
-#include "tests/support/simulated_driver/simulator.h"
 
-using kiln::simulated::DeviceModel;
-using kiln::simulated::enter;
-using kiln::simulated::Function;
 using kiln::simulated::kMaxThreadsPerBlock;
 using kiln::simulated::kWarpSize;
-using kiln::simulated::Needs;
-using kiln::simulated::Simulator;
 
 namespace {
 

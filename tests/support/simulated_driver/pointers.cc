@@ -1,12 +1,6 @@
 // Whose memory a pointer is.
 
-#include "tests/support/simulated_driver/simulator.h"
-
-using kiln::simulated::Allocation;
-using kiln::simulated::enter;
-using kiln::simulated::MemoryKind;
-using kiln::simulated::Needs;
-using kiln::simulated::Simulator;
+#include "tests/support/simulated_driver/abi_functions.h"
 
 namespace {
 

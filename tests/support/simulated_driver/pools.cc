@@ -3,16 +3,11 @@
 
 #include <algorithm>
 
+#include "tests/support/simulated_driver/abi_functions.h"
 #include "tests/support/simulated_driver/capture.h"
-#include "tests/support/simulated_driver/simulator.h"
 
-using kiln::simulated::enter;
-using kiln::simulated::MemoryKind;
-using kiln::simulated::Needs;
 using kiln::simulated::Order;
-using kiln::simulated::Pool;
 using kiln::simulated::PoolPlace;
-using kiln::simulated::Simulator;
 
 namespace {
 

@@ -1,11 +1,6 @@
 // The one context of a device that all its users share.
 
-#include "tests/support/simulated_driver/simulator.h"
-
-using kiln::simulated::Device;
-using kiln::simulated::enter;
-using kiln::simulated::Needs;
-using kiln::simulated::Simulator;
+#include "tests/support/simulated_driver/abi_functions.h"
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice ordinal) {
   return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {

@@ -3,15 +3,12 @@
 
 #include <algorithm>
 
+#include "tests/support/simulated_driver/abi_functions.h"
 #include "tests/support/simulated_driver/absent.h"
 #include "tests/support/simulated_driver/functions.h"
 #include "tests/support/simulated_driver/not_simulated.h"
-#include "tests/support/simulated_driver/simulator.h"
 
 using kiln::simulated::DriverFunction;
-using kiln::simulated::enter;
-using kiln::simulated::Needs;
-using kiln::simulated::Simulator;
 
 namespace {
 

@@ -2,17 +2,8 @@
 
 #include <algorithm>
 
+#include "tests/support/simulated_driver/abi_functions.h"
 #include "tests/support/simulated_driver/capture.h"
-#include "tests/support/simulated_driver/simulator.h"
-
-using kiln::simulated::enter;
-using kiln::simulated::Event;
-using kiln::simulated::EventWork;
-using kiln::simulated::Front;
-using kiln::simulated::HostWork;
-using kiln::simulated::Needs;
-using kiln::simulated::Simulator;
-using kiln::simulated::Stream;
 
 namespace kiln::simulated {
 
@@ -54,12 +45,7 @@ template <typename Value, typename Get>
 CUresult ask(const char* symbol, CUstream stream, Value* out, const Get& get) {
   return enter(symbol, Needs::kContext, [&](Simulator& simulator) {
     const Stream* const found = simulator.stream(stream);
-    if (out == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
-    *out = get(*found);
-    return CUDA_SUCCESS;
+    return found == nullptr ? CUDA_ERROR_INVALID_HANDLE : answer(out, get(*found));
   });
 }
 
@@ -76,7 +62,7 @@ CUresult wait(const char* symbol, CUstream stream) {
     if (const CUresult lost = simulator.contexts.find(found->context)->lost;
         lost != CUDA_SUCCESS)
       return lost;
-    return kiln::simulated::admit_work(simulator, *found);
+    return admit_work(simulator, *found);
   });
 }
 
@@ -103,7 +89,7 @@ CUresult call(const char* symbol, CUstream stream, CUhostFn function, void* user
       return CUDA_ERROR_INVALID_VALUE;
     if (found == nullptr)
       return CUDA_ERROR_INVALID_HANDLE;
-    const CUresult refused = kiln::simulated::admit_work(simulator, *found);
+    const CUresult refused = admit_work(simulator, *found);
     is_captured = found->capture != nullptr;
     if (refused == CUDA_SUCCESS && is_captured)
       add_captured(simulator, *found, HostWork{.function = function, .user = user});
@@ -153,12 +139,9 @@ CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext* context, CUgreenCtx* gree
 CUresult cuStreamGetDevice(CUstream stream, CUdevice* device) {
   return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
     const Stream* const found = simulator.stream(stream);
-    if (device == nullptr)
-      return CUDA_ERROR_INVALID_VALUE;
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
-    *device = simulator.device_of(found->context).ordinal;
-    return CUDA_SUCCESS;
+    return found == nullptr
+               ? CUDA_ERROR_INVALID_HANDLE
+               : answer(device, simulator.device_of(found->context).ordinal);
   });
 }
 
@@ -226,7 +209,7 @@ CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback function, void* u
       found->capture->is_invalid = true;
       return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    return kiln::simulated::admit_work(simulator, *found);
+    return admit_work(simulator, *found);
   });
   if (result == CUDA_SUCCESS)
     function(stream, CUDA_SUCCESS, user);

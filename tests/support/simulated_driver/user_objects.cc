@@ -1,12 +1,6 @@
 // User objects: what a graph holds for the program, which hears when nobody does.
 
-#include "tests/support/simulated_driver/simulator.h"
-
-using kiln::simulated::enter;
-using kiln::simulated::Graph;
-using kiln::simulated::Needs;
-using kiln::simulated::Simulator;
-using kiln::simulated::UserObject;
+#include "tests/support/simulated_driver/abi_functions.h"
 
 namespace {
 
