@@ -68,6 +68,12 @@ def python(tmp_path):
     return run
 
 
+@pytest.fixture
+def run(python, request):
+    """As python(), after the module's SETUP."""
+    return lambda code, **options: python(request.module.SETUP + code, **options)
+
+
 def blocks(text, language):
     """What the code blocks of a page hold."""
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)

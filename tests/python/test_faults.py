@@ -10,7 +10,7 @@ import time
 import pytest
 from conftest import KIT, ROOT, WITHOUT_TORCH, environment, needs_torch
 
-SOURCE = """
+SETUP = """
     import kiln
     SOURCE = 'extern "C" __global__ void fill(float* y, float x) { *y = x; }'
 """
@@ -29,10 +29,8 @@ def raised(call):
 """
 
 
-def test_a_failed_compilation_has_exactly_the_compilers_log(nvrtc, python):
-    said = python(
-        SOURCE
-        + """
+def test_a_failed_compilation_has_exactly_the_compilers_log(nvrtc, run):
+    said = run("""
     import pickle
     wrong = '#warning "größer"\\n__global__ void f() { unknown(); }\\n'
     try:
@@ -50,8 +48,7 @@ def test_a_failed_compilation_has_exactly_the_compilers_log(nvrtc, python):
     except kiln.CompileFailed as error:
         assert error.log.startswith("two_lines.cu(1): error: "), error.log
         print("seen")
-    """
-    )
+    """)
     assert said == "seen"
 
 
@@ -80,8 +77,8 @@ def test_a_failed_compilation_has_exactly_the_compilers_log(nvrtc, python):
          "cuModuleLoadDataEx=2,cuLibraryLoadData=2", "KILN_NVRTC": FAKE}, "DeviceError 12", "", ""),
     ],
 )
-def test_each_failure_is_an_exception_of_its_own(call, settings, name, bases, says, python):
-    said = python(SOURCE + raised(call), **settings)
+def test_each_failure_is_an_exception_of_its_own(call, settings, name, bases, says, run):
+    said = run(raised(call), **settings)
     first, _, message = said.partition("\n")
     assert first.startswith(name), said
     assert bases in first, said
@@ -100,31 +97,31 @@ def test_every_class_has_the_code_of_c_and_takes_a_message():
     assert len(codes.split(",")) + 2 == len(errors.CLASSES)
 
 
-def test_without_builds_what_an_earlier_process_built_is_found(nvrtc, python):
-    build = SOURCE + "    kiln.Kernel(SOURCE).prepare(); print(kiln.statistics()['compiled'])"
-    assert python(build) == "1"
-    find = SOURCE + "    kiln.Kernel(SOURCE).prepare(); print(kiln.statistics()['disk_hits'])"
-    assert python(find, KILN_NO_JIT="1") == "1"
+def test_without_builds_what_an_earlier_process_built_is_found(nvrtc, run):
+    build = "    kiln.Kernel(SOURCE).prepare(); print(kiln.statistics()['compiled'])"
+    assert run(build) == "1"
+    find = "    kiln.Kernel(SOURCE).prepare(); print(kiln.statistics()['disk_hits'])"
+    assert run(find, KILN_NO_JIT="1") == "1"
 
 
 @pytest.mark.skipif(
     not (KIT.parent / "bin/kiln-remote").exists(), reason="kiln-remote was not built: no libcurl with headers"
 )
-def test_what_a_process_has_built_is_uploaded_at_its_end_and_found_by_other_machines(nvrtc, python, tmp_path):
-    code = SOURCE + f"""
+def test_what_a_process_has_built_is_uploaded_at_its_end_and_found_by_other_machines(nvrtc, run, tmp_path):
+    code = f"""
     kiln.configure(remote="file://{tmp_path}/shared;unsigned=1", remote_mode="MODE", remote_wait=20)
     kiln.Kernel(SOURCE).prepare()
     counts = kiln.statistics()
     print(counts["compiled"], counts["remote_hits"], counts["disk_hits"])
 """
-    assert python(code.replace("MODE", "rw"), KILN_CACHE_DIR=str(tmp_path / "builder")) == "1 0 0"
+    assert run(code.replace("MODE", "rw"), KILN_CACHE_DIR=str(tmp_path / "builder")) == "1 0 0"
     node = {"KILN_CACHE_DIR": str(tmp_path / "node"), "KILN_NO_JIT": "1"}
-    assert python(code.replace("MODE", "r"), **node) == "0 1 0"
-    assert python(code.replace("MODE", "r"), **node) == "0 0 1"
+    assert run(code.replace("MODE", "r"), **node) == "0 1 0"
+    assert run(code.replace("MODE", "r"), **node) == "0 0 1"
 
 
-def test_a_home_that_cannot_be_written_has_its_cache_elsewhere_and_a_named_folder_none(nvrtc, python, tmp_path):
-    code = SOURCE + '''
+def test_a_home_that_cannot_be_written_has_its_cache_elsewhere_and_a_named_folder_none(nvrtc, run, tmp_path):
+    code = '''
     kiln.Kernel(SOURCE).prepare()
     counts = kiln.statistics()
     print(counts["compiled"], counts["not_stored"])
@@ -132,13 +129,13 @@ def test_a_home_that_cannot_be_written_has_its_cache_elsewhere_and_a_named_folde
     runtime = tmp_path / "runtime"
     runtime.mkdir(0o700)
     home = {"HOME": "/proc/nowhere", "XDG_CACHE_HOME": None, "XDG_RUNTIME_DIR": str(runtime)}
-    assert [python(code, KILN_CACHE_DIR=None, **home) for _ in range(2)] == ["1 0", "0 0"]
+    assert [run(code, KILN_CACHE_DIR=None, **home) for _ in range(2)] == ["1 0", "0 0"]
     assert (runtime / "kiln/cache/objects").is_dir()
-    assert python(code, KILN_CACHE_DIR="/proc/nowhere", **home) == "1 1"
+    assert run(code, KILN_CACHE_DIR="/proc/nowhere", **home) == "1 1"
 
 
 def test_eight_processes_at_once_build_once(nvrtc, tmp_path):
-    code = textwrap.dedent(SOURCE) + textwrap.dedent(
+    code = textwrap.dedent(SETUP) + textwrap.dedent(
         """
         kiln.Kernel(SOURCE).prepare()
         print(kiln.statistics()["compiled"])
@@ -155,10 +152,8 @@ def test_eight_processes_at_once_build_once(nvrtc, tmp_path):
     assert sorted(outputs) == ["0"] * 7 + ["1"]
 
 
-def test_threads_run_on_while_one_builds(python):
-    said = python(
-        SOURCE
-        + """
+def test_threads_run_on_while_one_builds(run):
+    said = run("""
     import threading, time
     kiln.configure(compile_timeout=2)
     done = []
@@ -175,16 +170,13 @@ def test_threads_run_on_while_one_builds(python):
         longest, last = max(longest, time.monotonic() - last), time.monotonic()
     assert done and longest < 1, (done, longest)
     print("ran on")
-    """,
-        KILN_NVRTC=FAKE,
-        KILN_FAKE_NVRTC="hang",
-    )
+    """, KILN_NVRTC=FAKE, KILN_FAKE_NVRTC="hang")
     assert said == "ran on"
 
 
 @pytest.mark.parametrize("handler", ["Python's", "the program's"])
 def test_ctrl_c_ends_a_call_that_builds_within_two_seconds(handler, tmp_path):
-    code = textwrap.dedent(SOURCE) + textwrap.dedent(
+    code = textwrap.dedent(SETUP) + textwrap.dedent(
         """
         import sys, time
         kiln.devices()
@@ -223,10 +215,8 @@ def test_ctrl_c_ends_a_call_that_builds_within_two_seconds(handler, tmp_path):
         process.communicate()
 
 
-def test_after_a_fork_the_child_is_told_and_the_parent_goes_on(nvrtc, python):
-    said = python(
-        SOURCE
-        + """
+def test_after_a_fork_the_child_is_told_and_the_parent_goes_on(nvrtc, run):
+    said = run("""
     import os
     k = kiln.Kernel(SOURCE).prepare()
     import numpy as np
@@ -247,15 +237,12 @@ def test_after_a_fork_the_child_is_told_and_the_parent_goes_on(nvrtc, python):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 6
     k(1, 1, y, 1.0)
     print("goes on")
-    """
-    )
+    """)
     assert said == "goes on"
 
 
-def test_forked_workers_that_load_data_come_and_go(nvrtc, python):
-    said = python(
-        SOURCE
-        + """
+def test_forked_workers_that_load_data_come_and_go(nvrtc, run):
+    said = run("""
     import multiprocessing
     kiln.Kernel(SOURCE).prepare()
     with multiprocessing.get_context("fork").Pool(2) as pool:
@@ -263,32 +250,25 @@ def test_forked_workers_that_load_data_come_and_go(nvrtc, python):
         pool.close()
         pool.join()
     kiln.Kernel(SOURCE.replace("fill", "other")).prepare()
-    """
-    )
+    """)
     assert said == "16"
 
 
 @needs_torch
-def test_torchs_data_loader_with_workers_works_beside_kiln(nvrtc, python):
-    said = python(
-        SOURCE
-        + """
+def test_torchs_data_loader_with_workers_works_beside_kiln(nvrtc, run):
+    said = run("""
     from torch.utils.data import DataLoader
     kiln.Kernel(SOURCE).prepare()
     for _ in range(2):
         loader = DataLoader(range(8), batch_size=4, num_workers=2, multiprocessing_context="fork")
         print(*(batch.tolist() for batch in loader))
     kiln.Kernel(SOURCE.replace("fill", "other")).prepare()
-    """,
-        torch=True,
-    )
+    """, torch=True)
     assert said == "\n".join(["[0, 1, 2, 3] [4, 5, 6, 7]"] * 2)
 
 
-def test_a_child_forked_before_the_first_use_has_kiln_of_its_own(nvrtc, python):
-    said = python(
-        SOURCE
-        + """
+def test_a_child_forked_before_the_first_use_has_kiln_of_its_own(nvrtc, run):
+    said = run("""
     import os
     from kiln._library import library
     library()  # loaded, and nothing is open
@@ -299,6 +279,5 @@ def test_a_child_forked_before_the_first_use_has_kiln_of_its_own(nvrtc, python):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
     kiln.Kernel(SOURCE).prepare()
     print(kiln.statistics()["disk_hits"])
-    """
-    )
+    """)
     assert said == "1"

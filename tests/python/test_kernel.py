@@ -38,10 +38,8 @@ def refusal(call, error="InvalidArgument"):
 """
 
 
-def test_each_argument_arrives_in_the_size_of_its_parameter(python):
-    said = python(
-        SETUP
-        + """
+def test_each_argument_arrives_in_the_size_of_its_parameter(run):
+    said = run("""
     launches = simulated.record(driver, "mixed", *TYPES)
     k = kiln.Kernel(MIXED)
     k((2, 3), 64, y, -7, 2**40, 1.5, 2.5, True, 300, Pair(4, 0.5), shared=256, stream=0)
@@ -69,8 +67,7 @@ def test_each_argument_arrives_in_the_size_of_its_parameter(python):
     k(1, 1, y, 0, 0, 3, -4, 0, 0, bytes(8))  # ints for a float and a double
     assert launches.pop().values[3:5] == [3.0, -4.0]
     print(len(launches))
-    """
-    )
+    """)
     assert said == "4"
 
 
@@ -95,13 +92,13 @@ def test_each_argument_arrives_in_the_size_of_its_parameter(python):
         ("y, 0, 0, 0.0, 0.0, 0, 0, 'text'", "an argument is of the type str"),
     ],
 )
-def test_an_argument_that_does_not_fit_is_refused_before_the_launch(arguments, why, python):
+def test_an_argument_that_does_not_fit_is_refused_before_the_launch(arguments, why, run):
     call = f"kiln.Kernel(MIXED)(1, 1, {arguments})"
-    assert why in python(SETUP + refusal(call))
+    assert why in run(refusal(call))
 
 
-def test_of_an_enumeration_the_ptx_tells_the_kind_and_of_a_linked_kernel_nothing_does(python):
-    code = SETUP + '''
+def test_of_an_enumeration_the_ptx_tells_the_kind_and_of_a_linked_kernel_nothing_does(run):
+    code = '''
     KINDS = "enum E {{ZERO, ONE}}; {} void kinds(E e, float f) {{}}"
     launches = simulated.record(driver, "_Z5kinds1Ef", ctypes.c_int, ctypes.c_float)
     kiln.Kernel(KINDS.format("__global__"))(1, 1, 1, 2)
@@ -112,9 +109,9 @@ def test_of_an_enumeration_the_ptx_tells_the_kind_and_of_a_linked_kernel_nothing
     '''
     for arguments in ("1.0, 1", "np.float32(1), 1"):
         call = f"kiln.Kernel(KINDS.format('__global__'))(1, 1, {arguments})"
-        assert "the parameter is a whole number" in python(code + refusal(call))
+        assert "the parameter is a whole number" in run(code + refusal(call))
     call = "linked(1, 1, np.int32(1), 2)"
-    assert "nothing tells which type" in python(code + refusal(call))
+    assert "nothing tells which type" in run(code + refusal(call))
 
 
 @pytest.mark.parametrize(
@@ -141,19 +138,17 @@ def test_of_an_enumeration_the_ptx_tells_the_kind_and_of_a_linked_kernel_nothing
         ("kiln.Kernel(TWO).attributes", "choose one with entry()"),
     ],
 )
-def test_a_wrong_launch_is_refused_in_words(call, why, python):
-    code = SETUP + """
+def test_a_wrong_launch_is_refused_in_words(call, why, run):
+    code = """
     from pathlib import Path
     k = kiln.Kernel('extern "C" __global__ void one(float* y) {}')
     TWO = 'extern "C" __global__ void a() {} extern "C" __global__ void b() {}'
     """
-    assert why in python(code + refusal(call))
+    assert why in run(code + refusal(call))
 
 
-def test_the_device_may_be_chosen_and_a_tensor_of_another_is_refused(python):
-    said = python(
-        SETUP
-        + """
+def test_the_device_may_be_chosen_and_a_tensor_of_another_is_refused(run):
+    said = run("""
     from kiln._library import library
     launches = simulated.record(driver, "one", ctypes.c_uint64)
     source = 'extern "C" __global__ void one(float* y) {}'
@@ -162,30 +157,22 @@ def test_the_device_may_be_chosen_and_a_tensor_of_another_is_refused(python):
     k(1, 1, y)
     assert launches[-1].device == 1
     assert kiln.Kernel(source, device=kiln.devices()[1]).key == k.key != kiln.Kernel(source).key
-    """
-        + refusal("kiln.Kernel(source, device=0)(1, 1, y)")
-    )
+    """ + refusal("kiln.Kernel(source, device=0)(1, 1, y)"))
     assert said == "argument 0 (counted from 0) is on cuda:1, and the kernel is loaded on cuda:0"
 
 
-def test_a_tensor_in_the_memory_of_the_host_is_refused(python):
-    said = python(
-        SETUP
-        + """
+def test_a_tensor_in_the_memory_of_the_host_is_refused(run):
+    said = run("""
     from kiln._library import library
     library().use_cpu_device(-1)
     k = kiln.Kernel('extern "C" __global__ void one(float* y) {}')
-    """
-        + refusal("k(1, 1, y)")
-    )
+    """ + refusal("k(1, 1, y)"))
     assert said == "argument 0 (counted from 0) is not on a CUDA device"
 
 
-def test_memory_that_only_has_an_address_is_that_of_the_kernels_device(python):
+def test_memory_that_only_has_an_address_is_that_of_the_kernels_device(run):
     """Of __cuda_array_interface__, which says no device."""
-    said = python(
-        SETUP
-        + """
+    said = run("""
     from kiln._library import library
     library().use_cpu_device(-1)
     kiln.devices()
@@ -201,20 +188,15 @@ def test_memory_that_only_has_an_address_is_that_of_the_kernels_device(python):
     source = 'extern "C" __global__ void one(float* y) {}'
     kiln.Kernel(source, device=1)(1, 1, Foreign(memory.value))
     kiln.Kernel(source, device=1)(1, 1, Foreign(0))
-    """
-        + refusal("kiln.Kernel(source)(1, 1, Foreign(memory.value))")
-        + refusal("kiln.Kernel(source)(1, 1, Foreign(address))")
-    )
+    """ + "".join(refusal(f"kiln.Kernel(source)(1, 1, Foreign({each}))") for each in ("memory.value", "address")))
     other, of_host = said.splitlines()
     assert other.startswith("argument 0 (counted from 0) cannot be used on device 0"), said
     assert "it is memory of device 1" in other, said
     assert "it is no memory that the driver knows" in of_host, said
 
 
-def test_streams_are_numbers_or_objects_with_the_protocol(python):
-    said = python(
-        SETUP
-        + """
+def test_streams_are_numbers_or_objects_with_the_protocol(run):
+    said = run("""
     launches = simulated.record(driver, "one", ctypes.c_uint64)
     kiln.devices()
     context, stream = ctypes.c_void_p(), ctypes.c_void_p()
@@ -231,15 +213,12 @@ def test_streams_are_numbers_or_objects_with_the_protocol(python):
     for each in (stream.value, Stream(), OldTorchStream(), None, 0):
         k(1, 1, y, stream=each)
     print([one.stream == stream.value for one in launches])
-    """
-    )
+    """)
     assert said == "[True, True, True, False, False]"
 
 
-def test_names_headers_defines_entries_and_variables_are_found(python):
-    said = python(
-        SETUP
-        + """
+def test_names_headers_defines_entries_and_variables_are_found(run):
+    said = run("""
     k = kiln.Kernel(
         '#include "own.h"\\n__constant__ double table[4];\\n'
         'template <typename T> __global__ void scale(TYPE* y) { *y *= FACTOR; }',
@@ -258,8 +237,7 @@ def test_names_headers_defines_entries_and_variables_are_found(python):
         k.entry("scale<int>").prepare()
     except kiln.NotFound as error:
         print("scale<int>" in str(error), isinstance(error, LookupError))
-    """
-    )
+    """)
     assert said == "True True"
 
 
@@ -295,10 +273,8 @@ def test_what_python_asked_for_is_recorded_and_a_cache_warmed_from_that_has_it(p
     assert python(replay, KILN_CACHE_DIR=warmed, KILN_NO_JIT="1") == "0"
 
 
-def test_sources_are_linked_and_ptx_is_a_target(python):
-    said = python(
-        SETUP
-        + """
+def test_sources_are_linked_and_ptx_is_a_target(run):
+    said = run("""
     two = ["extern __device__ float twice(float);\\n"
            "template <typename T> __global__ void scale(T* y) { *y = twice(*y); }",
            "__device__ float twice(float x) { return 2 * x; }"]
@@ -309,8 +285,7 @@ def test_sources_are_linked_and_ptx_is_a_target(python):
         print("nvJitLink" in str(error))
     ptx = kiln.Kernel('extern "C" __global__ void k() {}', target="compute_80")
     print(b".target sm_80" in ptx.image)
-    """
-    )
+    """)
     assert said.split() == ["True", "True"]
 
 
@@ -330,15 +305,12 @@ def test_one_text_stands_for_a_list_of_one(python, tmp_path):
     assert said == "True"
 
 
-def test_object_code_is_that_of_cuda_core(python):
+def test_object_code_is_that_of_cuda_core(run):
     pytest.importorskip("cuda.core")
-    said = python(
-        SETUP
-        + """
+    said = run("""
     code = kiln.Kernel('extern "C" __global__ void one(float* y) {}').object_code()
     print(code.code_type)
-    """
-    )
+    """)
     assert said == "cubin"
 
 
@@ -386,10 +358,8 @@ def test_the_python_of_every_page_is_python():
 
 
 @needs_torch
-def test_tensors_of_torch_arrive_as_their_addresses(python):
-    said = python(
-        SETUP
-        + """
+def test_tensors_of_torch_arrive_as_their_addresses(run):
+    said = run("""
     import torch
     launches = simulated.record(driver, "two", ctypes.c_uint64, ctypes.c_uint64)
     k = kiln.Kernel('extern "C" __global__ void two(void* a, void* b) {}')
@@ -410,7 +380,5 @@ def test_tensors_of_torch_arrive_as_their_addresses(python):
         except kiln.InvalidArgument as error:
             assert "resolve_conj()" in str(error), error
     print(len(launches))
-    """,
-        torch=True,
-    )
+    """, torch=True)
     assert said == "3"

@@ -145,6 +145,15 @@ ONES = torch.ones(24)
 Q = torch.randn(2, 4, 5, 16)
 COS = torch.ones(7, 16)
 SEQUENCES = torch.tensor([0, 3, 5], dtype=torch.int32)
+TARGET = torch.zeros(5).long()
+
+attend = ops.scaled_dot_product_attention
+
+
+def attend_sequences(*lengths, **options):
+    return ops.varlen_attention(Q[0], Q[0], Q[0], SEQUENCES, SEQUENCES, *lengths, **options)
+
+
 WRONG = {
     "float64": (lambda: ops.softmax(X.double()), "x is float64; float16, bfloat16 and float32"),
     "int": (lambda: ops.squared_relu(X.int()), "x is int32; float16, bfloat16 and float32"),
@@ -172,26 +181,20 @@ WRONG = {
     "probabilities": (lambda: ops.cross_entropy(X[0], X[0]), "probabilities of classes"),
     "a target": (lambda: ops.cross_entropy(X[0], torch.zeros(4).long()), "[5]"),
     "a target's type": (lambda: ops.cross_entropy(X[0], torch.zeros(5).short()), "int32 or int64"),
-    "reduction": (lambda: ops.cross_entropy(X[0], torch.zeros(5).long(), reduction="max"),
-                  "'mean', 'sum', 'none'"),
+    "reduction": (lambda: ops.cross_entropy(X[0], TARGET, reduction="max"), "'mean', 'sum', 'none'"),
     "rope's heads": (lambda: ops.rope(Q, Q[:, :3], COS, COS), "all but the heads"),
-    "rope's types": (lambda: ops.rope(Q, Q.bfloat16(), COS, COS),
-                     "k is bfloat16, and q is float32"),
+    "rope's types": (lambda: ops.rope(Q, Q.bfloat16(), COS, COS), "k is bfloat16, and q is float32"),
     "rope's table": (lambda: ops.rope(Q, Q, COS[:3], COS[:3]), "position 3 is outside the table"),
     "half a table": (lambda: ops.rope(Q, Q, COS[:, :8], COS[:, :8]), "rotary_dim=16"),
     "style": (lambda: ops.rope(Q, Q, COS, COS, "neox"), "'half', 'interleaved'"),
     "a gradient of cos": (lambda: ops.rope(Q, Q, COS.clone().requires_grad_(), COS), "has none"),
-    "heads": (lambda: ops.scaled_dot_product_attention(Q, Q[:, :2], Q[:, :2]), "enable_gqa"),
-    "dimensions": (lambda: ops.scaled_dot_product_attention(Q[None], Q, Q), "5, 4 and 4"),
-    "batch": (lambda: ops.scaled_dot_product_attention(Q, Q[:1], Q[:1]), "another batch size"),
-    "two masks": (lambda: ops.scaled_dot_product_attention(Q, Q, Q, COS[:, :5] > 0,
-                                                           is_causal=True), "exclude each other"),
-    "an integer mask": (lambda: ops.scaled_dot_product_attention(Q, Q, Q, COS[:, :5].int()),
-                        "it is bool"),
-    "a mask of 6 keys": (lambda: ops.scaled_dot_product_attention(Q, Q, Q, COS[:, :6]),
-                         "does not broadcast"),
-    "a probability": (lambda: ops.scaled_dot_product_attention(Q, Q, Q, dropout_p=1.5),
-                      "it is a probability"),
+    "heads": (lambda: attend(Q, Q[:, :2], Q[:, :2]), "enable_gqa"),
+    "dimensions": (lambda: attend(Q[None], Q, Q), "5, 4 and 4"),
+    "batch": (lambda: attend(Q, Q[:1], Q[:1]), "another batch size"),
+    "two masks": (lambda: attend(Q, Q, Q, COS[:, :5] > 0, is_causal=True), "exclude each other"),
+    "an integer mask": (lambda: attend(Q, Q, Q, COS[:, :5].int()), "it is bool"),
+    "a mask of 6 keys": (lambda: attend(Q, Q, Q, COS[:, :6]), "does not broadcast"),
+    "a probability": (lambda: attend(Q, Q, Q, dropout_p=1.5), "it is a probability"),
     "sequences": (lambda: ops.varlen_attention(Q[0], Q[0], Q[0], SEQUENCES.long(), SEQUENCES),
                   "cu_seqlens_q is int64, not int32"),
     # Another kind of value.
@@ -204,33 +207,30 @@ WRONG = {
     "a list, uniform and causal": (
         lambda: ops.softmax([1.0], causal=True, masked_row="uniform"), "x is [1.0], and not a tensor"),
     "a choice": (lambda: ops.softmax(X, masked_row=["zero"]), "masked_row is ['zero']; possible"),
-    "ignore_index": (lambda: ops.cross_entropy(X[0], torch.zeros(5).long(), ignore_index="a"),
+    "ignore_index": (lambda: ops.cross_entropy(X[0], TARGET, ignore_index="a"),
                      "ignore_index is 'a', and not an integer"),
     "half an ignore_index": (
-        lambda: ops.cross_entropy(X[0], torch.zeros(5).long(), ignore_index=1.5),
+        lambda: ops.cross_entropy(X[0], TARGET, ignore_index=1.5),
         "ignore_index is 1.5, and not an integer"),
     "label_smoothing": (
-        lambda: ops.cross_entropy(X[0], torch.zeros(5).long(), label_smoothing=None),
+        lambda: ops.cross_entropy(X[0], TARGET, label_smoothing=None),
         "label_smoothing is None, and not a number"),
     "a target as a list": (lambda: ops.cross_entropy(X[0], [0] * 5), "target is [0, 0, 0, 0, 0], and"),
-    "logits as an array": (lambda: ops.cross_entropy(X[0].numpy(), torch.zeros(5).long()),
-                           "logits is array("),
+    "logits as an array": (lambda: ops.cross_entropy(X[0].numpy(), TARGET), "logits is array("),
     "rotary_dim": (lambda: ops.rope(Q, Q, COS, COS, rotary_dim="16"), "rotary_dim is '16', and not an"),
     "no q of rope": (lambda: ops.rope(None, Q, COS, COS), "q is None, and not a tensor"),
     "sin as an array": (lambda: ops.rope(Q, None, COS, COS.numpy()), "sin is array("),
-    "no q": (lambda: ops.scaled_dot_product_attention(None, Q, Q), "q is None, and not a tensor"),
-    "k as a list": (lambda: ops.scaled_dot_product_attention(Q, [Q], Q), "k is [tensor("),
-    "v as an array": (lambda: ops.scaled_dot_product_attention(Q, Q, Q.numpy()), "v is array("),
-    "attn_mask": (lambda: ops.scaled_dot_product_attention(Q, Q, Q, COS.numpy()), "attn_mask is array("),
-    "dropout_p": (lambda: ops.scaled_dot_product_attention(Q, Q, Q, dropout_p="no"), "dropout_p is 'no'"),
+    "no q": (lambda: attend(None, Q, Q), "q is None, and not a tensor"),
+    "k as a list": (lambda: attend(Q, [Q], Q), "k is [tensor("),
+    "v as an array": (lambda: attend(Q, Q, Q.numpy()), "v is array("),
+    "attn_mask": (lambda: attend(Q, Q, Q, COS.numpy()), "attn_mask is array("),
+    "dropout_p": (lambda: attend(Q, Q, Q, dropout_p="no"), "dropout_p is 'no'"),
     "v of sequences": (lambda: ops.varlen_attention(Q[0], Q[0], 0, SEQUENCES, SEQUENCES), "v is 0, and"),
     "a list of sequences": (lambda: ops.varlen_attention(Q[0], Q[0], Q[0], [0, 5], SEQUENCES),
                             "cu_seqlens_q is [0, 5], and not a tensor"),
-    "a window": (lambda: ops.varlen_attention(Q[0], Q[0], Q[0], SEQUENCES, SEQUENCES, window_size=4),
-                 "window_size is 4: it is two integers"),
-    "a longest sequence": (lambda: ops.varlen_attention(Q[0], Q[0], Q[0], SEQUENCES, SEQUENCES, "3"),
-                           "max_seqlen_q is '3', and not an integer"),
-    "a length below 0": (lambda: ops.varlen_attention(Q[0], Q[0], Q[0], SEQUENCES, SEQUENCES, 5, -1),
+    "a window": (lambda: attend_sequences(window_size=4), "window_size is 4: it is two integers"),
+    "a longest sequence": (lambda: attend_sequences("3"), "max_seqlen_q is '3', and not an integer"),
+    "a length below 0": (lambda: attend_sequences(5, -1),
                          "max_seqlen_k is -1: it is the length of the longest sequence"),
     "a norm of a list": (lambda: ops.rms_norm([1.0]), "x is [1.0], and not a tensor"),
     "a weight as a list": (lambda: ops.layer_norm(X, [1.0]), "weight is [1.0], and not a tensor"),

@@ -74,6 +74,13 @@ class Node:
         return self.json("stats")["counters"]
 
 
+def report_of(process):
+    """Of a kiln that was started with --json, and has to succeed."""
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    return json.loads(out)
+
+
 def write_secret(path, text):
     """For its owner alone, at once: somebody may be reading it, or writing it, too."""
     new = path.with_suffix(f".{threading.get_ident()}")
@@ -192,9 +199,7 @@ def test_behind_a_caching_proxy_a_fleet_asks_the_server_once_for_each_kernel(bui
         with servers.nginx(tmp_path / "proxy", *servers.directives(ours)) as rack:
             nodes = [node(f"n{i}", KILN_NO_JIT="1", KILN_REMOTE=rack.url, **built.trusted) for i in range(6)]
             started = [each.start(*WARM, "--json") for each in nodes]
-            for process in started:
-                out, err = process.communicate(timeout=60)
-                assert process.returncode == 0 and json.loads(out)["hits"] == built.number, err
+            assert [report_of(each)["hits"] for each in started] == [built.number] * 6
         asked = [path for method, path, _ in origin.requests()[before:] if method == "GET"]
         assert len(asked) == len(set(asked)) == built.number
 
@@ -461,11 +466,7 @@ def test_a_shard_with_another_compiler_builds_for_itself_and_disturbs_nobody(bui
         nodes = [node("0", **settings), node("1", **settings), node("2", KILN_NVRTC=str(other), **settings)]
         options = ["--push", "--pull", "--wait", "2", "--json"]
         started = [each.start(*WARM, "--shard", f"{i}/3", *options) for i, each in enumerate(nodes)]
-        reports = []
-        for process in started:
-            out, err = process.communicate(timeout=60)
-            assert process.returncode == 0, err
-            reports.append(json.loads(out))
+        reports = [report_of(each) for each in started]
         assert reports[2]["compiled"] == built.number, "nobody else has its keys"
         for each in nodes[:2]:
             assert each.warm(KILN_NO_JIT="1", KILN_REMOTE="") == (built.number, 0, {"disk"})
@@ -561,11 +562,7 @@ def test_a_fleet_of_shards_builds_each_kernel_once_and_each_node_has_all(built, 
             each.start(*WARM, "--json", "--shard", f"{i}/{shards}", "--push", "--pull", "--wait", "30")
             for i, each in enumerate(nodes)
         ]
-        reports = []
-        for process in started:
-            out, err = process.communicate(timeout=60)
-            assert process.returncode == 0, err
-            reports.append(json.loads(out))
+        reports = [report_of(each) for each in started]
         assert sum(each["compiled"] for each in reports) == built.number, "each once"
         for each in nodes:
             assert each.warm(KILN_NO_JIT="1", KILN_REMOTE="") == (built.number, 0, {"disk"})

@@ -26,10 +26,8 @@ SETUP = """
 
 
 @pytest.mark.usefixtures("nvrtc")
-def test_kernels_of_each_type_and_device_are_computed_in_the_memory_of_the_cpu(python):
-    python(
-        SETUP
-        + """
+def test_kernels_of_each_type_and_device_are_computed_in_the_memory_of_the_cpu(run):
+    run("""
     assert not kiln.testing.is_simulated()
     kiln.testing.use_simulated_device("9.0,9.0")
     assert kiln.testing.is_simulated()
@@ -44,15 +42,12 @@ def test_kernels_of_each_type_and_device_are_computed_in_the_memory_of_the_cpu(p
         "scaled_softmax_fwd:dtype=f32", "scaled_softmax_fwd:dtype=f16",
         "scaled_softmax_fwd:dtype=f32", "scaled_softmax_fwd:dtype=f32"], launches
     assert launches[0].function == "scaled_softmax_fwd" and not launches[0].is_captured
-"""
-    )
+""")
 
 
 @pytest.mark.usefixtures("nvrtc")
-def test_a_kernel_of_ones_own_is_computed_by_its_ptx_or_by_python(python):
-    python(
-        SETUP
-        + """
+def test_a_kernel_of_ones_own_is_computed_by_its_ptx_or_by_python(run):
+    run("""
     kiln.testing.use_simulated_device()
     own = kiln.Kernel('extern "C" __global__ void scale(float* x, float by, int n) {'
                       '  const int i = threadIdx.x; if (i < n) x[i] *= by; }')
@@ -69,15 +64,12 @@ def test_a_kernel_of_ones_own_is_computed_by_its_ptx_or_by_python(python):
     kiln.testing.define_kernel("scale", (ctypes.c_void_p, ctypes.c_float, ctypes.c_int), scale)
     own(1, 32, x, 2.0, 4)
     assert x.tolist() == [1, 5, 9, 13] and calls == [((1, 1, 1), (32, 1, 1))], (x, calls)
-"""
-    )
+""")
 
 
 @pytest.mark.usefixtures("nvrtc")
-def test_what_a_kernel_does_wrong_is_said_and_ends_the_device(python):
-    python(
-        SETUP
-        + """
+def test_what_a_kernel_does_wrong_is_said_and_ends_the_device(run):
+    run("""
     kiln.testing.use_simulated_device()
     wild = kiln.Kernel('extern "C" __global__ void wild(float* x) { x[threadIdx.x * 1ull << 40] = 1; }')
     x = np.zeros(4, dtype=np.float32)
@@ -86,29 +78,22 @@ def test_what_a_kernel_does_wrong_is_said_and_ends_the_device(python):
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in said, said
     assert "invalid global write of 4 bytes" in said, said
     assert "by thread (1, 0, 0) of block (0, 0, 0)" in said and "st.global" in said, said
-"""
-    )
+""")
 
 
 @pytest.mark.usefixtures("nvrtc")
-def test_a_kernel_without_ptx_is_not_run_and_that_is_said(python, tmp_path):
+def test_a_kernel_without_ptx_is_not_run_and_that_is_said(run, tmp_path):
     (tmp_path / "file").write_text("")
-    python(
-        SETUP
-        + """
+    run("""
     kiln.testing.use_simulated_device()
     own = kiln.Kernel('extern "C" __global__ void own() {}')
     said = refused(kiln.DeviceError, own, 1, 32)
     assert "CUDA_ERROR_NOT_SUPPORTED" in said and "own is not run: no cache here has" in said, said
-""",
-        KILN_CACHE_DIR=str(tmp_path / "file" / "cache"),
-    )
+""", KILN_CACHE_DIR=str(tmp_path / "file" / "cache"))
 
 
-def test_it_is_refused_twice_without_its_libraries_and_after_the_first_use(python):
-    python(
-        SETUP
-        + """
+def test_it_is_refused_twice_without_its_libraries_and_after_the_first_use(run):
+    run("""
     import os
     folder = os.environ.pop("KILN_TEST_KIT")
     use = kiln.testing.use_simulated_device
@@ -121,29 +106,20 @@ def test_it_is_refused_twice_without_its_libraries_and_after_the_first_use(pytho
     use("8.6")
     assert [device.capability for device in kiln.devices()] == [(8, 6)]
     assert "was called before" in refused(kiln.InvalidArgument, use)
-"""
-    )
-    python(
-        SETUP
-        + """
+""")
+    run("""
     kiln.devices()
     said = refused(kiln.InvalidArgument, kiln.testing.use_simulated_device)
     assert "configure() must come before" in said, said
-"""
-    )
+""")
 
 
-def test_it_is_refused_where_a_driver_has_a_device(python, tmp_path):
+def test_it_is_refused_where_a_driver_has_a_device(run, tmp_path):
     (tmp_path / "libcuda.so.1").symlink_to(KIT / "libkiln-simulated-driver.so")
-    python(
-        SETUP
-        + """
+    run("""
     said = refused(kiln.InvalidArgument, kiln.testing.use_simulated_device)
     assert said.startswith("this machine has a CUDA device"), said
-""",
-        LD_LIBRARY_PATH=str(tmp_path),
-        KILN_SIMULATED_DEVICES="9.0",
-    )
+""", LD_LIBRARY_PATH=str(tmp_path), KILN_SIMULATED_DEVICES="9.0")
 
 
 @needs_torch
