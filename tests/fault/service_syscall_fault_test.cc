@@ -84,7 +84,7 @@ struct Row {
   const char* name;
   std::function<bool(const SystemCall&)> hits;
   Fate fate;
-  Lasting lasting;
+  Lasting lasting = Lasting::kFromThenOn;
 };
 
 // NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name for it
@@ -220,39 +220,28 @@ TEST_P(ServiceSyscallFault, TheCallerGetsTheRightKernelAllTheSame) {
 INSTANTIATE_TEST_SUITE_P(
     Rows, ServiceSyscallFault,
     testing::Values(
-        Row{"fault_08_FullDiskFromAnyCallOn", needs_room, Fate::failed(ENOSPC),
-            Lasting::kFromThenOn},
+        Row{"fault_08_FullDiskFromAnyCallOn", needs_room, Fate::failed(ENOSPC)},
         Row{"fault_08_FullDiskAtOneCall", needs_room, Fate::failed(ENOSPC),
             Lasting::kOnce},
-        Row{"fault_09_NoInodesFromAnyCallOn", needs_an_inode, Fate::failed(ENOSPC),
-            Lasting::kFromThenOn},
-        Row{"fault_10_QuotaAtClose", closes, Fate::lost_reply(EDQUOT),
-            Lasting::kFromThenOn},
-        Row{"fault_10_FileTooLarge", writes, Fate::failed(EFBIG), Lasting::kFromThenOn},
-        Row{"fault_11_InputOutputErrorAtSync", syncs, Fate::failed(EIO),
-            Lasting::kFromThenOn},
-        Row{"fault_12_WritesThatLie", writes_an_object, Fate::cut_short(100),
-            Lasting::kFromThenOn},
-        Row{"fault_22_LocksUnsupported", locks, Fate::failed(ENOLCK),
-            Lasting::kFromThenOn},
-        Row{"fault_22_LocksNotImplemented", locks, Fate::failed(ENOSYS),
-            Lasting::kFromThenOn},
-        Row{"fault_24_NoHardLinks", links, Fate::failed(EPERM), Lasting::kFromThenOn},
+        Row{"fault_09_NoInodesFromAnyCallOn", needs_an_inode, Fate::failed(ENOSPC)},
+        Row{"fault_10_QuotaAtClose", closes, Fate::lost_reply(EDQUOT)},
+        Row{"fault_10_FileTooLarge", writes, Fate::failed(EFBIG)},
+        Row{"fault_11_InputOutputErrorAtSync", syncs, Fate::failed(EIO)},
+        Row{"fault_12_WritesThatLie", writes_an_object, Fate::cut_short(100)},
+        Row{"fault_22_LocksUnsupported", locks, Fate::failed(ENOLCK)},
+        Row{"fault_22_LocksNotImplemented", locks, Fate::failed(ENOSYS)},
+        Row{"fault_24_NoHardLinks", links, Fate::failed(EPERM)},
         Row{"fault_24_NoHardLinksAndNoRenameat2", links_or_renames_without_replacing,
-            Fate::failed(EINVAL), Lasting::kFromThenOn},
+            Fate::failed(EINVAL)},
         Row{"fault_25_LostReplyToALink", links, Fate::lost_reply(EIO), Lasting::kOnce},
         Row{"fault_26_PublishedFilesThatAreInvisible", opens_an_object_to_read,
-            Fate::failed(ENOENT), Lasting::kFromThenOn},
-        Row{"fault_27_StaleHandles", reads_or_opens_an_object, Fate::failed(ESTALE),
-            Lasting::kFromThenOn},
+            Fate::failed(ENOENT)},
+        Row{"fault_27_StaleHandles", reads_or_opens_an_object, Fate::failed(ESTALE)},
         Row{"fault_27_StaleHandleOnce", reads_or_opens_an_object, Fate::failed(ESTALE),
             Lasting::kOnce},
-        Row{"fault_27_BusyFiles", reads_or_opens_an_object, Fate::failed(EBUSY),
-            Lasting::kFromThenOn},
-        Row{"fault_32_ReadOnlyFromAnyCallOn", changes_anything, Fate::failed(EROFS),
-            Lasting::kFromThenOn},
-        Row{"fault_32_NoDescriptorsFromAnyCallOn", opens, Fate::failed(EMFILE),
-            Lasting::kFromThenOn}),
+        Row{"fault_27_BusyFiles", reads_or_opens_an_object, Fate::failed(EBUSY)},
+        Row{"fault_32_ReadOnlyFromAnyCallOn", changes_anything, Fate::failed(EROFS)},
+        Row{"fault_32_NoDescriptorsFromAnyCallOn", opens, Fate::failed(EMFILE)}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

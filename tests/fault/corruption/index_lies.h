@@ -33,55 +33,57 @@ struct Lie {
   Listing listing;
 };
 
+constexpr Lie hidden(const char* sql) {
+  return {sql, Listing::kTrue};
+}
+constexpr Lie repeated(const char* sql) {
+  return {sql, Listing::kRepeats};
+}
+
 /// Each leaves a database of the right version whose rows say what is not so.
 inline constexpr std::array kLies{
-    Lie{"UPDATE entries SET size = 1", Listing::kTrue},
-    Lie{"UPDATE entries SET size = 0", Listing::kTrue},
-    Lie{"UPDATE entries SET size = -1", Listing::kTrue},
-    Lie{"UPDATE entries SET size = 9223372036854775807", Listing::kTrue},
-    Lie{"UPDATE entries SET size = 'many'", Listing::kTrue},
-    Lie{"UPDATE entries SET size = 1e300", Listing::kTrue},
-    Lie{"UPDATE entries SET used = 0", Listing::kRepeats},
-    Lie{"UPDATE entries SET used = -9223372036854775808", Listing::kRepeats},
-    Lie{"UPDATE entries SET used = 9223372036854775807", Listing::kRepeats},
-    Lie{"UPDATE entries SET created = -9223372036854775808", Listing::kRepeats},
-    Lie{"UPDATE entries SET created = 9223372036854775807", Listing::kRepeats},
-    Lie{"UPDATE entries SET compile_ms = -1, registers = -1, shared_bytes = -1",
-        Listing::kRepeats},
-    Lie{"UPDATE entries SET compile_ms = 9223372036854775807", Listing::kRepeats},
-    Lie{"UPDATE entries SET key = randomblob(32)", Listing::kRepeats},
-    Lie{"UPDATE entries SET key = randomblob(31)", Listing::kTrue},
-    Lie{"UPDATE entries SET key = zeroblob(32) WHERE key = (SELECT min(key) FROM "
-        "entries)",
-        Listing::kRepeats},
-    Lie{"UPDATE entries SET folder = 255 - folder", Listing::kTrue},
-    Lie{"UPDATE entries SET folder = -1", Listing::kTrue},
-    Lie{"UPDATE entries SET kind = 3 - kind", Listing::kRepeats},
-    Lie{"UPDATE entries SET kind = 9223372036854775807", Listing::kTrue},
-    Lie{"UPDATE entries SET template = 'a' || char(0) || 'b' || char(10) || char(27)",
-        Listing::kRepeats},
-    Lie{"UPDATE entries SET template = CAST(x'FFFE00' AS TEXT), arch = x'FF00'",
-        Listing::kRepeats},
-    Lie{"UPDATE entries SET arch = '../../../etc', toolchain = '%s%n{}'",
-        Listing::kRepeats},
-    Lie{"UPDATE entries SET params = x'FFFFFFFFFFFFFFFFFFFFFFFF'", Listing::kTrue},
-    Lie{"UPDATE entries SET params = x'000000000000000000000000'", Listing::kRepeats},
-    Lie{"UPDATE entries SET template = CAST(zeroblob(1000000) AS TEXT)",
-        Listing::kRepeats},
-    Lie{"DELETE FROM entries", Listing::kRepeats},
-    Lie{"DELETE FROM entries; DELETE FROM folders", Listing::kTrue},
-    Lie{"UPDATE folders SET mtime = 9223372036854775807", Listing::kTrue},
-    Lie{"UPDATE folders SET mtime = -9223372036854775808", Listing::kTrue},
-    Lie{"UPDATE folders SET number = number + 1000", Listing::kTrue},
-    Lie{"UPDATE totals SET bytes = 9223372036854775807, entries = 9223372036854775807",
-        Listing::kTrue},
-    Lie{"UPDATE totals SET bytes = -1", Listing::kTrue},
-    Lie{"UPDATE totals SET bytes = 0, entries = 0", Listing::kTrue},
-    Lie{"DELETE FROM totals", Listing::kTrue},
-    Lie{"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500)"
+    hidden("UPDATE entries SET size = 1"),
+    hidden("UPDATE entries SET size = 0"),
+    hidden("UPDATE entries SET size = -1"),
+    hidden("UPDATE entries SET size = 9223372036854775807"),
+    hidden("UPDATE entries SET size = 'many'"),
+    hidden("UPDATE entries SET size = 1e300"),
+    repeated("UPDATE entries SET used = 0"),
+    repeated("UPDATE entries SET used = -9223372036854775808"),
+    repeated("UPDATE entries SET used = 9223372036854775807"),
+    repeated("UPDATE entries SET created = -9223372036854775808"),
+    repeated("UPDATE entries SET created = 9223372036854775807"),
+    repeated("UPDATE entries SET compile_ms = -1, registers = -1, shared_bytes = -1"),
+    repeated("UPDATE entries SET compile_ms = 9223372036854775807"),
+    repeated("UPDATE entries SET key = randomblob(32)"),
+    hidden("UPDATE entries SET key = randomblob(31)"),
+    repeated("UPDATE entries SET key = zeroblob(32) WHERE key = (SELECT min(key) FROM "
+             "entries)"),
+    hidden("UPDATE entries SET folder = 255 - folder"),
+    hidden("UPDATE entries SET folder = -1"),
+    repeated("UPDATE entries SET kind = 3 - kind"),
+    hidden("UPDATE entries SET kind = 9223372036854775807"),
+    repeated(
+        "UPDATE entries SET template = 'a' || char(0) || 'b' || char(10) || char(27)"),
+    repeated("UPDATE entries SET template = CAST(x'FFFE00' AS TEXT), arch = x'FF00'"),
+    repeated("UPDATE entries SET arch = '../../../etc', toolchain = '%s%n{}'"),
+    hidden("UPDATE entries SET params = x'FFFFFFFFFFFFFFFFFFFFFFFF'"),
+    repeated("UPDATE entries SET params = x'000000000000000000000000'"),
+    repeated("UPDATE entries SET template = CAST(zeroblob(1000000) AS TEXT)"),
+    repeated("DELETE FROM entries"),
+    hidden("DELETE FROM entries; DELETE FROM folders"),
+    hidden("UPDATE folders SET mtime = 9223372036854775807"),
+    hidden("UPDATE folders SET mtime = -9223372036854775808"),
+    hidden("UPDATE folders SET number = number + 1000"),
+    hidden(
+        "UPDATE totals SET bytes = 9223372036854775807, entries = 9223372036854775807"),
+    hidden("UPDATE totals SET bytes = -1"),
+    hidden("UPDATE totals SET bytes = 0, entries = 0"),
+    hidden("DELETE FROM totals"),
+    repeated(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500)"
         " INSERT INTO entries SELECT randomblob(32), i % 256, 1, 't', x'', '9.0', 'n',"
-        " 500000000, i, i, 1, 1, 1, 1 FROM n",
-        Listing::kRepeats},
+        " 500000000, i, i, 1, 1, 1, 1 FROM n"),
 };
 
 }  // namespace kiln::test

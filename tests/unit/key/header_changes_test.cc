@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
+#include <cstring>
 #include <ostream>
+#include <utility>
 
 #include "header_trees.h"
 
@@ -13,12 +14,16 @@ namespace {
 namespace fs = std::filesystem;
 using test::write;
 
+/// Files of the trees with their texts. Null: it goes, with all that is in it; a path
+/// that ends with a slash is that of a folder.
+using Files = std::vector<std::pair<const char*, const char*>>;
+
 struct Change {
   const char* name;
-  std::string source;
-  std::function<void(const fs::path&)> prepare;  // gets the folder of the trees
-  std::function<void(const fs::path&)> change;
-  bool new_key = true;
+  const char* source;
+  Files before;
+  Files after;
+  bool new_key;
 };
 
 void PrintTo(const Change& test, std::ostream* out) {
@@ -26,148 +31,117 @@ void PrintTo(const Change& test, std::ostream* out) {
 }
 
 class HeaderChangeTest : public HeaderScanTest,
-                         public testing::WithParamInterface<Change> {};
+                         public testing::WithParamInterface<Change> {
+ protected:
+  void write_all(const Files& files) const {
+    for (const auto& [path, text] : files) {
+      if (text == nullptr)
+        fs::remove_all(dir_.path() / path);
+      else if (path[std::strlen(path) - 1] == '/')
+        fs::create_directories(dir_.path() / path);
+      else
+        write(dir_.path() / path, text);
+    }
+  }
+};
 
 TEST_P(HeaderChangeTest, ChangesTheKeyExactlyIfItCanChangeTheResult) {
   input_.source = GetParam().source;
-  GetParam().prepare(dir_.path());
+  write_all(GetParam().before);
   const Fields before = fields();
   EXPECT_EQ(fields(), before);
-  GetParam().change(dir_.path());
+  write_all(GetParam().after);
   EXPECT_EQ(fields() != before, GetParam().new_key);
 }
 
-void nothing(const fs::path&) {}
+TEST_F(HeaderScanTest, ACopyInsteadOfALinkChangesTheKey) {
+  input_.source = "#include <a.h>\n#include <b.h>";
+  write(one_ / "a.h", "#pragma once");
+  fs::create_symlink("a.h", one_ / "b.h");
+  const Fields before = fields();
+  EXPECT_EQ(fields(), before);
+  fs::remove(one_ / "b.h");
+  write(one_ / "b.h", "#pragma once");
+  EXPECT_NE(fields(), before);
+}
+
+Change change(const char* name, const char* source, Files before, Files after,
+              bool new_key = true) {
+  return {name, source, std::move(before), std::move(after), new_key};
+}
 
 const std::vector<Change> kChanges = {
-    {"AByteThreeIncludesDeep", "#include <a.h>",
-     [](const fs::path& dir) {
-       write(dir / "one/a.h", "#include \"b.h\"");
-       write(dir / "one/b.h", "#include <c.h>");
-       write(dir / "two/c.h", "1");
-     },
-     [](const fs::path& dir) { write(dir / "two/c.h", "2"); }},
-    {"AHeaderInADeadBranch", "#if 0\n#include <a.h>\n#endif",
-     [](const fs::path& dir) { write(dir / "one/a.h", "1"); },
-     [](const fs::path& dir) { write(dir / "one/a.h", "2"); }},
-    {"AHeaderInAHasInclude", "#if __has_include(<a.h>)\n#endif",
-     [](const fs::path& dir) { write(dir / "one/a.h", "1"); },
-     [](const fs::path& dir) { write(dir / "one/a.h", "2"); }},
-    {"AHeaderThatAppears", "#if __has_include(\"a.h\")\n#endif", nothing,
-     [](const fs::path& dir) { write(dir / "two/a.h", ""); }},
-    {"AHeaderThatAppearsInAFolderThatAppears", "#include <a.h>",
-     [](const fs::path& dir) { fs::remove_all(dir / "one"); },
-     [](const fs::path& dir) { write(dir / "one/a.h", ""); }},
-    {"AHeaderThatAppearsForAComputedCondition",
-     "#define H <a.h>\n#if __has_include(H)\n#endif", nothing,
-     [](const fs::path& dir) { write(dir / "two/a.h", ""); }},
-    {"AHeaderThatGoes", "#include <a.h>",
-     [](const fs::path& dir) { write(dir / "one/a.h", ""); },
-     [](const fs::path& dir) { fs::remove(dir / "one/a.h"); }},
-    {"AShadowInAnEarlierFolder", "#include <a.h>",
-     [](const fs::path& dir) { write(dir / "two/a.h", "2"); },
-     [](const fs::path& dir) { write(dir / "one/a.h", "1"); }},
-    {"AShadowOfTheSameContent", "#include <a.h>",
-     [](const fs::path& dir) { write(dir / "two/a.h", ""); },
-     [](const fs::path& dir) { write(dir / "one/a.h", ""); }, false},
-    {"AShadowInTheIncludersFolder", "#include <d/a.h>",
-     [](const fs::path& dir) {
-       write(dir / "one/d/a.h", "#include \"b.h\"");
-       write(dir / "one/b.h", "1");
-     },
-     [](const fs::path& dir) { write(dir / "one/d/b.h", "2"); }},
-    {"AFileThatAngledIncludesDoNotSee", "#include <d/a.h>",
-     [](const fs::path& dir) {
-       write(dir / "one/d/a.h", "#include <b.h>");
-       write(dir / "one/b.h", "1");
-     },
-     [](const fs::path& dir) { write(dir / "one/d/b.h", "2"); }, false},
-    {"TwoHeadersOfOneNameSwapped", "#include <d/a.h>\n#include <e/a.h>",
-     [](const fs::path& dir) {
-       write(dir / "one/d/a.h", "#include \"b.h\"\n");
-       write(dir / "one/e/a.h", "#include \"b.h\" \n");
-       write(dir / "one/d/b.h", "1");
-       write(dir / "one/e/b.h", "2");
-     },
-     [](const fs::path& dir) {
-       write(dir / "one/d/b.h", "2");
-       write(dir / "one/e/b.h", "1");
-     }},
-    {"TheNextHeaderOfAName", "#include <a.h>",
-     [](const fs::path& dir) {
-       write(dir / "one/a.h", "#include_next <a.h>");
-       write(dir / "two/a.h", "1");
-     },
-     [](const fs::path& dir) { write(dir / "two/a.h", "2"); }},
-    {"AnUnrelatedHeader", "#include <a.h>",
-     [](const fs::path& dir) { write(dir / "one/a.h", ""); },
-     [](const fs::path& dir) { write(dir / "one/b.h", ""); }, false},
-    {"AFolderOfTheName", "#include <a.h>",
-     [](const fs::path& dir) { write(dir / "two/a.h", ""); },
-     [](const fs::path& dir) { fs::create_directory(dir / "one/a.h"); }, false},
-    {"ATouchedHeader", "#include <a.h>",
-     [](const fs::path& dir) { write(dir / "one/a.h", "x"); },
-     [](const fs::path& dir) { write(dir / "one/a.h", "x"); }, false},
-    {"TheStdhSuffixOfAName", "#include <limits>", nothing,
-     [](const fs::path& dir) { write(dir / "one/limits.stdh", ""); }},
-    {"ACopyInsteadOfALink", "#include <a.h>\n#include <b.h>",
-     [](const fs::path& dir) {
-       write(dir / "one/a.h", "#pragma once");
-       fs::create_symlink("a.h", dir / "one/b.h");
-     },
-     [](const fs::path& dir) {
-       fs::remove(dir / "one/b.h");
-       write(dir / "one/b.h", "#pragma once");
-     }},
-    {"AHeaderOfTheToolkit", "#include <cuda.h>",
-     [](const fs::path& dir) {
-       write(dir / "toolkit/cuda.h", "");
-       write(dir / "toolkit/other.h", "1");
-     },
-     [](const fs::path& dir) { write(dir / "toolkit/other.h", "2"); }},
-    {"AHeaderOfCccl", "#include <cub/cub.cuh>",
-     [](const fs::path& dir) { write(dir / "toolkit/cccl/cub/cub.cuh", "1"); },
-     [](const fs::path& dir) { write(dir / "toolkit/cccl/cub/cub.cuh", "2"); }},
-    {"TheToolkitThatCannotBeReached", "#include <a.h>",
-     [](const fs::path& dir) {
-       write(dir / "one/a.h", "");
-       write(dir / "toolkit/cuda.h", "1");
-     },
-     [](const fs::path& dir) { write(dir / "toolkit/cuda.h", "2"); }, false},
-    {"AShadowOfWhatTheToolkitIncludes", "#include <cuda.h>",
-     [](const fs::path& dir) {
-       write(dir / "toolkit/cuda.h", "#include <crt/host.h>");
-       write(dir / "toolkit/crt/host.h", "");
-     },
-     [](const fs::path& dir) { write(dir / "one/crt/host.h", ""); }},
-    {"AShadowOfWhatTheToolkitDoesNotHave", "#include <cuda.h>",
-     [](const fs::path& dir) {
-       write(dir / "toolkit/cuda.h", "#if __has_include(<stdint.h>)\n#endif");
-     },
-     [](const fs::path& dir) { write(dir / "one/stdint.h", ""); }},
-    {"AShadowOfAFileThatAMacroMayName", "#include <cuda.h>",
-     [](const fs::path& dir) {
-       write(dir / "toolkit/cuda.h", "#include SYSTEM_HEADER");
-       write(dir / "toolkit/cccl/thrust/tag.h", "");
-     },
-     [](const fs::path& dir) { write(dir / "one/thrust/tag.h", ""); }},
-    {"ADeepByteInAShadow", "#include <cuda.h>",
-     [](const fs::path& dir) {
-       write(dir / "toolkit/cuda.h", "#include <stdint.h>");
-       write(dir / "one/stdint.h", "#include \"inner.h\"");
-       write(dir / "one/inner.h", "1");
-     },
-     [](const fs::path& dir) { write(dir / "one/inner.h", "2"); }},
-    {"ANeighbourOfAToolkitHeader", "#include <cuda.h>",
-     [](const fs::path& dir) { write(dir / "toolkit/cuda.h", ""); },
-     [](const fs::path& dir) { write(dir / "one/mine.h", ""); }, false},
-    {"AShadowThatOnlyAComputedIncludeSees", "#include <d/a.h>\n#include <e/b.h>",
-     [](const fs::path& dir) {
-       write(dir / "one/d/a.h", "#include \"conf.h\"");
-       write(dir / "one/e/b.h", "#define H \"conf.h\"\n#include H");
-       write(dir / "one/conf.h", "1");
-     },
-     [](const fs::path& dir) { write(dir / "one/e/conf.h", "2"); }},
+    change("AByteThreeIncludesDeep", "#include <a.h>",
+           {{"one/a.h", "#include \"b.h\""},
+            {"one/b.h", "#include <c.h>"},
+            {"two/c.h", "1"}},
+           {{"two/c.h", "2"}}),
+    change("AHeaderInADeadBranch", "#if 0\n#include <a.h>\n#endif", {{"one/a.h", "1"}},
+           {{"one/a.h", "2"}}),
+    change("AHeaderInAHasInclude", "#if __has_include(<a.h>)\n#endif",
+           {{"one/a.h", "1"}}, {{"one/a.h", "2"}}),
+    change("AHeaderThatAppears", "#if __has_include(\"a.h\")\n#endif", {},
+           {{"two/a.h", ""}}),
+    change("AHeaderThatAppearsInAFolderThatAppears", "#include <a.h>",
+           {{"one", nullptr}}, {{"one/a.h", ""}}),
+    change("AHeaderThatAppearsForAComputedCondition",
+           "#define H <a.h>\n#if __has_include(H)\n#endif", {}, {{"two/a.h", ""}}),
+    change("AHeaderThatGoes", "#include <a.h>", {{"one/a.h", ""}},
+           {{"one/a.h", nullptr}}),
+    change("AShadowInAnEarlierFolder", "#include <a.h>", {{"two/a.h", "2"}},
+           {{"one/a.h", "1"}}),
+    change("AShadowOfTheSameContent", "#include <a.h>", {{"two/a.h", ""}},
+           {{"one/a.h", ""}}, false),
+    change("AShadowInTheIncludersFolder", "#include <d/a.h>",
+           {{"one/d/a.h", "#include \"b.h\""}, {"one/b.h", "1"}}, {{"one/d/b.h", "2"}}),
+    change("AFileThatAngledIncludesDoNotSee", "#include <d/a.h>",
+           {{"one/d/a.h", "#include <b.h>"}, {"one/b.h", "1"}}, {{"one/d/b.h", "2"}},
+           false),
+    change("TwoHeadersOfOneNameSwapped", "#include <d/a.h>\n#include <e/a.h>",
+           {{"one/d/a.h", "#include \"b.h\"\n"},
+            {"one/e/a.h", "#include \"b.h\" \n"},
+            {"one/d/b.h", "1"},
+            {"one/e/b.h", "2"}},
+           {{"one/d/b.h", "2"}, {"one/e/b.h", "1"}}),
+    change("TheNextHeaderOfAName", "#include <a.h>",
+           {{"one/a.h", "#include_next <a.h>"}, {"two/a.h", "1"}}, {{"two/a.h", "2"}}),
+    change("AnUnrelatedHeader", "#include <a.h>", {{"one/a.h", ""}}, {{"one/b.h", ""}},
+           false),
+    change("AFolderOfTheName", "#include <a.h>", {{"two/a.h", ""}}, {{"one/a.h/", ""}},
+           false),
+    change("ATouchedHeader", "#include <a.h>", {{"one/a.h", "x"}}, {{"one/a.h", "x"}},
+           false),
+    change("TheStdhSuffixOfAName", "#include <limits>", {}, {{"one/limits.stdh", ""}}),
+    change("AHeaderOfTheToolkit", "#include <cuda.h>",
+           {{"toolkit/cuda.h", ""}, {"toolkit/other.h", "1"}},
+           {{"toolkit/other.h", "2"}}),
+    change("AHeaderOfCccl", "#include <cub/cub.cuh>",
+           {{"toolkit/cccl/cub/cub.cuh", "1"}}, {{"toolkit/cccl/cub/cub.cuh", "2"}}),
+    change("TheToolkitThatCannotBeReached", "#include <a.h>",
+           {{"one/a.h", ""}, {"toolkit/cuda.h", "1"}}, {{"toolkit/cuda.h", "2"}},
+           false),
+    change("AShadowOfWhatTheToolkitIncludes", "#include <cuda.h>",
+           {{"toolkit/cuda.h", "#include <crt/host.h>"}, {"toolkit/crt/host.h", ""}},
+           {{"one/crt/host.h", ""}}),
+    change("AShadowOfWhatTheToolkitDoesNotHave", "#include <cuda.h>",
+           {{"toolkit/cuda.h", "#if __has_include(<stdint.h>)\n#endif"}},
+           {{"one/stdint.h", ""}}),
+    change("AShadowOfAFileThatAMacroMayName", "#include <cuda.h>",
+           {{"toolkit/cuda.h", "#include SYSTEM_HEADER"},
+            {"toolkit/cccl/thrust/tag.h", ""}},
+           {{"one/thrust/tag.h", ""}}),
+    change("ADeepByteInAShadow", "#include <cuda.h>",
+           {{"toolkit/cuda.h", "#include <stdint.h>"},
+            {"one/stdint.h", "#include \"inner.h\""},
+            {"one/inner.h", "1"}},
+           {{"one/inner.h", "2"}}),
+    change("ANeighbourOfAToolkitHeader", "#include <cuda.h>", {{"toolkit/cuda.h", ""}},
+           {{"one/mine.h", ""}}, false),
+    change("AShadowThatOnlyAComputedIncludeSees", "#include <d/a.h>\n#include <e/b.h>",
+           {{"one/d/a.h", "#include \"conf.h\""},
+            {"one/e/b.h", "#define H \"conf.h\"\n#include H"},
+            {"one/conf.h", "1"}},
+           {{"one/e/conf.h", "2"}}),
 };
 
 INSTANTIATE_TEST_SUITE_P(Table, HeaderChangeTest, testing::ValuesIn(kChanges),
