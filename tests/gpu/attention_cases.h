@@ -33,29 +33,18 @@ inline std::string name_of(const testing::TestParamInfo<AttentionCase>& info) {
 inline AttentionCase packed(const char* name, ops::DType dtype, std::int64_t dqk,
                             std::int64_t dv) {
   return {name,
-          {.dtype = dtype,
-           .batch = 4,
-           .heads = 4,
-           .kv_heads = 2,
-           .sq = 70,
-           .skv = 90,
-           .dqk = dqk,
-           .dv = dv,
-           .layout = attention::Layout::kThd,
-           .mask = attention::Mask::kPaddingCausalBottomRight},
+          test::sized({4, 4, 70, dqk}, {4, 2, 90, dqk},
+                      {.dtype = dtype,
+                       .dv = dv,
+                       .layout = attention::Layout::kThd,
+                       .mask = attention::Mask::kPaddingCausalBottomRight}),
           {.lengths_q = {70, 33, 0, 1}, .lengths_kv = {20, 90, 7, 5}}};
 }
 
 inline AttentionCase padded(const char* name, ops::DType dtype, std::int64_t dim,
                             attention::Mask mask = attention::Mask::kPadding) {
   return {name,
-          {.dtype = dtype,
-           .batch = 4,
-           .heads = 2,
-           .sq = 70,
-           .skv = 90,
-           .dqk = dim,
-           .mask = mask},
+          test::sized({4, 2, 70, dim}, {4, 2, 90, dim}, {.dtype = dtype, .mask = mask}),
           {.lengths_q = {70, 33, 1, 0}, .lengths_kv = {20, 90, 7, 64}}};
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "tests/integration/library/library_service.h"
+#include "tests/support/attention_problem.h"
 #include "tests/support/paths.h"
 #include "tests/support/program.h"
 
@@ -55,10 +56,10 @@ class PresetTrainingTest : public test::LibraryTest {
     const std::string first = loads(forward);
     return first == "done" ? loads(backward) : first;
   }
-  [[nodiscard]] std::string attention(ops::AttentionProblem problem) {
-    problem.batch = kBatch;
-    problem.mask = ops::AttentionMask::kCausal;
-    set_strides(problem);
+  [[nodiscard]] std::string attention(DType dtype, const test::Sizes& q,
+                                      const test::Sizes& k) {
+    const auto problem =
+        test::problem_of(dtype, q, k, {.mask = ops::AttentionMask::kCausal});
     const auto forward =
         ops::prepare_attention_forward(*service_, device(), problem, {.stats = true});
     if (!forward)
@@ -84,6 +85,29 @@ Args rms_norm(std::int64_t rows, bool residual) {
   args.casting = ops::RmsNormCasting::kLlama;
   args.adds_residual = residual;
   return args;
+}
+
+template <typename Args>
+Args swiglu(ops::GluLayout layout, std::int64_t rows) {
+  return {.dtype = DType::kBf16,
+          .kind = ops::GluKind::kSwiglu,
+          .layout = layout,
+          .rows = rows,
+          .cols = 14336};
+}
+
+template <typename Args>
+Args bias_gelu(std::int64_t rows) {
+  return {.dtype = DType::kF16,
+          .kind = ops::ActivationKind::kGeluTanh,
+          .has_bias = true,
+          .rows = rows,
+          .cols = 24576};
+}
+
+template <typename Args>
+Args cross_entropy(std::int64_t rows) {
+  return {.dtype = DType::kBf16, .rows = rows, .vocabulary = 128256};
 }
 
 template <typename Args>
@@ -128,37 +152,19 @@ TEST_F(PresetTrainingTest, OfLlamaLoadsNothingThatWarmDidNotBuild) {
                                               .columns = 64}};
       EXPECT_EQ(loads(ops::RopeForward{rope}, ops::RopeBackward{rope}), "done");
     }
-    EXPECT_EQ(attention({.dtype = DType::kBf16,
-                         .heads = 32,
-                         .kv_heads = 8,
-                         .sq = length,
-                         .skv = length,
-                         .dqk = 128,
-                         .dv = 128}),
-              "done");
+    EXPECT_EQ(
+        attention(DType::kBf16, {kBatch, 32, length, 128}, {kBatch, 8, length, 128}),
+        "done");
     EXPECT_EQ(loads(softmax<ops::SoftmaxForward>(DType::kBf16, length),
                     softmax<ops::SoftmaxBackward>(DType::kBf16, length)),
               "done");
     for (const auto layout : {ops::GluLayout::kPacked, ops::GluLayout::kSplit})
-      EXPECT_EQ(loads(ops::GluForward{.dtype = DType::kBf16,
-                                      .kind = ops::GluKind::kSwiglu,
-                                      .layout = layout,
-                                      .rows = rows,
-                                      .cols = 14336},
-                      ops::GluBackward{.dtype = DType::kBf16,
-                                       .kind = ops::GluKind::kSwiglu,
-                                       .layout = layout,
-                                       .rows = rows,
-                                       .cols = 14336}),
+      EXPECT_EQ(loads(swiglu<ops::GluForward>(layout, rows),
+                      swiglu<ops::GluBackward>(layout, rows)),
                 "done");
-    EXPECT_EQ(loads(ops::CrossEntropy{
-                  .dtype = DType::kBf16, .rows = rows, .vocabulary = 128256}),
-              "done");
-    EXPECT_EQ(loads(
-                  ops::CrossEntropyForward{
-                      .dtype = DType::kBf16, .rows = rows, .vocabulary = 128256},
-                  ops::CrossEntropyBackward{
-                      .dtype = DType::kBf16, .rows = rows, .vocabulary = 128256}),
+    EXPECT_EQ(loads(cross_entropy<ops::CrossEntropy>(rows)), "done");
+    EXPECT_EQ(loads(cross_entropy<ops::CrossEntropyForward>(rows),
+                    cross_entropy<ops::CrossEntropyBackward>(rows)),
               "done");
   }
   EXPECT_THAT(take_kinds(),
@@ -175,27 +181,14 @@ TEST_F(PresetTrainingTest, OfGptNeoXLoadsNothingThatWarmDidNotBuild) {
         loads(ops::LayerNormForward{.dtype = DType::kF16, .rows = rows, .cols = 6144},
               ops::LayerNormBackward{.dtype = DType::kF16, .rows = rows, .cols = 6144}),
         "done");
-    EXPECT_EQ(attention({.dtype = DType::kF16,
-                         .heads = 64,
-                         .kv_heads = 64,
-                         .sq = length,
-                         .skv = length,
-                         .dqk = 96,
-                         .dv = 96}),
-              "done");
+    EXPECT_EQ(
+        attention(DType::kF16, {kBatch, 64, length, 96}, {kBatch, 64, length, 96}),
+        "done");
     EXPECT_EQ(loads(softmax<ops::SoftmaxForward>(DType::kF16, length),
                     softmax<ops::SoftmaxBackward>(DType::kF16, length)),
               "done");
-    EXPECT_EQ(loads(ops::ActivationForward{.dtype = DType::kF16,
-                                           .kind = ops::ActivationKind::kGeluTanh,
-                                           .has_bias = true,
-                                           .rows = rows,
-                                           .cols = 24576},
-                    ops::ActivationBackward{.dtype = DType::kF16,
-                                            .kind = ops::ActivationKind::kGeluTanh,
-                                            .has_bias = true,
-                                            .rows = rows,
-                                            .cols = 24576}),
+    EXPECT_EQ(loads(bias_gelu<ops::ActivationForward>(rows),
+                    bias_gelu<ops::ActivationBackward>(rows)),
               "done");
   }
 }
@@ -203,13 +196,7 @@ TEST_F(PresetTrainingTest, OfGptNeoXLoadsNothingThatWarmDidNotBuild) {
 TEST_F(PresetTrainingTest, WithoutAttentionStopsThereAndSaysWhy) {
   warm({"llama-3-8b", "--no-attention"});
   EXPECT_EQ(loads(rms_norm<ops::RmsNormForward>(100, true)), "done");
-  EXPECT_THAT(attention({.dtype = DType::kBf16,
-                         .heads = 32,
-                         .kv_heads = 8,
-                         .sq = 1000,
-                         .skv = 1000,
-                         .dqk = 128,
-                         .dv = 128}),
+  EXPECT_THAT(attention(DType::kBf16, {kBatch, 32, 1000, 128}, {kBatch, 8, 1000, 128}),
               AllOf(HasSubstr("attention_fwd"), HasSubstr("no_jit")));
 }
 

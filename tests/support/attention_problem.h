@@ -29,6 +29,33 @@ inline attention::Problem problem_of(const ops::AttentionProblem& problem) {
   return problem_of(attention::Problem{problem, {}});
 }
 
+/// Of a query's tensor or a key's.
+struct Sizes {
+  std::int64_t batch, heads, sequence, dim;
+};
+
+/// Of a query and a key of those sizes; `more` says all else.
+inline ops::AttentionProblem sized(const Sizes& q, const Sizes& k,
+                                   ops::AttentionProblem more = {}) {
+  more.batch = q.batch;
+  more.heads = q.heads;
+  more.kv_heads = k.heads;
+  more.sq = q.sequence;
+  more.skv = k.sequence;
+  more.dqk = q.dim;
+  return more;
+}
+
+inline attention::Problem problem_of(const Sizes& q, const Sizes& k,
+                                     const ops::AttentionProblem& more = {}) {
+  return problem_of(sized(q, k, more));
+}
+inline attention::Problem problem_of(ops::DType dtype, const Sizes& q, const Sizes& k,
+                                     ops::AttentionProblem more = {}) {
+  more.dtype = dtype;
+  return problem_of(q, k, more);
+}
+
 /// Makes another problem of one; its strides are set afterwards.
 using ProblemChange = std::function<void(attention::Problem&)>;
 

@@ -11,21 +11,10 @@ namespace {
 
 TEST(AttentionBias, IsAddedAndItsGradientIsRight) {
   for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
-    check_both(problem_of(dtype, {.batch = 2,
-                                  .heads = 2,
-                                  .kv_heads = 1,
-                                  .sq = 35,
-                                  .skv = 70,
-                                  .dqk = 64,
-                                  .mask = Mask::kCausal,
-                                  .bias_kind = Bias::kPostScale}));
-    check_both(problem_of(dtype, {.batch = 3,
-                                  .heads = 1,
-                                  .sq = 33,
-                                  .skv = 65,
-                                  .dqk = 64,
-                                  .mask = Mask::kPadding,
-                                  .bias_kind = Bias::kPostScale}),
+    check_both(problem_of(dtype, {2, 2, 35, 64}, {2, 1, 70, 64},
+                          {.mask = Mask::kCausal, .bias_kind = Bias::kPostScale}));
+    check_both(problem_of(dtype, {3, 1, 33, 64}, {3, 1, 65, 64},
+                          {.mask = Mask::kPadding, .bias_kind = Bias::kPostScale}),
                {.lengths_q = {33, 20, 0}, .lengths_kv = {65, 3, 9}});
   }
 }
@@ -43,15 +32,9 @@ TEST(AttentionBias, IsReadByItsStridesAndItsGradientIsTheSumOverWhatItIsAlikeFor
        {bias_by(0, 0, kRow), bias_by(kHead, 0, kRow), bias_by(2 * kHead, kHead, kRow),
         bias_by(80, 0, 2 * 80 + 7)})
     for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32})
-      check_both(problem_of(dtype, {.batch = 2,
-                                    .heads = 2,
-                                    .kv_heads = 1,
-                                    .sq = kQueries,
-                                    .skv = kRow,
-                                    .dqk = 64,
-                                    .mask = Mask::kCausal,
-                                    .bias_kind = Bias::kPostScale,
-                                    .bias = by}));
+      check_both(problem_of(
+          dtype, {2, 2, kQueries, 64}, {2, 1, kRow, 64},
+          {.mask = Mask::kCausal, .bias_kind = Bias::kPostScale, .bias = by}));
 }
 
 TEST(AttentionBias, MayBeAlikeForAllQueriesAndHaveAnotherPlaceBetweenItsRows) {
@@ -59,13 +42,8 @@ TEST(AttentionBias, MayBeAlikeForAllQueriesAndHaveAnotherPlaceBetweenItsRows) {
        {bias_by(70, 0, 0), bias_by(0, 0, 0), bias_by(0, 40 * 96, 96)})
     for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32})
       test::with_type(dtype, [&]<typename T>() {
-        Call<T> call(problem_of(dtype, {.batch = 2,
-                                        .heads = 2,
-                                        .sq = 35,
-                                        .skv = 70,
-                                        .dqk = 64,
-                                        .bias_kind = Bias::kPostScale,
-                                        .bias = by}));
+        Call<T> call(problem_of(dtype, {2, 2, 35, 64}, {2, 2, 70, 64},
+                                {.bias_kind = Bias::kPostScale, .bias = by}));
         call.run_both();
         check(call, true);
       });
@@ -74,12 +52,9 @@ TEST(AttentionBias, MayBeAlikeForAllQueriesAndHaveAnotherPlaceBetweenItsRows) {
 TEST(AttentionBias, OfAlibiFallsWithTheDistanceForEveryNumberOfHeads) {
   for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
     for (const I64 heads : {1, 4, 6})
-      check_both(problem_of(dtype, {.heads = heads,
-                                    .sq = 35,
-                                    .skv = 70,
-                                    .dqk = 64,
-                                    .mask = Mask::kCausalBottomRight,
-                                    .bias_kind = Bias::kAlibi}));
+      check_both(
+          problem_of(dtype, {1, heads, 35, 64}, {1, heads, 70, 64},
+                     {.mask = Mask::kCausalBottomRight, .bias_kind = Bias::kAlibi}));
   }
 }
 
@@ -87,12 +62,9 @@ TEST(AttentionBias, OfMinusInfinityMasks) {
   // A causal mask, and the same as a bias: equal to the last bit but for the order of
   // nothing, since what is not seen adds nothing. Of a query that sees two keys or less
   // delta is computed in another way, and it is the mask that says so: all see three.
-  Problem causal = problem_of(ops::DType::kBf16, {.heads = 1,
-                                                  .sq = 68,
-                                                  .skv = 70,
-                                                  .dqk = 64,
-                                                  .mask = Mask::kCausalBottomRight,
-                                                  .bias_kind = Bias::kPostScale});
+  Problem causal =
+      problem_of(ops::DType::kBf16, {1, 1, 68, 64}, {1, 1, 70, 64},
+                 {.mask = Mask::kCausalBottomRight, .bias_kind = Bias::kPostScale});
   Problem biased = causal;
   biased.mask = Mask::kNone;
   Call<test::Bf16> a(causal);
@@ -181,11 +153,8 @@ TEST(AttentionBias, AsLowAsScoresAreLostInMakesNoProbabilityAbove1) {
     test::with_type(dtype, [&]<typename T>() {
       constexpr I64 kQueries = 200;
       constexpr float kBias = -1e10F;
-      Call<T> call(problem_of(dtype, {.heads = 1,
-                                      .sq = kQueries,
-                                      .skv = 70,
-                                      .dqk = 64,
-                                      .bias_kind = Bias::kPostScale}),
+      Call<T> call(problem_of(dtype, {1, 1, kQueries, 64}, {1, 1, 70, 64},
+                              {.bias_kind = Bias::kPostScale}),
                    {.scale = 1.0F});
       for (std::size_t i = 0; i < call.q.size(); ++i) {
         const std::size_t row = i / 64;
@@ -217,11 +186,8 @@ TEST(AttentionBias, OfMinusInfinityEverywhereLeavesNothingToSee) {
 TEST(AttentionBias, OfAQueryThatSeesNothingLetsNoGradientThroughWhateverItsOutputIs) {
   for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
     test::with_type(dtype, [&]<typename T>() {
-      Call<T> call(problem_of(dtype, {.heads = 1,
-                                      .sq = 40,
-                                      .skv = 20,
-                                      .dqk = 64,
-                                      .mask = Mask::kCausalBottomRight}));
+      Call<T> call(problem_of(dtype, {1, 1, 40, 64}, {1, 1, 20, 64},
+                              {.mask = Mask::kCausalBottomRight}));
       call.run(Pass::kForward);
       for (std::size_t i = 0; i < 20 * 64; ++i) call.o[i] = T::from(test::kNaN);
       call.run(Pass::kBackward);
@@ -235,13 +201,8 @@ TEST(AttentionBias, OfAQueryThatSeesNothingLetsNoGradientThroughWhateverItsOutpu
 TEST(AttentionDropout, KeepsWhatItsNumbersSayInBothPasses) {
   for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
     for (const double dropout : {0.1, 0.9})
-      check_both(problem_of(dtype, {.batch = 2,
-                                    .heads = 2,
-                                    .kv_heads = 1,
-                                    .sq = 35,
-                                    .skv = 130,
-                                    .dqk = 64,
-                                    .dropout = dropout}));
+      check_both(
+          problem_of(dtype, {2, 2, 35, 64}, {2, 1, 130, 64}, {.dropout = dropout}));
   }
 }
 
@@ -255,26 +216,14 @@ TEST(AttentionDropout, OfEverythingLeavesNothing) {
 }
 
 TEST(AttentionDropout, GoesWithABiasAndAnyHeadDimension) {
-  check_both(problem_of(ops::DType::kF16, {.heads = 2,
-                                           .sq = 35,
-                                           .skv = 70,
-                                           .dqk = 128,
-                                           .mask = Mask::kCausal,
-                                           .bias_kind = Bias::kPostScale,
-                                           .dropout = 0.25}));
-  check_both(problem_of(ops::DType::kF32, {.heads = 2,
-                                           .sq = 35,
-                                           .skv = 70,
-                                           .dqk = 50,
-                                           .mask = Mask::kCausal,
-                                           .bias_kind = Bias::kPostScale,
-                                           .dropout = 0.25}));
-  check_both(problem_of(ops::DType::kBf16, {.heads = 3,
-                                            .sq = 20,
-                                            .skv = 40,
-                                            .dqk = 256,
-                                            .bias_kind = Bias::kAlibi,
-                                            .dropout = 0.25}));
+  check_both(problem_of(
+      ops::DType::kF16, {1, 2, 35, 128}, {1, 2, 70, 128},
+      {.mask = Mask::kCausal, .bias_kind = Bias::kPostScale, .dropout = 0.25}));
+  check_both(problem_of(
+      ops::DType::kF32, {1, 2, 35, 50}, {1, 2, 70, 50},
+      {.mask = Mask::kCausal, .bias_kind = Bias::kPostScale, .dropout = 0.25}));
+  check_both(problem_of(ops::DType::kBf16, {1, 3, 20, 256}, {1, 3, 40, 256},
+                        {.bias_kind = Bias::kAlibi, .dropout = 0.25}));
 }
 
 TEST(AttentionDropout, DropsAsManyAsItIsTold) {

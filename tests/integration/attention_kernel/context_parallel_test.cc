@@ -257,13 +257,8 @@ TEST_P(ContextParallel, StepsMergedAreTheWhole) {
   const auto by = attention::parse_context_parallelism(GetParam()).value();
   for (const Mask mask : {Mask::kNone, Mask::kCausal}) {
     SCOPED_TRACE(word_of(mask));
-    Call<Bf16> whole(problem_of({.dtype = ops::DType::kBf16,
-                                 .heads = 4,
-                                 .kv_heads = 2,
-                                 .sq = 96,
-                                 .skv = 96,
-                                 .dqk = 64,
-                                 .mask = mask}));
+    Call<Bf16> whole(
+        problem_of(ops::DType::kBf16, {1, 4, 96, 64}, {1, 2, 96, 64}, {.mask = mask}));
     whole.run_both();
     Problem asked = whole.problem;
     asked.pass = Pass::kForward;

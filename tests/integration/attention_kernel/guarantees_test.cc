@@ -42,15 +42,9 @@ Kind kind(const char* name, ops::DType dtype, I64 dqk, I64 dv,
 /// Of sequences with lengths of their own, an empty one among them.
 Kind of_lengths(const char* name, Layout layout) {
   Kind made{.name = name,
-            .problem = problem_of({.dtype = ops::DType::kBf16,
-                                   .batch = 3,
-                                   .heads = 2,
-                                   .kv_heads = 1,
-                                   .sq = 70,
-                                   .skv = 90,
-                                   .dqk = 64,
-                                   .layout = layout,
-                                   .mask = Mask::kPaddingCausalBottomRight}),
+            .problem =
+                problem_of(ops::DType::kBf16, {3, 2, 70, 64}, {3, 1, 90, 64},
+                           {.layout = layout, .mask = Mask::kPaddingCausalBottomRight}),
             .lengths_q = {70, 0, 33},
             .lengths_kv = {20, 90, 64}};
   return made;

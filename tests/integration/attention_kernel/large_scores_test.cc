@@ -65,11 +65,8 @@ TEST(AttentionLargeScores, AreExactInTheForwardPassOfEveryKernel) {
       SCOPED_TRACE(
           fmt::format("{} {} {}", static_cast<int>(kind.dtype), kind.dqk, score));
       test::with_type(kind.dtype, [&]<typename T>() {
-        Call<T> call(problem_of(kind.dtype, {.heads = 1,
-                                             .sq = kind.sq,
-                                             .skv = 140,
-                                             .dqk = kind.dqk,
-                                             .dv = kind.dv}),
+        Call<T> call(problem_of(kind.dtype, {1, 1, kind.sq, kind.dqk},
+                                {1, 1, 140, kind.dqk}, {.dv = kind.dv}),
                      {.scale = scale_of(score)});
         // Every three keys alike, a 512th more than the three before.
         set_scores(call, [](I64 j) {
@@ -156,16 +153,14 @@ TEST(AttentionLargeScores, AreAsExactWithABiasAMaskAndDropout) {
         // ALiBi's slope of 1/2 keeps a sum of 1e5 exact; of others it is lost whole, in
         // a score that its neighbours are 64 and more away from.
         const I64 heads = kind.bias == Bias::kAlibi && score < 1e6 ? 8 : 1;
-        Call<T> call(problem_of(kind.dtype, {.heads = heads,
-                                             .sq = 20,
-                                             .skv = 140,
-                                             .dqk = kind.dqk,
-                                             .dv = kind.dv,
-                                             .mask = Mask::kCausalBottomRight,
-                                             .window_left = kind.window_left,
-                                             .bias_kind = kind.bias,
-                                             .dropout = kind.dropout}),
-                     {.scale = scale_of(score)});
+        Call<T> call(
+            problem_of(kind.dtype, {1, heads, 20, kind.dqk}, {1, heads, 140, kind.dqk},
+                       {.dv = kind.dv,
+                        .mask = Mask::kCausalBottomRight,
+                        .window_left = kind.window_left,
+                        .bias_kind = kind.bias,
+                        .dropout = kind.dropout}),
+            {.scale = scale_of(score)});
         set_close_scores(call);
         expect_exact_forward(call);
       });

@@ -14,14 +14,8 @@ namespace {
 using test::Bf16;
 
 Problem small_problem() {
-  return problem_of({.dtype = ops::DType::kBf16,
-                     .batch = 2,
-                     .heads = 4,
-                     .kv_heads = 4,
-                     .sq = 70,
-                     .skv = 90,
-                     .dqk = 64,
-                     .mask = Mask::kCausalBottomRight});
+  return problem_of(ops::DType::kBf16, {2, 4, 70, 64}, {2, 4, 90, 64},
+                    {.mask = Mask::kCausalBottomRight});
 }
 
 /// `to` gets the numbers of `from`, wherever they lie; heads of `from` that key and
@@ -68,16 +62,21 @@ void expect_same_results(const Call<T>& a, const Call<T>& b) {
   }
 }
 
+/// Of both passes, from the same numbers.
+void expect_same_results(const Problem& one, const Problem& other) {
+  Call<Bf16> a(one);
+  Call<Bf16> b(other);
+  copy_inputs(a, b);
+  a.run_both();
+  b.run_both();
+  expect_same_results(a, b);
+}
+
 TEST(AttentionProperties, EveryLayoutGivesTheSameBits) {
-  Call<Bf16> bshd(small_problem());
-  bshd.run_both();
   for (const Layout layout : {Layout::kSbhd, Layout::kBhsd}) {
     Problem other = small_problem();
     other.layout = layout;
-    Call<Bf16> call(problem_of(other));
-    copy_inputs(bshd, call);
-    call.run_both();
-    expect_same_results(bshd, call);
+    expect_same_results(small_problem(), problem_of(other));
   }
 }
 
@@ -183,26 +182,15 @@ TEST(AttentionProperties, TheFiveDimensionalFormGivesTheSameBits) {
                        .sequence = dim,
                        .dim = 1};
     ASSERT_NE(five, flat);
-    Call<Bf16> a(flat);
-    Call<Bf16> b(five);
-    copy_inputs(a, b);
-    a.run_both();
-    b.run_both();
-    expect_same_results(a, b);
+    expect_same_results(flat, five);
   }
 }
 
 TEST(AttentionProperties, GroupsThatLieApartAreRightForTheKernelsInFloatToo) {
   for (const auto& [dtype, dim] :
        {std::pair{ops::DType::kF32, I64{64}}, std::pair{ops::DType::kBf16, I64{50}}}) {
-    Problem problem = problem_of({.dtype = dtype,
-                                  .batch = 2,
-                                  .heads = 6,
-                                  .kv_heads = 2,
-                                  .sq = 19,
-                                  .skv = 35,
-                                  .dqk = dim,
-                                  .mask = Mask::kCausal});
+    Problem problem =
+        problem_of(dtype, {2, 6, 19, dim}, {2, 2, 35, dim}, {.mask = Mask::kCausal});
     problem.q = in_five_dimensions({2, 3, 5 * dim, dim}, problem.sq, 10 * dim);
     problem.o = in_five_dimensions({2, 3, dim, 2 * dim}, problem.sq, 6 * dim);
     check_both(problem);
@@ -216,12 +204,7 @@ TEST(AttentionProperties, ZerosBehindTheValuesChangeNothing) {
   narrow.dv = 128;
   Problem wide = narrow;
   wide.dv = 192;
-  Call<Bf16> a(problem_of(narrow));
-  Call<Bf16> b(problem_of(wide));
-  copy_inputs(a, b);
-  a.run_both();
-  b.run_both();
-  expect_same_results(a, b);
+  expect_same_results(problem_of(narrow), problem_of(wide));
 }
 
 TEST(AttentionProperties, AWindowOverEverythingIsNone) {
@@ -230,11 +213,7 @@ TEST(AttentionProperties, AWindowOverEverythingIsNone) {
   Problem wide = none;
   wide.window_left = none.sq;
   wide.window_right = none.skv;
-  Call<Bf16> a(none);
-  Call<Bf16> b(wide);
-  a.run_both();
-  b.run_both();
-  expect_same_results(a, b);
+  expect_same_results(none, wide);
 }
 
 TEST(AttentionProperties, BothCornersAreOneWhereTheLengthsAre) {
@@ -244,11 +223,7 @@ TEST(AttentionProperties, BothCornersAreOneWhereTheLengthsAre) {
   left = problem_of(left);
   Problem right = left;
   right.mask = Mask::kCausalBottomRight;
-  Call<Bf16> a(left);
-  Call<Bf16> b(right);
-  a.run_both();
-  b.run_both();
-  expect_same_results(a, b);
+  expect_same_results(left, right);
 }
 
 TEST(AttentionProperties, AConstantAddedToEveryScoreChangesNothing) {

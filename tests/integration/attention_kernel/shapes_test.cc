@@ -26,13 +26,8 @@ INSTANTIATE_TEST_SUITE_P(Types, AttentionShapes, testing::ValuesIn(kElements),
 TEST_P(AttentionShapes, AreRightForEveryHeadDimension) {
   for (const auto& [dqk, dv] : std::initializer_list<std::pair<I64, I64>>{
            {64, 64}, {128, 128}, {192, 128}, {256, 256}, {8, 8}, {72, 40}, {200, 136}})
-    check(problem_of({.heads = 2,
-                      .kv_heads = 1,
-                      .sq = 33,
-                      .skv = 49,
-                      .dqk = dqk,
-                      .dv = dv,
-                      .mask = Mask::kCausalBottomRight}));
+    check(problem_of({1, 2, 33, dqk}, {1, 1, 49, dqk},
+                     {.dv = dv, .mask = Mask::kCausalBottomRight}));
 }
 
 TEST_P(AttentionShapes, AreRightOverSeveralTilesOfEveryHeadDimension) {
@@ -99,53 +94,29 @@ TEST_P(AttentionShapes, AreRightWhereSomeQueriesOfATileSeeAllKeysOfAnother) {
 TEST_P(AttentionShapes, AreRightForEveryLayoutOfGroupedHeads) {
   for (const Layout layout : {Layout::kBshd, Layout::kSbhd, Layout::kBhsd}) {
     for (const I64 kv_heads : {4, 2, 1})
-      check(problem_of({.batch = 2,
-                        .heads = 4,
-                        .kv_heads = kv_heads,
-                        .sq = 17,
-                        .skv = 21,
-                        .dqk = 64,
-                        .layout = layout,
-                        .mask = Mask::kCausal}));
+      check(problem_of({2, 4, 17, 64}, {2, kv_heads, 21, 64},
+                       {.layout = layout, .mask = Mask::kCausal}));
   }
 }
 
 TEST_P(AttentionShapes, AreRightForPaddedSequences) {
   for (const Mask mask :
        {Mask::kPadding, Mask::kPaddingCausal, Mask::kPaddingCausalBottomRight})
-    check(problem_of({.batch = 4,
-                      .heads = 2,
-                      .kv_heads = 1,
-                      .sq = 70,
-                      .skv = 90,
-                      .dqk = 64,
-                      .mask = mask}),
+    check(problem_of({4, 2, 70, 64}, {4, 1, 90, 64}, {.mask = mask}),
           {.lengths_q = {70, 33, 1, 0}, .lengths_kv = {20, 90, 7, 64}});
 }
 
 TEST_P(AttentionShapes, AreRightForPackedSequences) {
   for (const Mask mask :
        {Mask::kPadding, Mask::kPaddingCausal, Mask::kPaddingCausalBottomRight})
-    check(problem_of({.batch = 4,
-                      .heads = 2,
-                      .kv_heads = 1,
-                      .sq = 70,
-                      .skv = 90,
-                      .dqk = 64,
-                      .layout = Layout::kThd,
-                      .mask = mask}),
+    check(problem_of({4, 2, 70, 64}, {4, 1, 90, 64},
+                     {.layout = Layout::kThd, .mask = mask}),
           {.lengths_q = {70, 33, 0, 1}, .lengths_kv = {20, 90, 7, 0}});
 }
 
 TEST_P(AttentionShapes, AreRightForPackedSequencesThatEndBeforeTheNextBegins) {
-  check(problem_of({.batch = 3,
-                    .heads = 2,
-                    .kv_heads = 1,
-                    .sq = 40,
-                    .skv = 60,
-                    .dqk = 64,
-                    .layout = Layout::kThd,
-                    .mask = Mask::kPaddingCausal}),
+  check(problem_of({3, 2, 40, 64}, {3, 1, 60, 64},
+                   {.layout = Layout::kThd, .mask = Mask::kPaddingCausal}),
         {.lengths_q = {40, 33, 20},
          .lengths_kv = {20, 60, 7},
          .tokens_q = {40, 12, 0},

@@ -47,14 +47,7 @@ class AttentionAsPtx : public testing::Test {
 };
 
 Problem problem(ops::DType dtype, I64 dim, Mask mask = Mask::kCausalBottomRight) {
-  return test::problem_of({.dtype = dtype,
-                           .batch = 1,
-                           .heads = 2,
-                           .kv_heads = 1,
-                           .sq = 70,
-                           .skv = 90,
-                           .dqk = dim,
-                           .mask = mask});
+  return test::problem_of(dtype, {1, 2, 70, dim}, {1, 1, 90, dim}, {.mask = mask});
 }
 
 template <typename T>

@@ -21,8 +21,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, RopeGuarantees,
 // every new token by position 0.
 TEST_P(RopeGuarantees, ATokenAfterACacheTurnsByItsPosition) {
   with_types(form_of(GetParam()), []<typename T, typename U>() {
-    const Shape shape{
-        .sequence = 20, .q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 32};
+    const Shape shape = sized({1, 20, 2, 32}, 1, 32);
     Problem<T, U> whole(form_of(GetParam()), shape, {});
     whole.run();
     for (const bool by_array : {false, true}) {
@@ -46,12 +45,7 @@ TEST_P(RopeGuarantees, ARanksTwoPiecesOfASequenceAreItsRows) {
   with_types(form_of(GetParam()), []<typename T, typename U>() {
     constexpr I64 kRanks = 3;
     constexpr I64 kPiece = 5;
-    const Shape shape{.batch = 2,
-                      .sequence = 2 * kRanks * kPiece,
-                      .q_heads = 2,
-                      .k_heads = 1,
-                      .dim = 40,
-                      .rotary = 32};
+    const Shape shape = sized({2, 2 * kRanks * kPiece, 2, 40}, 1, 32);
     Problem<T, U> whole(form_of(GetParam()), shape, {});
     whole.run();
     Shape local_shape = shape;
@@ -181,8 +175,7 @@ TEST_P(RopeGuarantees, StridesOfDimensionsOfSizeOneDoNotMatter) {
 // written.
 TEST_P(RopeGuarantees, AnOutputOverAnInputIsRefused) {
   with_types(form_of(GetParam()), []<typename T, typename U>() {
-    const Shape shape{
-        .sequence = 3, .q_heads = 2, .k_heads = 2, .dim = 16, .rotary = 16};
+    const Shape shape = sized({1, 3, 2, 16}, 2, 16);
     Problem<T, U> problem(form_of(GetParam()), shape, {});
     const auto refused = [&](void* q_out, void* k_out) {
       ops::RopeArguments args = problem.arguments();
@@ -208,8 +201,7 @@ TEST_P(RopeGuarantees, AnOutputOverAnInputIsRefused) {
 TEST_P(RopeGuarantees, TheRestOfAHeadIsCopiedBitForBit) {
   with_types(form_of(GetParam()), []<typename T, typename U>() {
     for (const I64 dim : {64, 61, 40}) {
-      const Shape shape{
-          .sequence = 3, .q_heads = 2, .k_heads = 1, .dim = dim, .rotary = 16};
+      const Shape shape = sized({1, 3, 2, dim}, 1, 16);
       Problem<T, U> problem(form_of(GetParam()), shape, {});
       const std::array<float, 5> values{test::kNaN, -0.0F, test::kInfinity, T::kLowest,
                                         1e-40F};
@@ -236,8 +228,7 @@ TEST_P(RopeGuarantees, TheRestOfAHeadIsCopiedBitForBit) {
 TEST_P(RopeGuarantees, APositionOutsideTheTableIsNaNAndNothingIsReadThere) {
   with_types(form_of(GetParam()), []<typename T, typename U>() {
     for (const I64 dim : {32, 21}) {
-      const Shape shape{
-          .batch = 4, .sequence = 3, .q_heads = 2, .dim = dim, .rotary = 16};
+      const Shape shape = sized({4, 3, 2, dim}, 0, 16);
       Problem<T, U> problem(form_of(GetParam()), shape,
                             {.positions = 10, .starts = {8, -2, 1 << 30, -(1 << 30)}});
       problem.run();

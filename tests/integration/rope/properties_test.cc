@@ -41,8 +41,7 @@ void copy(const Tensor<T>& from, Tensor<T>& to) {
 
 TEST_P(RopeGradients, BackwardUndoesForwardWhereAPairHasOneAngle) {
   with_types(form_of(GetParam()), []<typename T, typename U>() {
-    const Shape shape{
-        .batch = 2, .sequence = 9, .q_heads = 3, .k_heads = 1, .dim = 40, .rotary = 32};
+    const Shape shape = sized({2, 9, 3, 40}, 1, 32);
     Problem<T, U> forward(form_of(GetParam()), shape, {.paired = true});
     Problem<T, U> backward(form_of(backward_of(GetParam())), shape, {.paired = true});
     forward.run();
@@ -92,12 +91,7 @@ TEST_P(RopeProperties, PairsKeepTheirNormWhereTheyHaveOneAngle) {
 TEST_P(RopeProperties, QueryAndKeyInOneLaunchAreWhatEachAloneIs) {
   with_types(form_of(GetParam()), []<typename T, typename U>() {
     for (const I64 dim : {64, 27}) {
-      Shape shape{.batch = 2,
-                  .sequence = 5,
-                  .q_heads = 6,
-                  .k_heads = 2,
-                  .dim = dim,
-                  .rotary = 16};
+      Shape shape = sized({2, 5, 6, dim}, 2, 16);
       Problem<T, U> both(form_of(GetParam()), shape, {});
       both.run();
       shape.k_heads = 0;
@@ -139,8 +133,7 @@ TEST_P(RopeStyles, InterleavedIsHalfAfterAPermutation) {
 
 TEST_P(RopeProperties, AStartIsAShiftOfTheTable) {
   with_types(form_of(GetParam()), []<typename T, typename U>() {
-    const Shape shape{
-        .batch = 2, .sequence = 6, .q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 32};
+    const Shape shape = sized({2, 6, 2, 32}, 1, 32);
     Problem<T, U> started(form_of(GetParam()), shape, {.start = 24});
     started.run();
     Problem<T, U> shifted(form_of(GetParam()), shape, {.positions = 30});

@@ -46,6 +46,20 @@ struct Shape {
   [[nodiscard]] I64 rows() const { return packed() ? 1 : batch; }
 };
 
+/// A query's tensor.
+struct Sizes {
+  I64 batch, sequence, heads, dim;
+};
+
+inline Shape sized(const Sizes& q, I64 k_heads, I64 rotary) {
+  return {.batch = q.batch,
+          .sequence = q.sequence,
+          .q_heads = q.heads,
+          .k_heads = k_heads,
+          .dim = q.dim,
+          .rotary = rotary};
+}
+
 inline std::ostream& operator<<(std::ostream& out, const Shape& shape) {
   return out << shape.batch << "x" << shape.sequence << "x" << shape.q_heads << "+"
              << shape.k_heads << "x" << shape.dim << "/" << shape.rotary

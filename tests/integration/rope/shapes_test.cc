@@ -37,12 +37,7 @@ TEST_P(RopeShapes, AreRightForEveryHeadDimAndRotaryDim) {
       if (rotary == 0) {
         continue;
       }
-      const Shape shape{.batch = 2,
-                        .sequence = 3,
-                        .q_heads = 3,
-                        .k_heads = 1,
-                        .dim = dim,
-                        .rotary = rotary};
+      const Shape shape = sized({2, 3, 3, dim}, 1, rotary);
       worst = std::max(worst, check(shape));
       worst = std::max(worst, check(shape, {.paired = true}));
     }
@@ -52,12 +47,7 @@ TEST_P(RopeShapes, AreRightForEveryHeadDimAndRotaryDim) {
 
 TEST_P(RopeShapes, AreRightForEveryNumberOfTokens) {
   for (const I64 sequence : {0, 1, 2, 31, 32, 33, 127}) {
-    check({.batch = 1,
-           .sequence = sequence,
-           .q_heads = 2,
-           .k_heads = 1,
-           .dim = 16,
-           .rotary = 16});
+    check(sized({1, sequence, 2, 16}, 1, 16));
     check({.batch = 3, .sequence = sequence, .q_heads = 1, .dim = 6, .rotary = 4});
   }
   check({.batch = 0, .sequence = 5});
@@ -72,12 +62,7 @@ TEST_P(RopeShapes, AreRightForEveryNumberOfHeads) {
                              {7, 0},
                              {3, 9},
                              {0, 0}}) {
-    check({.batch = 2,
-           .sequence = 3,
-           .q_heads = q,
-           .k_heads = k,
-           .dim = 32,
-           .rotary = 16});
+    check(sized({2, 3, q, 32}, k, 16));
     check(
         {.batch = 2, .sequence = 3, .q_heads = q, .k_heads = k, .dim = 7, .rotary = 6});
   }
@@ -97,8 +82,7 @@ TEST_P(RopeShapes, AreRightWhereAThreadHasManyHeads) {
 }
 
 TEST_P(RopeShapes, AreRightForEveryLayoutAndGap) {
-  const Shape shape{
-      .batch = 3, .sequence = 5, .q_heads = 4, .k_heads = 2, .dim = 32, .rotary = 16};
+  const Shape shape = sized({3, 5, 4, 32}, 2, 16);
   for (const Layout in : {Layout::kSbhd, Layout::kBshd, Layout::kBhsd, Layout::kDbsh}) {
     for (const Layout out :
          {Layout::kSbhd, Layout::kBshd, Layout::kBhsd, Layout::kDbsh}) {
@@ -110,8 +94,7 @@ TEST_P(RopeShapes, AreRightForEveryLayoutAndGap) {
 }
 
 TEST_P(RopeShapes, AreRightOffAlignment) {
-  const Shape shape{
-      .batch = 2, .sequence = 3, .q_heads = 3, .k_heads = 1, .dim = 32, .rotary = 16};
+  const Shape shape = sized({2, 3, 3, 32}, 1, 16);
   for (const bool paired : {false, true}) {
     for (const std::size_t offset : {1, 2, 4}) {
       check(shape, {.offset = offset, .paired = paired});
@@ -135,13 +118,7 @@ TEST_P(RopeShapes, AreRightWhereOneTensorAloneIsOffAlignment) {
 
 TEST_P(RopeShapes, TouchNothingBeforeATensorEither) {
   for (const I64 dim : {8, 15, 32, 64, 72}) {
-    check({.batch = 2,
-           .sequence = 3,
-           .q_heads = 2,
-           .k_heads = 1,
-           .dim = dim,
-           .rotary = dim / 2 * 2},
-          {.exact = Side::kBegin});
+    check(sized({2, 3, 2, dim}, 1, dim / 2 * 2), {.exact = Side::kBegin});
   }
 }
 
@@ -173,8 +150,7 @@ TEST_P(RopeShapes, AreRightForPackedSequences) {
 }
 
 TEST_P(RopeShapes, AreRightFromAnyStart) {
-  const Shape shape{
-      .batch = 3, .sequence = 4, .q_heads = 2, .k_heads = 1, .dim = 32, .rotary = 32};
+  const Shape shape = sized({3, 4, 2, 32}, 1, 32);
   check(shape, {.start = 100});
   check(shape, {.starts = {5, 0, 77}});
   check(shape, {.start = 10, .starts = {5, -10, 77}});
@@ -183,12 +159,7 @@ TEST_P(RopeShapes, AreRightFromAnyStart) {
 TEST_P(RopeShapes, GiveTheSameBitsInEveryOrderOfThreads) {
   with_types(form_of(GetParam()), [&]<typename T, typename U>() {
     for (const I64 dim : {30, 64}) {
-      const Shape shape{.batch = 2,
-                        .sequence = 9,
-                        .q_heads = 5,
-                        .k_heads = 2,
-                        .dim = dim,
-                        .rotary = 16};
+      const Shape shape = sized({2, 9, 5, dim}, 2, 16);
       Problem<T, U> ascending(form_of(GetParam()), shape, {});
       ascending.run();
       for (const Order order : {Order::kDescending, Order::kShuffled}) {

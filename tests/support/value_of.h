@@ -1,0 +1,26 @@
+// The value of a result that a test cannot go on without.
+
+#pragma once
+
+#include <fmt/format.h>
+
+#include <source_location>
+#include <stdexcept>
+#include <utility>
+
+#include "kiln/result.h"
+
+namespace kiln::test {
+
+/// Throws what the error says, and where: so the test ends, and fails. Not for a child
+/// process, which GoogleTest does not watch.
+template <typename Value>
+Value value_of(Result<Value> result,
+               std::source_location here = std::source_location::current()) {
+  if (!result)
+    throw std::runtime_error(fmt::format("{}:{}: {}", here.file_name(), here.line(),
+                                         result.error().message));
+  return *std::move(result);
+}
+
+}  // namespace kiln::test
