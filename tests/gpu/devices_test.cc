@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "tests/gpu/gpu_test.h"
+#include "tests/support/value_of.h"
 
 namespace kiln::gpu_test {
 namespace {
@@ -37,8 +38,7 @@ TEST_F(GpuDevices, AttributesAreWhatTheDriverSays) {
   for (const Device& device : device_of_each_kind()) {
     SCOPED_TRACE(device.ordinal);
     const Kernel kernel = get({"scaled_softmax_fwd", {{"dtype", "bf16"}}}, device);
-    const auto attributes = kernel.attributes();
-    ASSERT_TRUE(attributes) << attributes.error().message;
+    const auto attributes = test::value_of(kernel.attributes());
     const OnDevice scope(device.ordinal);
     const auto ask = [&](CUfunction_attribute which) {
       int value = -1;
@@ -46,14 +46,13 @@ TEST_F(GpuDevices, AttributesAreWhatTheDriverSays) {
            "cuFuncGetAttribute");
       return static_cast<std::uint64_t>(value);
     };
-    EXPECT_EQ(attributes->registers, ask(CU_FUNC_ATTRIBUTE_NUM_REGS));
-    EXPECT_EQ(attributes->local_bytes, ask(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES));
-    EXPECT_EQ(attributes->constant_bytes, ask(CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES));
-    EXPECT_EQ(attributes->static_shared_bytes,
-              ask(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES));
-    EXPECT_EQ(attributes->max_threads_per_block,
+    EXPECT_EQ(attributes.registers, ask(CU_FUNC_ATTRIBUTE_NUM_REGS));
+    EXPECT_EQ(attributes.local_bytes, ask(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES));
+    EXPECT_EQ(attributes.constant_bytes, ask(CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES));
+    EXPECT_EQ(attributes.static_shared_bytes, ask(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES));
+    EXPECT_EQ(attributes.max_threads_per_block,
               ask(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
-    EXPECT_EQ(attributes->max_dynamic_shared_bytes + attributes->static_shared_bytes,
+    EXPECT_EQ(attributes.max_dynamic_shared_bytes + attributes.static_shared_bytes,
               static_cast<std::uint64_t>(scope.attribute(
                   CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)));
   }
@@ -67,13 +66,12 @@ TEST_F(GpuDevices, WhatIsCompiledBesideADriverIsStoredAndASecondServiceHits) {
   const Request of_template{"scaled_softmax_fwd", {{"dtype", "f32"}}};
   const Request of_source = source(kAddSource);
   for (const bool is_first : {true, false}) {
-    auto own = Service::open(options);
-    ASSERT_TRUE(own) << own.error().message;
+    auto own = test::value_of(Service::open(options));
     for (const Request& request : {of_template, of_source}) {
-      const auto kernel = own->get(request, own->devices().at(0));
+      const auto kernel = own.get(request, own.devices().at(0));
       ASSERT_TRUE(kernel) << kernel.error().message;
     }
-    const Statistics counted = own->statistics();
+    const Statistics counted = own.statistics();
     EXPECT_EQ(counted.compiled, is_first ? 2U : 0U);
     EXPECT_EQ(counted.disk_hits, is_first ? 0U : 2U);
     EXPECT_EQ(counted.not_stored, 0U);

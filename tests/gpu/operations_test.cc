@@ -5,6 +5,7 @@
 
 #include "tests/gpu/gpu_test.h"
 #include "tests/gpu/graph.h"
+#include "tests/support/is_error.h"
 
 namespace kiln::gpu_test {
 namespace {
@@ -83,9 +84,8 @@ TEST_F(GpuOperations, RefuseAStreamOfAnotherDevice) {
   const auto refused = ops::softmax_forward(
       service(), devices().back(), stream.handle(),
       {.dtype = DType::kF16, .sq = 0, .skv = 5000});  // even of nothing
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_THAT(refused.error().message, HasSubstr("the stream is of device 0"));
+  EXPECT_THAT(refused, test::IsError(ErrorCode::kInvalidArgument,
+                                     HasSubstr("the stream is of device 0")));
 }
 
 TEST_F(GpuOperations, TheDeviceOfADefaultStreamIsTheCurrentOneOfAnotherItsOwn) {
@@ -101,17 +101,14 @@ TEST_F(GpuOperations, TheDeviceOfADefaultStreamIsTheCurrentOneOfAnotherItsOwn) {
     EXPECT_EQ(found.value(), devices().front());
     return;
   }
-  ASSERT_FALSE(found);
-  EXPECT_EQ(found.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_THAT(found.error().message, HasSubstr("pass a stream"));
+  EXPECT_THAT(found,
+              test::IsError(ErrorCode::kInvalidArgument, HasSubstr("pass a stream")));
 }
 
 TEST_F(GpuOperations, ADeviceThatThereIsNotIsAnErrorWithHowManyThereAre) {
   EXPECT_EQ(service().device().value(), devices().front());
-  const auto none = service().device(static_cast<int>(devices().size()));
-  ASSERT_FALSE(none);
-  EXPECT_EQ(none.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_THAT(none.error().message, HasSubstr("from 0 on"));
+  EXPECT_THAT(service().device(static_cast<int>(devices().size())),
+              test::IsError(ErrorCode::kInvalidArgument, HasSubstr("from 0 on")));
   EXPECT_FALSE(service().device(-1));
 }
 

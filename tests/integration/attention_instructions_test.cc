@@ -22,6 +22,7 @@
 #include "device/target.h"
 #include "render/catalog.h"
 #include "tests/support/compile_jobs.h"
+#include "tests/support/value_of.h"
 #include "util/elf.h"
 
 namespace kiln {
@@ -152,10 +153,9 @@ TEST(AttentionInstructions, OfTheExactPathCostUsualScoresAQuestionAStepAndNoneAS
   const auto nvrtc = compile::open_nvrtc(test::real_nvrtc());
   if (!nvrtc)
     GTEST_SKIP() << "no NVRTC on this machine";
-  const auto catalog = render::TemplateCatalog::open(templates::embedded());
-  ASSERT_TRUE(catalog) << catalog.error().message;
-  const auto kernel = catalog->find("attention_fwd");
-  ASSERT_TRUE(kernel) << kernel.error().message;
+  const auto catalog =
+      test::value_of(render::TemplateCatalog::open(templates::embedded()));
+  const auto kernel = test::value_of(catalog.find("attention_fwd"));
   const device::Target target{.architecture = {.capability = {9, 0}}};
   const auto counts_of = [&](const std::string& text) {
     const compile::CompileJob job{
@@ -189,17 +189,16 @@ TEST(AttentionInstructions, OfTheExactPathCostUsualScoresAQuestionAStepAndNoneAS
                                  {"additive", "64", "64", 1},
                                  {"alibi", "64", "64", 1}}) {
     SCOPED_TRACE(fmt::format("{} {}", variant.bias, variant.tile));
-    const auto params = (*kernel)->canonical({{"dtype", "bf16"},
-                                              {"dqk", "64"},
-                                              {"dv", "64"},
-                                              {"bias", variant.bias},
-                                              {"tile", variant.tile},
-                                              {"step", variant.step}});
+    const auto params = kernel->canonical({{"dtype", "bf16"},
+                                           {"dqk", "64"},
+                                           {"dv", "64"},
+                                           {"bias", variant.bias},
+                                           {"tile", variant.tile},
+                                           {"step", variant.step}});
     ASSERT_TRUE(params) << params.error().message;
-    const auto source = (*kernel)->render(*params);
-    ASSERT_TRUE(source) << source.error().message;
-    const Counts with = counts_of(source->text);
-    std::string text = source->text;
+    const auto source = test::value_of(kernel->render(*params));
+    const Counts with = counts_of(source.text);
+    std::string text = source.text;
     const std::size_t question = text.find(kQuestion);
     ASSERT_NE(question, std::string::npos);
     text.replace(question, kQuestion.size(), "false");

@@ -17,6 +17,7 @@
 #include "tests/support/compile_jobs.h"
 #include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/value_of.h"
 #include "toolchain/linker.h"
 #include "util/unique_fd.h"
 
@@ -61,10 +62,9 @@ TEST_F(CompileFilesTest, EveryHeaderThatNvrtcOpenedIsReported) {
   wanted.options.push_back("--include-path=" + folder.path().native());
   for (const auto& root : roots)
     wanted.options.push_back("--include-path=" + root.native());
-  const auto output = pool.compile(wanted, {});
-  ASSERT_TRUE(output) << output.error().message;
+  const auto output = test::value_of(pool.compile(wanted, {}));
   std::vector<std::filesystem::path> files;
-  for (const OpenedFile& file : output->files.opened) {
+  for (const OpenedFile& file : output.files.opened) {
     files.push_back(file.path);
     EXPECT_EQ(file.stamp, FileStamps().of_readable(file.path.c_str())) << file.path;
   }
@@ -102,8 +102,8 @@ TEST_F(CompileFilesTest, AHeaderThatWasAnotherFileWhileNvrtcReadItIsNotThatOfThe
   input.include_dirs = {current};
   turn_to("1");
   const auto long_after = std::chrono::system_clock::now() + std::chrono::hours(1);
-  const auto scan = key::HeaderScanner({}).scan(input, {}, {}, long_after);
-  ASSERT_TRUE(scan) << scan.error().message;
+  const auto scan =
+      test::value_of(key::HeaderScanner({}).scan(input, {}, {}, long_after));
   WorkerPool pool(one_worker());
   const auto reason_if_it_reads = [&](const char* version) -> std::string {
     turn_to(version);
@@ -112,7 +112,7 @@ TEST_F(CompileFilesTest, AHeaderThatWasAnotherFileWhileNvrtcReadItIsNotThatOfThe
     if (!output)
       return output.error().message;
     const auto unkeyed = key::find_unkeyed(
-        scan->headers, {output->files.opened, long_after, output->files.missed});
+        scan.headers, {output->files.opened, long_after, output->files.missed});
     return unkeyed ? unkeyed->reason : "";
   };
   EXPECT_EQ(reason_if_it_reads("2"), "changed since the key was made");
@@ -132,8 +132,8 @@ TEST_F(CompileFilesTest, AHeaderThatIsWrittenAfterNvrtcOpenedItIsNotThatOfTheKey
   input.source = wanted.source;
   input.include_dirs = {folder.path()};
   const auto long_after = std::chrono::system_clock::now() + std::chrono::hours(1);
-  const auto scan = key::HeaderScanner({}).scan(input, {}, {}, long_after);
-  ASSERT_TRUE(scan) << scan.error().message;
+  const auto scan =
+      test::value_of(key::HeaderScanner({}).scan(input, {}, {}, long_after));
   const UniqueFd opens(::inotify_init1(IN_CLOEXEC));
   ASSERT_TRUE(opens);
   ASSERT_NE(::inotify_add_watch(opens.get(), header.c_str(), IN_OPEN), -1);
@@ -150,7 +150,7 @@ TEST_F(CompileFilesTest, AHeaderThatIsWrittenAfterNvrtcOpenedItIsNotThatOfTheKey
   writer.join();
   ASSERT_TRUE(output) << output.error().message;
   const auto unkeyed = key::find_unkeyed(
-      scan->headers, {output->files.opened, long_after, output->files.missed});
+      scan.headers, {output->files.opened, long_after, output->files.missed});
   ASSERT_TRUE(unkeyed);
   EXPECT_EQ(unkeyed->reason, "changed since the key was made");
 }
@@ -165,13 +165,12 @@ TEST_F(CompileFilesTest, EveryPlaceWhereNvrtcFoundNoHeaderIsReportedOnce) {
       "#endif\n#if __has_include(\"sub/none.h\") || __has_include(<dir.h>)\n#endif\n"
       "extern \"C\" __global__ void k() {}\n");
   wanted.options.push_back("--include-path=" + own.native());
-  const auto output = pool.compile(wanted, {});
-  ASSERT_TRUE(output) << output.error().message;
-  EXPECT_THAT(output->files.missed,
+  const auto output = test::value_of(pool.compile(wanted, {}));
+  EXPECT_THAT(output.files.missed,
               testing::ElementsAre(own / "none.h", "/sub/none.h", own / "sub/none.h",
                                    own / "dir.h"));
-  EXPECT_THAT(output->files.opened, IsEmpty());
-  EXPECT_TRUE(output->files.is_whole);
+  EXPECT_THAT(output.files.opened, IsEmpty());
+  EXPECT_TRUE(output.files.is_whole);
 }
 
 /// Workers that find a driver, which hangs, and no other.
@@ -195,10 +194,9 @@ class NoDriverTest : public CompileFilesTest {
 
 TEST_F(NoDriverTest, NoCompileOpensOne) {
   WorkerPool pool(options_);
-  const auto output = pool.compile(job(test::kSmallKernel), {});
-  ASSERT_TRUE(output) << output.error().message;
+  const auto output = test::value_of(pool.compile(job(test::kSmallKernel), {}));
   EXPECT_FALSE(is_driver_opened());
-  EXPECT_EQ(output->files, FileReport());
+  EXPECT_EQ(output.files, FileReport());
 }
 
 TEST_F(NoDriverTest, NoLinkOpensOne) {

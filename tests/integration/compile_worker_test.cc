@@ -14,8 +14,10 @@
 #include "compile/worker/nvrtc_compile.h"
 #include "device/cubin.h"
 #include "tests/support/compile_jobs.h"
+#include "tests/support/is_error.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/value_of.h"
 #include "util/elf.h"
 
 namespace kiln::compile {
@@ -70,45 +72,40 @@ constexpr const char* kTemplateKernel =
 
 TEST_F(CompileWorkerTest, ABuildGivesImagePtxResourcesAndWhatWasLoaded) {
   WorkerPool pool(one_worker());
-  const auto output = pool.compile(job(test::kSmallKernel), {});
-  ASSERT_TRUE(output) << output.error().message;
+  const auto output = test::value_of(pool.compile(job(test::kSmallKernel), {}));
   const std::vector<std::string_view> entries{"scale"};
-  EXPECT_TRUE(device::check_image(output->image, job("").target, entries));
-  EXPECT_THAT(output->ptx, HasSubstr(".visible .entry scale("));
-  ASSERT_THAT(output->resources, SizeIs(1));
-  EXPECT_EQ(output->resources[0].entry, "scale");
-  EXPECT_GT(output->resources[0].registers, 0U);
-  EXPECT_EQ(output->nvrtc.build_id, read_build_id(nvrtc_.nvrtc).value());
-  EXPECT_EQ(output->builtins.build_id, read_build_id(nvrtc_.builtins).value());
-  EXPECT_EQ(output->files, FileReport());
+  EXPECT_TRUE(device::check_image(output.image, job("").target, entries));
+  EXPECT_THAT(output.ptx, HasSubstr(".visible .entry scale("));
+  ASSERT_THAT(output.resources, SizeIs(1));
+  EXPECT_EQ(output.resources[0].entry, "scale");
+  EXPECT_GT(output.resources[0].registers, 0U);
+  EXPECT_EQ(output.nvrtc.build_id, read_build_id(nvrtc_.nvrtc).value());
+  EXPECT_EQ(output.builtins.build_id, read_build_id(nvrtc_.builtins).value());
+  EXPECT_EQ(output.files, FileReport());
 }
 
 TEST_F(CompileWorkerTest, NameExpressionsComeBackLowered) {
   WorkerPool pool(one_worker());
   auto wanted = job(kTemplateKernel);
   wanted.name_expressions = {"twice<float>", "twice<double>"};
-  const auto output = pool.compile(wanted, {});
-  ASSERT_TRUE(output) << output.error().message;
-  EXPECT_THAT(output->lowered_names,
+  const auto output = test::value_of(pool.compile(wanted, {}));
+  EXPECT_THAT(output.lowered_names,
               testing::ElementsAre(LoweredName{"twice<float>", "_Z5twiceIfEvPT_"},
                                    LoweredName{"twice<double>", "_Z5twiceIdEvPT_"}));
-  ASSERT_THAT(output->resources, SizeIs(2));
-  EXPECT_THAT((std::vector{output->resources[0].static_shared_bytes,
-                           output->resources[1].static_shared_bytes}),
+  ASSERT_THAT(output.resources, SizeIs(2));
+  EXPECT_THAT((std::vector{output.resources[0].static_shared_bytes,
+                           output.resources[1].static_shared_bytes}),
               testing::UnorderedElementsAre(256, 512));
 }
 
 TEST_F(CompileWorkerTest, TheImageIsWhatNvrtcGivesInProcess) {
   WorkerPool pool(one_worker());
   const auto wanted = job(test::kSmallKernel);
-  const auto output = pool.compile(wanted, {});
-  ASSERT_TRUE(output) << output.error().message;
-  const auto nvrtc = open_nvrtc(nvrtc_);
-  ASSERT_TRUE(nvrtc) << nvrtc.error().message;
-  const auto here =
-      compile_here(**nvrtc, wanted, std::chrono::steady_clock::now() + 60s, {});
-  ASSERT_TRUE(here) << here.error().message;
-  EXPECT_EQ(output->image, here->image);
+  const auto output = test::value_of(pool.compile(wanted, {}));
+  const auto nvrtc = test::value_of(open_nvrtc(nvrtc_));
+  const auto here = test::value_of(
+      compile_here(*nvrtc, wanted, std::chrono::steady_clock::now() + 60s, {}));
+  EXPECT_EQ(output.image, here.image);
 }
 
 TEST_F(CompileWorkerTest, APtxTargetGivesPtxAsTheImage) {
@@ -118,10 +115,9 @@ TEST_F(CompileWorkerTest, APtxTargetGivesPtxAsTheImage) {
                        {.architecture = {{8, 0}}, .kind = device::ImageKind::kPtx}),
                    {});
   ASSERT_TRUE(output) << output.error().message;
-  const auto info = device::read_ptx(output->image);
-  ASSERT_TRUE(info) << info.error().message;
-  ASSERT_THAT(info->entry_points, SizeIs(1));
-  EXPECT_EQ(info->entry_points[0].name, "scale");
+  const auto info = test::value_of(device::read_ptx(output->image));
+  ASSERT_THAT(info.entry_points, SizeIs(1));
+  EXPECT_EQ(info.entry_points[0].name, "scale");
   EXPECT_EQ(output->ptx, "");
 }
 
@@ -134,13 +130,11 @@ TEST_F(CompileWorkerTest, PtxIsLeftOutWhereNobodyWantsIt) {
 
 TEST_F(CompileWorkerTest, ASourceErrorIsAValueWithTheWholeLogAndCostsNoWorker) {
   WorkerPool pool(one_worker());
-  const auto output =
-      pool.compile(job("__global__ void k() { undeclared = 1; }\nint 1wrong;\n"), {});
-  ASSERT_FALSE(output);
-  EXPECT_EQ(output.error().code, ErrorCode::kCompileFailed);
-  EXPECT_THAT(output.error().message, HasSubstr("undeclared"));
-  EXPECT_THAT(output.error().message, HasSubstr("kernel.cu(2)"));
-  EXPECT_THAT(output.error().message, HasSubstr("sm_80"));
+  EXPECT_THAT(
+      pool.compile(job("__global__ void k() { undeclared = 1; }\nint 1wrong;\n"), {}),
+      test::IsError(ErrorCode::kCompileFailed,
+                    testing::AllOf(HasSubstr("undeclared"), HasSubstr("kernel.cu(2)"),
+                                   HasSubstr("sm_80"))));
   EXPECT_THAT(phases_of(pool, job(test::kSmallKernel)),
               Not(Contains(BuildPhase::kStarting)));
 }
@@ -149,34 +143,28 @@ TEST_F(CompileWorkerTest, AnUnknownOptionIsTheCallersFault) {
   WorkerPool pool(one_worker());
   auto wanted = job(test::kSmallKernel);
   wanted.options.emplace_back("--no-such-option");
-  const auto output = pool.compile(wanted, {});
-  ASSERT_FALSE(output);
-  EXPECT_EQ(output.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_THAT(output.error().message, HasSubstr("--no-such-option"));
+  EXPECT_THAT(pool.compile(wanted, {}), test::IsError(ErrorCode::kInvalidArgument,
+                                                      HasSubstr("--no-such-option")));
 }
 
 TEST_F(CompileWorkerTest, ANulInTheSourceIsRefusedAndNotSilentlyCutOff) {
   WorkerPool pool(one_worker());
-  const auto output =
-      pool.compile(job(std::string(test::kSmallKernel) + '\0' + "syntax error"), {});
-  ASSERT_FALSE(output);
-  EXPECT_EQ(output.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(
+      pool.compile(job(std::string(test::kSmallKernel) + '\0' + "syntax error"), {}),
+      test::IsError(ErrorCode::kInvalidArgument));
 }
 
 TEST_F(CompileWorkerTest, AnNvrtcThatIsNotThereIsNamed) {
   WorkerPool pool(one_worker());
   auto wanted = job(test::kSmallKernel);
   wanted.nvrtc.nvrtc = "/no/such/libnvrtc.so.13";
-  const auto output = pool.compile(wanted, {});
-  ASSERT_FALSE(output);
-  EXPECT_EQ(output.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(output.error().message, HasSubstr("/no/such/libnvrtc.so.13"));
+  EXPECT_THAT(
+      pool.compile(wanted, {}),
+      test::IsError(ErrorCode::kUnavailable, HasSubstr("/no/such/libnvrtc.so.13")));
   EXPECT_TRUE(pool.compile(job(test::kSmallKernel), {}));
 
   wanted.nvrtc.nvrtc = "libnvrtc.so.13";
-  const auto relative = pool.compile(wanted, {});
-  ASSERT_FALSE(relative);
-  EXPECT_EQ(relative.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(pool.compile(wanted, {}), test::IsError(ErrorCode::kInvalidArgument));
 
   wanted.nvrtc.nvrtc = "/proc/self/exe";
   EXPECT_EQ(pool.compile(wanted, {}).error().code, ErrorCode::kUnavailable);
@@ -193,21 +181,19 @@ TEST_F(CompileWorkerTest, OtherBuiltinsOnTheLoaderPathDoNotReplaceTheNamedOnes) 
   options.environment = {"LD_LIBRARY_PATH=" + folder.path().native()};
   WorkerPool pool(options);
   auto wanted = job(test::kSmallKernel);
-  const auto named = pool.compile(wanted, {});
-  ASSERT_TRUE(named) << named.error().message;
-  EXPECT_EQ(named->builtins.build_id, id);
+  const auto named = test::value_of(pool.compile(wanted, {}));
+  EXPECT_EQ(named.builtins.build_id, id);
 
   // Where none are named, the loader's choice is found out.
   WorkerPool other(options);
   wanted.nvrtc.builtins.clear();
-  const auto output = other.compile(wanted, {});
-  ASSERT_TRUE(output) << output.error().message;
-  EXPECT_EQ(output->nvrtc.build_id, read_build_id(nvrtc_.nvrtc).value());
+  const auto output = test::value_of(other.compile(wanted, {}));
+  EXPECT_EQ(output.nvrtc.build_id, read_build_id(nvrtc_.nvrtc).value());
   // That of 13.5 is beside the library: it has a DT_RPATH.
-  const bool is_beside = output->builtins.path.parent_path() != folder.path();
-  EXPECT_TRUE(!is_beside || output->builtins.path == nvrtc_.builtins);
-  EXPECT_EQ(output->builtins.build_id == id, is_beside);
-  EXPECT_THAT(output->builtins.build_id, SizeIs(id.size()));
+  const bool is_beside = output.builtins.path.parent_path() != folder.path();
+  EXPECT_TRUE(!is_beside || output.builtins.path == nvrtc_.builtins);
+  EXPECT_EQ(output.builtins.build_id == id, is_beside);
+  EXPECT_THAT(output.builtins.build_id, SizeIs(id.size()));
 }
 
 TEST_F(CompileWorkerTest, AWorkerNeedsNoMoreStackThanItsHostHas) {
@@ -227,11 +213,10 @@ TEST_F(CompileWorkerTest, AWorkerNeedsNoMoreStackThanItsHostHas) {
 
 TEST_F(CompileWorkerTest, DescribeSaysVersionAndArchitectures) {
   WorkerPool pool(one_worker());
-  const auto description = pool.describe(nvrtc_);
-  ASSERT_TRUE(description) << description.error().message;
-  EXPECT_GE(description->major, 12);
-  EXPECT_THAT(description->architectures, Contains(device::ComputeCapability{9, 0}));
-  EXPECT_EQ(description->nvrtc.build_id, read_build_id(nvrtc_.nvrtc).value());
+  const auto description = test::value_of(pool.describe(nvrtc_));
+  EXPECT_GE(description.major, 12);
+  EXPECT_THAT(description.architectures, Contains(device::ComputeCapability{9, 0}));
+  EXPECT_EQ(description.nvrtc.build_id, read_build_id(nvrtc_.nvrtc).value());
   EXPECT_EQ(pool.describe({"/no/such/nvrtc", ""}).error().code,
             ErrorCode::kUnavailable);
 }
@@ -245,8 +230,7 @@ TEST_F(CompileWorkerTest, ALongBuildEndsAtItsTimeLimit) {
   wanted.time_limit = 2s;
   const auto begin = std::chrono::steady_clock::now();
   const auto output = pool.compile(wanted, {});
-  ASSERT_FALSE(output);
-  EXPECT_EQ(output.error().code, ErrorCode::kTimeout) << output.error().message;
+  ASSERT_THAT(output, test::IsError(ErrorCode::kTimeout));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
   EXPECT_THAT(output.error().message, HasSubstr("while compiling"));
   EXPECT_THAT(output.error().message, HasSubstr((root.path() / "repro").native()));
@@ -259,9 +243,7 @@ TEST_F(CompileWorkerTest, ABuildOverItsMemoryLimitIsKilled) {
   auto wanted = job(test::endless_kernel());
   wanted.memory_limit_bytes = 64U << 20U;  // less than NVRTC's own size
   const auto output = pool.compile(wanted, {});
-  ASSERT_FALSE(output);
-  EXPECT_EQ(output.error().code, ErrorCode::kResourceLimit) << output.error().message;
-  EXPECT_THAT(output.error().message, HasSubstr("64 MiB"));
+  EXPECT_THAT(output, test::IsError(ErrorCode::kResourceLimit, HasSubstr("64 MiB")));
   EXPECT_TRUE(pool.compile(job(test::kSmallKernel), {}));
 }
 
@@ -279,8 +261,7 @@ TEST_F(CompileWorkerTest, AStopEndsABuildInNvrtc) {
         compiling = compiling || phase == BuildPhase::kCompiling;
       });
   canceller.join();
-  ASSERT_FALSE(output);
-  EXPECT_EQ(output.error().code, ErrorCode::kCancelled);
+  EXPECT_THAT(output, test::IsError(ErrorCode::kCancelled));
   EXPECT_TRUE(pool.compile(job(test::kSmallKernel), {}));
 }
 

@@ -13,8 +13,10 @@
 
 #include "tests/support/child_process.h"
 #include "tests/support/compile_jobs.h"
+#include "tests/support/is_error.h"
 #include "tests/support/processes.h"
 #include "tests/support/service_requests.h"
+#include "tests/support/value_of.h"
 
 namespace kiln {
 namespace {
@@ -119,13 +121,12 @@ TEST_F(ServiceTest, WhatCannotBeStoredIsBuiltOnceAndSaysSoEachTime) {
   Config memory_only = config();
   memory_only.cache_dir.clear();
   const auto service = test::open_service(memory_only);
-  const auto first = test::fetch(*service, test::small_kernel(1));
-  ASSERT_TRUE(first) << first.error().message;
-  EXPECT_EQ(first->outcome, FetchOutcome::kCompiled);
-  EXPECT_TRUE(first->not_stored);
+  const auto first = test::value_of(test::fetch(*service, test::small_kernel(1)));
+  EXPECT_EQ(first.outcome, FetchOutcome::kCompiled);
+  EXPECT_TRUE(first.not_stored);
   const auto second = test::fetch(*service, test::small_kernel(1));
   EXPECT_EQ(second->outcome, FetchOutcome::kHit);
-  EXPECT_EQ(second->object, first->object);
+  EXPECT_EQ(second->object, first.object);
   EXPECT_TRUE(second->not_stored) << "it is in memory, not in the cache";
   EXPECT_EQ(test::counted(*service, Counter::kCompiled), 1U);
 }
@@ -158,16 +159,14 @@ TEST_F(ServiceTest, ADeviceNewerThanTheNvrtcGetsPtxForIt) {
   const auto service = test::open_service(config());
   const auto prepared = service->prepare(test::small_kernel(1));
   ASSERT_TRUE(prepared);
-  const auto keyed = service->key(*prepared, device::ComputeCapability{99, 0});
-  ASSERT_TRUE(keyed) << keyed.error().message;
-  const auto fetched = service->fetch(std::get<KeyedRequest>(*keyed));
-  ASSERT_TRUE(fetched) << fetched.error().message;
-  EXPECT_EQ(fetched->object->kind(), cache::Kind::kPtx);
-  EXPECT_THAT(fetched->object->target(), testing::StartsWith("compute_"));
-  EXPECT_THAT(std::string(as_text(fetched->object->payload())),
+  const auto keyed =
+      test::value_of(service->key(*prepared, device::ComputeCapability{99, 0}));
+  const auto fetched = test::value_of(service->fetch(std::get<KeyedRequest>(keyed)));
+  EXPECT_EQ(fetched.object->kind(), cache::Kind::kPtx);
+  EXPECT_THAT(fetched.object->target(), testing::StartsWith("compute_"));
+  EXPECT_THAT(std::string(as_text(fetched.object->payload())),
               HasSubstr(".target sm_"));
-  EXPECT_EQ(service->fetch(std::get<KeyedRequest>(*keyed))->outcome,
-            FetchOutcome::kHit);
+  EXPECT_EQ(service->fetch(std::get<KeyedRequest>(keyed))->outcome, FetchOutcome::kHit);
 }
 
 TEST_F(ServiceTest, WithoutJitAHitIsServedAndAMissNamesWhatToDo) {
@@ -179,10 +178,8 @@ TEST_F(ServiceTest, WithoutJitAHitIsServedAndAMissNamesWhatToDo) {
   no_jit.no_jit = true;
   const auto service = test::open_service(no_jit);
   EXPECT_EQ(test::fetch(*service, test::small_kernel(1))->outcome, FetchOutcome::kHit);
-  const auto miss = test::fetch(*service, test::small_kernel(2));
-  ASSERT_FALSE(miss);
-  EXPECT_EQ(miss.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(miss.error().message, HasSubstr("KILN_NO_JIT"));
+  EXPECT_THAT(test::fetch(*service, test::small_kernel(2)),
+              test::IsError(ErrorCode::kUnavailable, HasSubstr("KILN_NO_JIT")));
 }
 
 TEST_F(ServiceTest, AFailedBuildIsAValueAndIsTriedAgain) {
@@ -190,10 +187,8 @@ TEST_F(ServiceTest, AFailedBuildIsAValueAndIsTriedAgain) {
   SourceOptions source;
   source.source = "oops";
   for (std::uint64_t i = 1; i <= 2; ++i) {
-    const auto failed = test::fetch(*service, Request::from_source(source));
-    ASSERT_FALSE(failed);
-    EXPECT_EQ(failed.error().code, ErrorCode::kCompileFailed);
-    EXPECT_THAT(failed.error().message, HasSubstr("oops"));
+    EXPECT_THAT(test::fetch(*service, Request::from_source(source)),
+                test::IsError(ErrorCode::kCompileFailed, HasSubstr("oops")));
     EXPECT_EQ(test::counted(*service, Counter::kCompileFailed), i);
   }
   EXPECT_THAT(objects(), IsEmpty());
@@ -220,15 +215,13 @@ TEST_F(ServiceTest, ALibraryReplacedBetweenKeyAndCompileIsNotStoredUnderTheOldKe
   Config with_copy = config();
   with_copy.nvrtc = copy;
   const auto service = test::open_service(with_copy);
-  const auto keyed = test::keyed(*service, test::small_kernel(1));
-  ASSERT_TRUE(keyed) << keyed.error().message;
+  const auto keyed = test::value_of(test::keyed(*service, test::small_kernel(1)));
 
   test::change_build_id(copy);
 
   // A worker that is idle may have the old library open still: then all is as keyed.
-  const auto fetched = test::open_service(with_copy)->fetch(*keyed);
-  ASSERT_TRUE(fetched) << fetched.error().message;
-  EXPECT_TRUE(fetched->not_stored);
+  const auto fetched = test::value_of(test::open_service(with_copy)->fetch(keyed));
+  EXPECT_TRUE(fetched.not_stored);
   EXPECT_THAT(objects(), IsEmpty());
 }
 

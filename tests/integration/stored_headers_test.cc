@@ -13,8 +13,10 @@
 #include <vector>
 
 #include "tests/support/compile_jobs.h"
+#include "tests/support/is_error.h"
 #include "tests/support/service_requests.h"
 #include "tests/support/template_family.h"
+#include "tests/support/value_of.h"
 
 namespace kiln {
 namespace {
@@ -85,12 +87,11 @@ TEST_P(ComputedConditionTest, IsUsedAndNotStoredWhateverItFound) {
   EXPECT_EQ(test::counted(*service_, Counter::kInputsNotAsKeyed), 1U);
   write(GetParam().header, "");
   const auto other = test::open_service(test::service_config(temp_.path() / "cache"));
-  const auto present = test::fetch(*other, Request::from_source(source_));
-  ASSERT_TRUE(present) << present.error().message;
-  EXPECT_EQ(present->outcome, FetchOutcome::kCompiled);
-  EXPECT_NE(present->object->payload().size(), 0U);
-  EXPECT_FALSE(
-      std::ranges::equal(present->object->payload(), absent.object->payload()));
+  const auto present =
+      test::value_of(test::fetch(*other, Request::from_source(source_)));
+  EXPECT_EQ(present.outcome, FetchOutcome::kCompiled);
+  EXPECT_NE(present.object->payload().size(), 0U);
+  EXPECT_FALSE(std::ranges::equal(present.object->payload(), absent.object->payload()));
 }
 
 const std::vector<Condition> kConditions = {
@@ -129,13 +130,12 @@ TEST_F(StoredHeadersTest, AHeaderThatGoesBetweenKeyAndCompileIsNotAsKeyed) {
       "#if __has_include(<opt.h>)\n#define OWN_VALUE 2\n#else\n#define OWN_VALUE "
       "1\n#endif\n" +
       std::string(kKernel);
-  const auto keyed = test::keyed(*service_, Request::from_source(source_));
-  ASSERT_TRUE(keyed) << keyed.error().message;
+  const auto keyed =
+      test::value_of(test::keyed(*service_, Request::from_source(source_)));
   fs::remove(own_ / "opt.h");
-  const auto fetched = service_->fetch(*keyed);
-  ASSERT_TRUE(fetched) << fetched.error().message;
-  ASSERT_TRUE(fetched->not_stored) << "the key says that it is there";
-  EXPECT_THAT(fetched->not_stored->message, HasSubstr((own_ / "opt.h").native()));
+  const auto fetched = test::value_of(service_->fetch(keyed));
+  ASSERT_TRUE(fetched.not_stored) << "the key says that it is there";
+  EXPECT_THAT(fetched.not_stored->message, HasSubstr((own_ / "opt.h").native()));
 }
 
 // NVRTC knows the file by its device and inode, and does not open it a second time.
@@ -143,14 +143,13 @@ TEST_F(StoredHeadersTest, AHeaderThatBecomesAnotherNameOfOneBeforeItIsNotAsKeyed
   write("one.h", "#pragma once\n#define OWN_VALUE 1\n");
   write("two.h", "#pragma once\n#undef OWN_VALUE\n#define OWN_VALUE 2\n");
   source_.source = "#include <one.h>\n#include <two.h>\n" + std::string(kKernel);
-  const auto keyed = test::keyed(*service_, Request::from_source(source_));
-  ASSERT_TRUE(keyed) << keyed.error().message;
+  const auto keyed =
+      test::value_of(test::keyed(*service_, Request::from_source(source_)));
   fs::remove(own_ / "two.h");
   fs::create_symlink("one.h", own_ / "two.h");
-  const auto fetched = service_->fetch(*keyed);
-  ASSERT_TRUE(fetched) << fetched.error().message;
-  ASSERT_TRUE(fetched->not_stored) << "the key says that these are two files";
-  EXPECT_THAT(fetched->not_stored->message, HasSubstr((own_ / "two.h").native()));
+  const auto fetched = test::value_of(service_->fetch(keyed));
+  ASSERT_TRUE(fetched.not_stored) << "the key says that these are two files";
+  EXPECT_THAT(fetched.not_stored->message, HasSubstr((own_ / "two.h").native()));
 }
 
 TEST_F(StoredHeadersTest, AComputedIncludeFromSharedMemoryIsNotAsKeyed) {
@@ -213,9 +212,8 @@ TEST_F(StoredHeadersTest, AStoppedSearchForHeadersIsNotRemembered) {
   std::stop_source stop;
   stop.request_stop();
   const device::BuildFor sm_90 = ComputeCapability{9, 0};
-  const auto stopped = service_->key(prepared, sm_90, stop.get_token());
-  ASSERT_FALSE(stopped);
-  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+  EXPECT_THAT(service_->key(prepared, sm_90, stop.get_token()),
+              test::IsError(ErrorCode::kCancelled));
   EXPECT_TRUE(service_->key(prepared, sm_90));
 }
 
@@ -233,11 +231,9 @@ TEST_F(StoredHeadersTest, AFifoIsPassedOverAtOnceAsTheCompilerWouldInTheEnd) {
 TEST_F(StoredHeadersTest, AFifoWithoutAFileBehindItIsNamed) {
   ASSERT_EQ(::mkfifo((own_ / "v.h").c_str(), 0600), 0);
   source_.source = "#include <v.h>\n" + std::string(kKernel);
-  const auto fetched = test::fetch(*service_, Request::from_source(source_));
-  ASSERT_FALSE(fetched);
-  EXPECT_EQ(fetched.error().code, ErrorCode::kCompileFailed);
-  EXPECT_THAT(fetched.error().message,
-              HasSubstr((own_ / "v.h").native() + " is a FIFO"));
+  EXPECT_THAT(test::fetch(*service_, Request::from_source(source_)),
+              test::IsError(ErrorCode::kCompileFailed,
+                            HasSubstr((own_ / "v.h").native() + " is a FIFO")));
 }
 
 TEST_F(StoredHeadersTest, AHeaderOfTheStandardLibraryIsNamedWithTheOneToUse) {

@@ -15,6 +15,7 @@
 #include "compile/worker/nvrtc_compile.h"
 #include "render/catalog.h"
 #include "tests/support/compile_jobs.h"
+#include "tests/support/value_of.h"
 
 namespace kiln {
 namespace {
@@ -61,11 +62,10 @@ TEST(TemplateArithmetic, IsNotMadeFastBehindATextsBack) {
   if (!nvrtc) {
     GTEST_SKIP() << "no NVRTC on this machine";
   }
-  const auto catalog = render::TemplateCatalog::open(templates::embedded());
-  ASSERT_TRUE(catalog) << catalog.error().message;
-  const auto kernels = catalog->kernels();
-  ASSERT_TRUE(kernels) << kernels.error().message;
-  for (const auto& kernel : *kernels) {
+  const auto catalog =
+      test::value_of(render::TemplateCatalog::open(templates::embedded()));
+  const auto kernels = test::value_of(catalog.kernels());
+  for (const auto& kernel : kernels) {
     for (const auto& params : kernel->quick_set()) {
       const compile::CompileJob job = job_of({kernel, params}, paths);
       for (const std::string& option : job.options) {
@@ -73,12 +73,11 @@ TEST(TemplateArithmetic, IsNotMadeFastBehindATextsBack) {
                     option == "--std=c++17")
             << option;
       }
-      const auto output = compile::compile_here(
+      const auto output = test::value_of(compile::compile_here(
           **nvrtc, job, std::chrono::steady_clock::now() + std::chrono::minutes(5),
-          nullptr);
-      ASSERT_TRUE(output) << output.error().message;
-      ASSERT_NE(output->ptx.find(".entry"), std::string::npos);
-      for (const std::string& line : fast_instructions(output->ptx)) {
+          nullptr));
+      ASSERT_NE(output.ptx.find(".entry"), std::string::npos);
+      for (const std::string& line : fast_instructions(output.ptx)) {
         ADD_FAILURE() << job.label << ":" << line;
       }
     }

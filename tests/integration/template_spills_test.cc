@@ -27,6 +27,7 @@
 #include "request/selection.h"
 #include "tests/support/attention_problem.h"
 #include "tests/support/compile_jobs.h"
+#include "tests/support/value_of.h"
 
 namespace kiln {
 namespace {
@@ -228,39 +229,41 @@ std::vector<request::TemplateRequest> all_variants(
   return requests;
 }
 
-TEST(TemplateSpills, NoKernelOfADefaultSetSpillsOrUsesLocalMemory) {
-  const compile::Nvrtc* nvrtc = find_nvrtc();
-  if (nvrtc == nullptr) {
-    GTEST_SKIP() << "no NVRTC on this machine";
+class TemplateSpills : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (nvrtc_ == nullptr)
+      GTEST_SKIP() << "no NVRTC on this machine";
   }
-  const auto catalog = render::TemplateCatalog::open(templates::embedded());
-  ASSERT_TRUE(catalog) << catalog.error().message;
-  request::Selection all(*catalog);
+  static bool wants_all_variants() {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe)
+    return std::getenv("KILN_TEST_ALL_VARIANTS") != nullptr;
+  }
+
+  const compile::Nvrtc* const nvrtc_ = find_nvrtc();
+  const render::TemplateCatalog catalog_ =
+      test::value_of(render::TemplateCatalog::open(templates::embedded()));
+};
+
+TEST_F(TemplateSpills, NoKernelOfADefaultSetSpillsOrUsesLocalMemory) {
+  request::Selection all(catalog_);
   ASSERT_TRUE(all.add_all());
-  expect_no_spills(*nvrtc, all.requests());
+  expect_no_spills(*nvrtc_, all.requests());
 }
 
 // Takes minutes an architecture.
-TEST(TemplateSpills, NeitherDoesAnyOtherVariant) {
-  if (std::getenv("KILN_TEST_ALL_VARIANTS") ==
-      nullptr)  // NOLINT(concurrency-mt-unsafe)
+TEST_F(TemplateSpills, NeitherDoesAnyOtherVariant) {
+  if (!wants_all_variants())
     GTEST_SKIP() << "set KILN_TEST_ALL_VARIANTS=1 for every combination of parameters";
-  const compile::Nvrtc* nvrtc = find_nvrtc();
-  if (nvrtc == nullptr) {
-    GTEST_SKIP() << "no NVRTC on this machine";
-  }
-  const auto catalog = render::TemplateCatalog::open(templates::embedded());
-  ASSERT_TRUE(catalog) << catalog.error().message;
-  const auto kernels = catalog->kernels();
-  ASSERT_TRUE(kernels) << kernels.error().message;
+  const auto kernels = test::value_of(catalog_.kernels());
   std::vector<request::TemplateRequest> requests;
-  for (const auto& kernel : *kernels) {
+  for (const auto& kernel : kernels) {
     // Of their tiles those count that are chosen: see below.
     if (kernel->name() == "attention_fwd" || kernel->name() == "attention_bwd")
       continue;
     for (auto& request : all_variants(kernel)) requests.push_back(std::move(request));
   }
-  expect_no_spills(*nvrtc, requests);
+  expect_no_spills(*nvrtc_, requests);
 }
 
 /// Problems of 16 bits on tensor cores, as far as the choice of a kernel depends on
@@ -278,14 +281,9 @@ std::vector<attention::Problem> attention_problems() {
           continue;
         for (const auto pass : {attention::Pass::kForward, attention::Pass::kBackward})
           problems
-              .emplace_back(test::problem_of({.dtype = ops::DType::kBf16,
-                                              .heads = 1,
-                                              .sq = 1024,
-                                              .skv = 1024,
-                                              .dqk = dqk,
-                                              .dv = dv,
-                                              .bias_kind = bias,
-                                              .dropout = dropout}))
+              .emplace_back(test::problem_of(
+                  ops::DType::kBf16, {1, 1, 1024, dqk}, {1, 1, 1024, dqk},
+                  {.dv = dv, .bias_kind = bias, .dropout = dropout}))
               .pass = pass;
       }
     }
@@ -294,60 +292,37 @@ std::vector<attention::Problem> attention_problems() {
 }
 
 // Takes minutes an architecture.
-TEST(TemplateSpills, NorDoTilesThatAttentionChooses) {
-  if (std::getenv("KILN_TEST_ALL_VARIANTS") ==
-      nullptr)  // NOLINT(concurrency-mt-unsafe)
+TEST_F(TemplateSpills, NorDoTilesThatAttentionChooses) {
+  if (!wants_all_variants())
     GTEST_SKIP() << "set KILN_TEST_ALL_VARIANTS=1 for attention's";
-  const compile::Nvrtc* nvrtc = find_nvrtc();
-  if (nvrtc == nullptr) {
-    GTEST_SKIP() << "no NVRTC on this machine";
-  }
-  const auto catalog = render::TemplateCatalog::open(templates::embedded());
-  ASSERT_TRUE(catalog) << catalog.error().message;
   std::vector<request::TemplateRequest> requests;
   for (const attention::Problem& problem : attention_problems()) {
-    const auto choice = attention::choose_kernel(problem, {8, 0});
-    ASSERT_TRUE(choice) << choice.error().message;
-    const auto kernel = catalog->find(choice->kernel);
-    ASSERT_TRUE(kernel) << kernel.error().message;
-    auto params = (*kernel)->canonical(choice->parameters);
-    ASSERT_TRUE(params) << params.error().message;
-    requests.push_back({*kernel, *std::move(params)});
+    const auto choice = test::value_of(attention::choose_kernel(problem, {8, 0}));
+    const auto kernel = test::value_of(catalog_.find(choice.kernel));
+    auto params = test::value_of(kernel->canonical(choice.parameters));
+    requests.push_back({kernel, std::move(params)});
   }
-  expect_no_spills(*nvrtc, requests, {8, 0});
+  expect_no_spills(*nvrtc_, requests, {8, 0});
 }
 
 // Guards against a warp that keeps a row which does not fit its registers: existing
 // kernels do so up to 16384 columns, and move kilobytes a thread to memory and back.
-TEST(TemplateSpills, NeitherDoTheLongestFloatRowsThatAWarpKeeps) {
-  const compile::Nvrtc* nvrtc = find_nvrtc();
-  if (nvrtc == nullptr) {
-    GTEST_SKIP() << "no NVRTC on this machine";
-  }
-  const auto catalog = render::TemplateCatalog::open(templates::embedded());
-  ASSERT_TRUE(catalog) << catalog.error().message;
-  request::Selection longest(*catalog);
-  const auto kernels = catalog->family("softmax");
-  ASSERT_TRUE(kernels) << kernels.error().message;
-  for (const auto& kernel : *kernels) {
+TEST_F(TemplateSpills, NeitherDoTheLongestFloatRowsThatAWarpKeeps) {
+  request::Selection longest(catalog_);
+  const auto kernels = test::value_of(catalog_.family("softmax"));
+  for (const auto& kernel : kernels) {
     const auto added =
         longest.add_template(kernel->name() + ":dtype=f32,max_cols=4096");
     ASSERT_TRUE(added) << added.error().message;
   }
-  expect_no_spills(*nvrtc, longest.requests());
+  expect_no_spills(*nvrtc_, longest.requests());
 }
 
 // The same of norms that hold a row, its weights and the sums of its columns, and of
 // those that have the fewest registers for a float weight; from the output both have
 // the bias, too.
-TEST(TemplateSpills, NeitherDoTheNormsThatHoldTheMost) {
-  const compile::Nvrtc* nvrtc = find_nvrtc();
-  if (nvrtc == nullptr) {
-    GTEST_SKIP() << "no NVRTC on this machine";
-  }
-  const auto catalog = render::TemplateCatalog::open(templates::embedded());
-  ASSERT_TRUE(catalog) << catalog.error().message;
-  request::Selection fullest(*catalog);
+TEST_F(TemplateSpills, NeitherDoTheNormsThatHoldTheMost) {
+  request::Selection fullest(catalog_);
   for (const char* const variant :
        {"layernorm_bwd:dtype=bf16,weight_dtype=f32,max_cols=8192,residual=true",
         "layernorm_bwd:dtype=f32,max_cols=8192,residual=true",
@@ -362,7 +337,7 @@ TEST(TemplateSpills, NeitherDoTheNormsThatHoldTheMost) {
     const auto added = fullest.add_template(variant);
     ASSERT_TRUE(added) << added.error().message;
   }
-  expect_no_spills(*nvrtc, fullest.requests());
+  expect_no_spills(*nvrtc_, fullest.requests());
 }
 
 }  // namespace

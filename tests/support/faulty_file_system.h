@@ -32,6 +32,11 @@ class FaultyFileSystem : public cache::FileSystem {
     return std::int64_t{0};
   };
 
+  /// Every call of that name, from now on.
+  void fail(std::string_view name, int error) {
+    before = [=](std::string_view call, int) { return call == name ? -error : 0; };
+  }
+
   [[nodiscard]] std::vector<std::string> calls() const {
     const MutexLock lock(mutex_);
     return calls_;

@@ -19,6 +19,7 @@
 #include "tests/support/attention_words.h"
 #include "tests/support/nvrtc.h"
 #include "tests/support/paths.h"
+#include "tests/support/value_of.h"
 
 namespace kiln {
 namespace {
@@ -137,23 +138,20 @@ std::vector<json> changes_of(const json& value) {
 class PlanPortability : public testing::TestWithParam<BuiltFor> {
  protected:
   void SetUp() override {
-    const auto device = device::read_device_properties(GetParam().device);
-    ASSERT_TRUE(device) << device.error().message;
+    const auto device =
+        test::value_of(device::read_device_properties(GetParam().device));
     const auto keyed =
-        builds_.plans().key(test::problem_in_words(GetParam().problem), *device);
+        builds_.plans().key(test::problem_in_words(GetParam().problem), device);
     if (!keyed)
       GTEST_SKIP() << "no plan can be built here: " << keyed.error().message;
-    const auto fetched = builds_.plans().fetch(*keyed);
-    ASSERT_TRUE(fetched) << fetched.error().message;
-    ASSERT_NE(fetched->object, nullptr) << to_string(fetched->attempts);
-    const auto plan = attention::decode_plan(fetched->object->payload());
-    ASSERT_TRUE(plan) << plan.error().message;
-    plan_ = *plan;
-    device_ = json::parse(device->cudnn_json());
+    const auto fetched = test::value_of(builds_.plans().fetch(*keyed));
+    ASSERT_NE(fetched.object, nullptr) << to_string(fetched.attempts);
+    const auto plan = test::value_of(attention::decode_plan(fetched.object->payload()));
+    plan_ = plan;
+    device_ = json::parse(device.cudnn_json());
     // After the workers, which are started with this process's descriptors.
-    const auto loader = Loader::open(keyed->cudnn);
-    ASSERT_TRUE(loader) << loader.error().message;
-    loader_.emplace(*loader);
+    const auto loader = test::value_of(Loader::open(keyed->cudnn));
+    loader_.emplace(loader);
   }
 
   /// cuDNN's answer, after which Kiln's is looked at: both say yes, or both no.
@@ -207,9 +205,8 @@ TEST_P(PlanPortability, WhatKilnComparesIsWhatCudnnCompares) {
 TEST_P(PlanPortability, IsToldAlikeForEachPublishedDevice) {
   std::set<std::string> runs_on;
   for (const device::PublishedProfile& each : device::published_profiles()) {
-    const auto device = device::parse_device_properties(each.text);
-    ASSERT_TRUE(device) << device.error().message;
-    if (load(device->cudnn_json(), std::string(each.name)).empty())
+    const auto device = test::value_of(device::parse_device_properties(each.text));
+    if (load(device.cudnn_json(), std::string(each.name)).empty())
       runs_on.emplace(each.name);
   }
   EXPECT_THAT(runs_on, testing::Contains(GetParam().device));
@@ -222,9 +219,8 @@ TEST_P(PlanPortability, IsToldAlikeForEachPublishedDevice) {
 TEST(PlanPortabilityOfH100, SaysWhatDiffersWithPcie) {
   std::vector<std::vector<attention::BoundProperty>> bound;
   for (const char* const name : {"h100-sxm", "h100-pcie"}) {
-    const auto device = device::read_device_properties(name);
-    ASSERT_TRUE(device) << device.error().message;
-    bound.push_back(attention::binding_of(device->cudnn_json()).value());
+    const auto device = test::value_of(device::read_device_properties(name));
+    bound.push_back(attention::binding_of(device.cudnn_json()).value());
   }
   EXPECT_EQ(attention::describe_difference(bound[0], bound[1]),
             "multiProcessorCount is 132 there, 114 here");

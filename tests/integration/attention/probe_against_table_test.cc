@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <map>
 #include <set>
-#include <thread>
 
 #include "attention/evaluate.h"
 #include "attention/problem_codec.h"
@@ -21,6 +20,7 @@
 #include "tests/integration/attention/plan_builds.h"
 #include "tests/integration/attention/probe_problems.h"
 #include "tests/support/attention_words.h"
+#include "tests/support/in_threads.h"
 #include "tests/support/paths.h"
 
 namespace kiln {
@@ -107,14 +107,10 @@ void ask(PlanService& plans, Asked& asked) {
 
 void ask_all(test::PlanBuilds& builds, std::vector<Asked>& asked) {
   std::atomic<std::size_t> next{0};
-  std::vector<std::thread> threads;
-  for (unsigned i = 0; i < builds.service().jobs().get(); ++i) {
-    threads.emplace_back([&] {
-      for (std::size_t at = next++; at < asked.size(); at = next++)
-        ask(builds.plans(), asked[at]);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(builds.service().jobs().get(), [&] {
+    for (std::size_t at = next++; at < asked.size(); at = next++)
+      ask(builds.plans(), asked[at]);
+  });
 }
 
 /// "9.0 bwd: 40 plans, median 450 ms, longest 810 ms".

@@ -12,8 +12,10 @@
 #include "cudnn/plan_service.h"
 #include "device/profile.h"
 #include "tests/integration/attention_call/attention_calls.h"
+#include "tests/support/is_error.h"
 #include "tests/support/service_requests.h"
 #include "tests/support/simulated_cudnn.h"
+#include "tests/support/value_of.h"
 #include "tools/bench/cases.h"
 
 namespace kiln {
@@ -95,26 +97,24 @@ class AttentionByCudnn : public AttentionCallTest {
     const auto builds = test::open_service(config);
     PlanService plans(*builds);
     const std::string json = service().profile(device(0)).value();
-    const auto plan = test::sample_plan(problem, json, device(0).capability);
-    ASSERT_TRUE(plan) << plan.error().message;
-    const auto keyed =
-        plans.key(problem, device::parse_device_properties(json).value());
-    ASSERT_TRUE(keyed) << keyed.error().message;
+    const auto plan =
+        test::value_of(test::sample_plan(problem, json, device(0).capability));
+    const auto keyed = test::value_of(
+        plans.key(problem, device::parse_device_properties(json).value()));
     cache::Metadata metadata;
     metadata.template_name = PlanService::name_of(problem);
-    for (const attention::PlanKernel& kernel : plan->kernels)
+    for (const attention::PlanKernel& kernel : plan.kernels)
       metadata.entry_points.push_back({kernel.name, kernel.name});
-    const auto object =
+    const auto object = test::value_of(
         cache::StoredObject::make({.kind = cache::Kind::kPlan,
                                    .target = "sm_90",
                                    .metadata = metadata,
-                                   .preimage = PlanService::preimage(*keyed),
-                                   .payload = encode(*plan),
+                                   .preimage = PlanService::preimage(keyed),
+                                   .payload = encode(plan),
                                    .log = "",
                                    .source = "",
-                                   .ptx = ""});
-    ASSERT_TRUE(object) << object.error().message;
-    ASSERT_FALSE(builds->cache().publish(*object).error);
+                                   .ptx = ""}));
+    ASSERT_FALSE(builds->cache().publish(object).error);
   }
 
   /// From now on `old` is the cuDNN, and has a plan of the problem for device 0.
@@ -206,10 +206,9 @@ TEST_F(AttentionByCudnn, ACaseOfKilnBenchRunsItOrIsLeftOut) {
     if (each.backend != "cudnn" || each.dtype != ops::DType::kBf16 ||
         each.what != "causal, 8 x 2048 x 16 x 192/128")
       continue;
-    const auto refusal = each.prepare(service(), device(1), each);
-    ASSERT_TRUE(refusal) << refusal.error().message;
-    if (*refusal) {
-      left_out.push_back((*refusal)->subject);
+    const auto refusal = test::value_of(each.prepare(service(), device(1), each));
+    if (refusal) {
+      left_out.push_back(refusal->subject);
       continue;
     }
     std::vector<void*> at;
@@ -241,11 +240,10 @@ TEST_F(AttentionByCudnn, WhatMustNotBeCapturedRunsBesideACaptureAndNotInIt) {
   EXPECT_FALSE(run_in(nullptr)) << "it would wait for the captured stream";
   EXPECT_EQ(why(run_in(beside)), "done");
   EXPECT_EQ(end_capture(captured), CUDA_SUCCESS) << "the capture was disturbed";
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(refused.error().message,
-              AllOf(HasSubstr("sequence.multiple_of_128.capture: "),
-                    HasSubstr("or prepare it with options.capture")));
+  EXPECT_THAT(refused,
+              test::IsError(ErrorCode::kUnavailable,
+                            AllOf(HasSubstr("sequence.multiple_of_128.capture: "),
+                                  HasSubstr("or prepare it with options.capture"))));
   EXPECT_EQ(runs(), 1U);
 }
 
@@ -389,9 +387,7 @@ TEST_F(AttentionByCudnn, AFailureOfCudnnIsAReasonForKilnsKernel) {
   reopen();
   cudnn_->inject("cudnnBackendFinalize", 4000);
   const attention::Problem other = small_problem(Pass::kForward, 128, 128);
-  const auto forced = call(0, other);
-  ASSERT_FALSE(forced);
-  EXPECT_EQ(forced.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(call(0, other), test::IsError(ErrorCode::kUnavailable));
   EXPECT_EQ(why(call(0, other)), "done") << "an error is not remembered";
   EXPECT_EQ(runs(), 1U);
 }
@@ -484,12 +480,11 @@ TEST_F(AttentionByCudnn, AVersionThatKilnCannotUseIsNotAskedAndTheRemedyIsEnough
 TEST_F(AttentionByCudnn, ForcedWhereTheRulesRefuseItNamesRuleAndRemedy) {
   set("KILN_ATTENTION", "cudnn");
   reopen();
-  const auto forced = call(1, small_problem(Pass::kBackward, 192, 128));
-  ASSERT_FALSE(forced);
-  EXPECT_EQ(forced.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(forced.error().message,
-              AllOf(HasSubstr("KILN_ATTENTION=cudnn, and cuDNN "),
-                    HasSubstr("head_dim.backward.ampere"), HasSubstr("; use another")));
+  EXPECT_THAT(call(1, small_problem(Pass::kBackward, 192, 128)),
+              test::IsError(ErrorCode::kUnavailable,
+                            AllOf(HasSubstr("KILN_ATTENTION=cudnn, and cuDNN "),
+                                  HasSubstr("head_dim.backward.ampere"),
+                                  HasSubstr("; use another"))));
 }
 
 }  // namespace

@@ -5,9 +5,10 @@
 
 #include <atomic>
 #include <set>
-#include <thread>
 
 #include "tests/integration/attention_call/attention_calls.h"
+#include "tests/support/in_threads.h"
+#include "tests/support/is_error.h"
 
 namespace kiln {
 namespace {
@@ -83,15 +84,12 @@ TEST_F(AttentionCallTest, OfThreadsThatAskAtOnceOneDecidesAndOneBuilds) {
   const Device& there = device(1);
   const CUcontext current = context(1);
   std::atomic<std::size_t> done = 0;
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < kThreads; ++i)
-    threads.emplace_back([&, i] {
-      test::make_current(driver_, current);
-      done += ops::attention_forward(shared, there, where, problem, with[i]).has_value()
-                  ? 1
-                  : 0;
-    });
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(kThreads, [&](std::size_t i) {
+    test::make_current(driver_, current);
+    done += ops::attention_forward(shared, there, where, problem, with[i]).has_value()
+                ? 1
+                : 0;
+  });
   EXPECT_EQ(done, kThreads);
   EXPECT_EQ(lines("warning").size() + lines("info").size(), 1U);
   const auto kinds = take_kinds();
@@ -121,21 +119,18 @@ TEST_F(AttentionCallTest, CudnnForcedWhereItCannotRunIsUnavailable) {
   for (const auto& result :
        {call(1, small_problem()),
         call_unprepared(0, small_problem(Pass::kBackward), 65536)}) {
-    ASSERT_FALSE(result);
-    EXPECT_EQ(result.error().code, ErrorCode::kUnavailable);
-    EXPECT_THAT(result.error().message, AllOf(HasSubstr("KILN_ATTENTION=cudnn"),
-                                              HasSubstr("/nowhere/libcudnn.so.9")));
+    EXPECT_THAT(result, test::IsError(ErrorCode::kUnavailable,
+                                      AllOf(HasSubstr("KILN_ATTENTION=cudnn"),
+                                            HasSubstr("/nowhere/libcudnn.so.9"))));
   }
   EXPECT_THAT(launched(), IsEmpty());
 }
 
 TEST_F(AttentionCallTest, WhatKilnAttentionMayBeIsSaidAtOpen) {
   set("KILN_ATTENTION", "flash");
-  const auto opened = Service::open(options(driver_));
-  ASSERT_FALSE(opened);
-  EXPECT_EQ(opened.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_EQ(opened.error().message,
-            "KILN_ATTENTION: 'flash' is none of best, cudnn and kiln");
+  EXPECT_THAT(Service::open(options(driver_)),
+              test::IsError(ErrorCode::kInvalidArgument,
+                            "KILN_ATTENTION: 'flash' is none of best, cudnn and kiln"));
 }
 
 TEST_F(AttentionCallTest, WhatAProgramSetsBeatsTheEnvironment) {
@@ -159,18 +154,16 @@ TEST_F(AttentionCallTest, WhatAProgramSetsBeatsTheEnvironment) {
               AllOf(HasSubstr(": Options::attention=cudnn, and "),
                     Not(HasSubstr("KILN_ATTENTION"))));
   with.attention = static_cast<AttentionSetting>(7);
-  const auto opened = Service::open(with);
-  ASSERT_FALSE(opened);
-  EXPECT_EQ(opened.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_EQ(opened.error().message, "Options::attention is none of AttentionSetting");
+  EXPECT_THAT(Service::open(with),
+              test::IsError(ErrorCode::kInvalidArgument,
+                            "Options::attention is none of AttentionSetting"));
 }
 
 TEST_F(AttentionCallTest, AProblemForNeitherNamesBothReasons) {
-  const auto result = call(1, small_problem(Pass::kForward, 320, 320));
-  ASSERT_FALSE(result);
-  EXPECT_EQ(result.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(result.error().message, AllOf(HasSubstr("/nowhere/libcudnn.so.9"),
-                                            HasSubstr("head dimensions up to 256")));
+  EXPECT_THAT(call(1, small_problem(Pass::kForward, 320, 320)),
+              test::IsError(ErrorCode::kUnavailable,
+                            AllOf(HasSubstr("/nowhere/libcudnn.so.9"),
+                                  HasSubstr("head dimensions up to 256"))));
 }
 
 TEST_F(AttentionCallTest, StatisticsOffAlignmentAreNoMatterToKilnsKernel) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "tests/integration/attention_call/attention_calls.h"
+#include "tests/support/is_error.h"
 
 namespace kiln {
 namespace {
@@ -15,9 +16,7 @@ using testing::IsEmpty;
 class AttentionRefusals : public AttentionCallTest {
  protected:
   void expect_refused(const Result<void>& result, const std::string& words) {
-    ASSERT_FALSE(result);
-    EXPECT_EQ(result.error().code, ErrorCode::kInvalidArgument);
-    EXPECT_THAT(result.error().message, HasSubstr(words));
+    EXPECT_THAT(result, test::IsError(ErrorCode::kInvalidArgument, HasSubstr(words)));
     EXPECT_THAT(launched(), IsEmpty());
   }
 };
@@ -92,9 +91,8 @@ TEST_F(AttentionRefusals, UnderCaptureAreOfWhatCouldNotBePreparedToo) {
 TEST_F(AttentionRefusals, OfADeviceThatIsNotTheServicesAreClear) {
   Device other = device(0);
   other.name = "another";
-  const auto result = test::prepare(service(), other, small_problem());
-  ASSERT_FALSE(result);
-  EXPECT_EQ(result.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(test::prepare(service(), other, small_problem()),
+              test::IsError(ErrorCode::kInvalidArgument));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "cudnn/library.h"
 #include "cudnn/table.h"
+#include "tests/support/is_error.h"
 #include "tests/support/simulated_cudnn.h"
 
 namespace kiln::attention {
@@ -10,16 +11,13 @@ namespace {
 using testing::HasSubstr;
 
 TEST(CudnnLibrary, ThatCannotBeOpenedSaysWhy) {
-  const auto none = CudnnLibrary::open("/nowhere/libcudnn.so.9");
-  ASSERT_FALSE(none);
-  EXPECT_EQ(none.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(none.error().message,
-              HasSubstr("cannot open cuDNN /nowhere/libcudnn.so.9: "));
+  EXPECT_THAT(CudnnLibrary::open("/nowhere/libcudnn.so.9"),
+              test::IsError(ErrorCode::kUnavailable,
+                            HasSubstr("cannot open cuDNN /nowhere/libcudnn.so.9: ")));
   const test::SimulatedDriver other;
-  const auto wrong = CudnnLibrary::open(other.path());
-  ASSERT_FALSE(wrong);
-  EXPECT_EQ(wrong.error().code, ErrorCode::kUnavailable);
-  EXPECT_EQ(wrong.error().message, other.path().native() + " has no cudnnGetVersion");
+  EXPECT_THAT(CudnnLibrary::open(other.path()),
+              test::IsError(ErrorCode::kUnavailable,
+                            other.path().native() + " has no cudnnGetVersion"));
 }
 
 TEST(CudnnLibrary, IsOpenedOnceAndNeedsNoDevice) {

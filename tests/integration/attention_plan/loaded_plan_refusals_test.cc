@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/integration/attention_plan/loaded_plans.h"
+#include "tests/support/is_error.h"
 
 namespace kiln::attention {
 namespace {
@@ -126,13 +127,12 @@ TEST_F(LoadedPlans, ThatCudnnItselfRefusesAreAMissInItsWords) {
   const std::size_t at = plan.json.find(here);
   ASSERT_NE(at, std::string::npos);
   plan.json.replace(at, here.size(), "\"multiProcessorCount\":114");
-  const auto loaded = LoadedPlan::load(handles_[0], std::move(plan));
-  ASSERT_FALSE(loaded);
-  EXPECT_EQ(loaded.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(loaded.error().message,
-              AllOf(HasSubstr("cudnnBackendFinalize, plan ("),
-                    HasSubstr("on device 0 (Simulated 9.0): "),
-                    HasSubstr("CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH")));
+  EXPECT_THAT(
+      LoadedPlan::load(handles_[0], std::move(plan)),
+      test::IsError(ErrorCode::kUnavailable,
+                    AllOf(HasSubstr("cudnnBackendFinalize, plan ("),
+                          HasSubstr("on device 0 (Simulated 9.0): "),
+                          HasSubstr("CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH"))));
   EXPECT_EQ(count(KILN_SIMULATED_CUDNN_PLANS), 0U) << "destroyed";
 }
 
@@ -213,14 +213,14 @@ TEST_F(LoadedPlans, ThatCudnnFailsToRunSayWhatCudnnSaid) {
   for (const char* const call :
        {"cudnnSetStream", "cudnnBackendExecute", "cudnnBackendCreateDescriptor"}) {
     cudnn_->inject(call, 5000);
-    const auto ran = run(*plan, with);
-    ASSERT_FALSE(ran);
-    EXPECT_EQ(ran.error().code, ErrorCode::kDevice);
-    EXPECT_THAT(ran.error().message,
-                AllOf(HasSubstr(std::string(call) + ", plan ("),
-                      HasSubstr("on device 0 (Simulated 9.0): "
-                                "CUDNN_STATUS_EXECUTION_FAILED (5000): as a test has "
-                                "asked")));
+    EXPECT_THAT(
+        run(*plan, with),
+        test::IsError(
+            ErrorCode::kDevice,
+            AllOf(HasSubstr(std::string(call) + ", plan ("),
+                  HasSubstr("on device 0 (Simulated 9.0): "
+                            "CUDNN_STATUS_EXECUTION_FAILED (5000): as a test has "
+                            "asked"))));
   }
   EXPECT_TRUE(run(*plan, with));
   EXPECT_EQ(count(KILN_SIMULATED_CUDNN_PACKS), 0U);
@@ -228,12 +228,10 @@ TEST_F(LoadedPlans, ThatCudnnFailsToRunSayWhatCudnnSaid) {
 
 TEST_F(LoadedPlans, AreNotLoadedWhereCudnnHasNoHandle) {
   cudnn_->inject("cudnnCreate", 1001);
-  const auto loaded = LoadedPlan::load(handles_[0], plan_for(simulated_, 0));
-  ASSERT_FALSE(loaded);
-  EXPECT_EQ(loaded.error().code, ErrorCode::kDevice);
-  EXPECT_THAT(loaded.error().message,
-              HasSubstr("cudnnCreate, device 0 (Simulated 9.0): "
-                        "CUDNN_STATUS_NOT_INITIALIZED (1001)"));
+  EXPECT_THAT(LoadedPlan::load(handles_[0], plan_for(simulated_, 0)),
+              test::IsError(ErrorCode::kDevice,
+                            HasSubstr("cudnnCreate, device 0 (Simulated 9.0): "
+                                      "CUDNN_STATUS_NOT_INITIALIZED (1001)")));
   EXPECT_EQ(count(KILN_SIMULATED_CUDNN_PLANS_LOADED), 0U)
       << "cuDNN 9.19.0 crashes on a plan without a handle";
   EXPECT_TRUE(load(0)) << "the next one has one";

@@ -9,6 +9,7 @@
 #include "cudnn/table.h"
 #include "tests/integration/attention_plan/loaded_plans.h"
 #include "tests/support/child_process.h"
+#include "tests/support/value_of.h"
 
 namespace kiln::attention {
 namespace {
@@ -52,15 +53,13 @@ TEST_F(LoadedPlans, Case1_APlanOfOneDeviceNeverRunsWithAnothersHandle) {
   // What cuDNN itself makes of it, as the users of case 1 met it.
   const auto& table = handles_[1]->library().table();
   const CudnnHandle& foreign = **handles_[1]->get();
-  const auto own =
-      CudnnDescriptor::stored_plan(**handles_[0]->get(), plan->plan().json, "plan");
-  ASSERT_TRUE(own) << own.error().message;
+  const auto own = test::value_of(
+      CudnnDescriptor::stored_plan(**handles_[0]->get(), plan->plan().json, "plan"));
   const std::array<std::int64_t, 1> id{1};
   const std::array<void*, 1> pointer{nullptr};
-  const auto pack = CudnnDescriptor::variant_pack(handles_[1]->library(), id, pointer,
-                                                  nullptr, "pack");
-  ASSERT_TRUE(pack) << pack.error().message;
-  const auto status = table.cudnnBackendExecute(foreign.raw(), own->raw(), pack->raw());
+  const auto pack = test::value_of(CudnnDescriptor::variant_pack(
+      handles_[1]->library(), id, pointer, nullptr, "pack"));
+  const auto status = table.cudnnBackendExecute(foreign.raw(), own.raw(), pack.raw());
   EXPECT_EQ(status, cudnn::Status::kExecutionFailed);
   EXPECT_THAT(cudnn_error(table, status, "cudnnBackendExecute", "").value().message,
               HasSubstr("error (400): invalid resource handle"));

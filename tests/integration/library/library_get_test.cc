@@ -10,9 +10,12 @@
 #include <thread>
 
 #include "library_service.h"
+#include "tests/support/in_threads.h"
+#include "tests/support/is_error.h"
 #include "tests/support/kernel_sources.h"
 #include "tests/support/paths.h"
 #include "tests/support/processes.h"
+#include "tests/support/value_of.h"
 
 namespace kiln {
 namespace {
@@ -57,24 +60,23 @@ TEST_F(LibraryGetTest, CompilesOnceThenFindsItInMemoryAndInANewServiceOnDisk) {
   const SimulatedDriver driver("8.6");
   auto service = open(driver);
   const Device device = service->devices().at(0);
-  const auto first = service->get(kSoftmax, device);
-  ASSERT_TRUE(first) << first.error().message;
+  const auto first = test::value_of(service->get(kSoftmax, device));
   EXPECT_THAT(take_kinds(), ElementsAre(Kind::kCompiled, Kind::kLoaded));
-  EXPECT_EQ(first->name(), "scaled_softmax_fwd:dtype=bf16,max_cols=128");
-  EXPECT_EQ(first->key().size(), 64U);
-  EXPECT_EQ(first->device(), device);
-  EXPECT_EQ(first->entry_point(), "scaled_softmax_fwd");
+  EXPECT_EQ(first.name(), "scaled_softmax_fwd:dtype=bf16,max_cols=128");
+  EXPECT_EQ(first.key().size(), 64U);
+  EXPECT_EQ(first.device(), device);
+  EXPECT_EQ(first.entry_point(), "scaled_softmax_fwd");
 
   const auto second = service->get(kSoftmax, device);
-  EXPECT_EQ(second->key(), first->key());
-  EXPECT_EQ(second->function(), first->function());
+  EXPECT_EQ(second->key(), first.key());
+  EXPECT_EQ(second->function(), first.function());
   EXPECT_THAT(take_kinds(), IsEmpty());
   EXPECT_EQ(driver.loads(), 1U);
   EXPECT_EQ(service->statistics(),
             (Statistics{.memory_hits = 1, .compiled = 1, .loaded = 1}));
 
   auto other = open(driver);
-  EXPECT_EQ(other->get(kSoftmax, device)->key(), first->key());
+  EXPECT_EQ(other->get(kSoftmax, device)->key(), first.key());
   EXPECT_THAT(take_kinds(), ElementsAre(Kind::kHit, Kind::kLoaded));
   EXPECT_EQ(other->statistics(), (Statistics{.disk_hits = 1, .loaded = 1}));
 }
@@ -156,11 +158,10 @@ TEST_F(LibraryGetTest, AStaticKernelThatAnOldDriverDoesNotFindIsNamedWithTheReme
   auto service = open(driver);
   const Device device = service->devices().at(0);
   const std::string text = "static __global__ void k(int* p) { *p = 1; }\n";
-  const auto alone = service->get(Request::from_source({.source = text}), device);
-  ASSERT_FALSE(alone);
-  EXPECT_EQ(alone.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(alone.error().message,
-              AllOf(HasSubstr("_Z1kPi, of local binding"), HasSubstr("CUDA 12.4")));
+  EXPECT_THAT(service->get(Request::from_source({.source = text}), device),
+              test::IsError(ErrorCode::kUnavailable,
+                            AllOf(HasSubstr("_Z1kPi, of local binding"),
+                                  HasSubstr("CUDA 12.4"))));
   const auto both = service->get(
       Request::from_source(
           {.source = text + "extern \"C\" __global__ void plain(int* p) {}\n"}),
@@ -185,12 +186,11 @@ TEST_F(LibraryGetTest, ASourceAskedForAnewReadsItsHeadersAnew) {
       .include_dirs = {temp_.path()}};
   std::ofstream(header) << "#define VALUE 1\n";
   const Request request = Request::from_source(source);
-  const auto before = service->get(request, device);
-  ASSERT_TRUE(before) << before.error().message;
+  const auto before = test::value_of(service->get(request, device));
   std::ofstream(header) << "#define VALUE 22\n";
-  EXPECT_EQ(service->get(request, device)->key(), before->key())
+  EXPECT_EQ(service->get(request, device)->key(), before.key())
       << "what a request is, is fixed when it is first resolved";
-  EXPECT_NE(service->get(Request::from_source(source), device)->key(), before->key());
+  EXPECT_NE(service->get(Request::from_source(source), device)->key(), before.key());
   EXPECT_EQ(driver.loads(), 2U);
 }
 
@@ -207,10 +207,7 @@ TEST_F(LibraryGetTest, WhatDoesNotMatchItsKeyAnswersItsOwnRequestOnly) {
           "extern \"C\" __global__ void k(int* out) { *out = VALUE; }\n",
       .include_dirs = {temp_.path()}};
   const Request request = Request::from_source(source);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 16; ++i)
-    threads.emplace_back([&] { EXPECT_TRUE(service->get(request, device)); });
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(16, [&] { EXPECT_TRUE(service->get(request, device)); });
   EXPECT_EQ(service->statistics().compiled, 1U) << "once for this one";
   EXPECT_EQ(driver.loads(), 1U);
   std::vector<Kind> kinds = take_kinds();
@@ -303,10 +300,9 @@ TEST_F(LibraryGetTest, ADeviceNewerThanItsCompilerGetsAnImageThatRunsThere) {
 TEST_F(LibraryGetTest, ADeviceTooOldForItsCompilerIsToldWhichOneBuildsForIt) {
   const SimulatedDriver driver("3.5");
   auto service = open(driver);
-  const auto kernel = service->get(small_source(), service->devices().at(0));
-  ASSERT_FALSE(kernel);
-  EXPECT_EQ(kernel.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(kernel.error().message, AllOf(HasSubstr("device 0"), HasSubstr("11.")));
+  EXPECT_THAT(service->get(small_source(), service->devices().at(0)),
+              test::IsError(ErrorCode::kUnavailable,
+                            AllOf(HasSubstr("device 0"), HasSubstr("11."))));
   EXPECT_EQ(driver.loads(), 0U);
 }
 
@@ -314,11 +310,10 @@ TEST_F(LibraryGetTest, ADriverOlderThanTheToolkitIsRefusedBeforeItSeesTheImage) 
   const SimulatedDriver driver("9.0");
   ASSERT_EQ(driver.set_driver_version(11080), 0);
   auto service = open(driver);
-  const auto kernel = service->get(small_source(), service->devices().at(0));
-  ASSERT_FALSE(kernel);
-  EXPECT_EQ(kernel.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(kernel.error().message,
-              AllOf(HasSubstr("driver"), HasSubstr("11.8"), HasSubstr("device 0")));
+  EXPECT_THAT(service->get(small_source(), service->devices().at(0)),
+              test::IsError(ErrorCode::kUnavailable,
+                            AllOf(HasSubstr("driver"), HasSubstr("11.8"),
+                                  HasSubstr("device 0"))));
   EXPECT_EQ(driver.loads(), 0U);
   EXPECT_EQ(service->statistics().compiled, 0U) << "nothing is built for nobody";
 }
@@ -328,12 +323,11 @@ TEST_F(LibraryGetTest, AFailureIsNotRemembered) {
   auto service = open(driver);
   const Device device = service->devices().at(0);
   ASSERT_EQ(driver.inject("cuModuleLoadDataEx", 1, 2), 0);  // out of memory, once
-  const auto failed = service->get(small_source(), device);
-  ASSERT_FALSE(failed);
-  EXPECT_EQ(failed.error().code, ErrorCode::kDevice);
-  EXPECT_THAT(failed.error().message,
-              AllOf(HasSubstr("cuModuleLoadDataEx"), HasSubstr("device 0"),
-                    HasSubstr("CUDA_ERROR_OUT_OF_MEMORY")));
+  EXPECT_THAT(
+      service->get(small_source(), device),
+      test::IsError(ErrorCode::kDevice,
+                    AllOf(HasSubstr("cuModuleLoadDataEx"), HasSubstr("device 0"),
+                          HasSubstr("CUDA_ERROR_OUT_OF_MEMORY"))));
   EXPECT_TRUE(service->get(small_source(), device));
   EXPECT_EQ(service->statistics().failed, 1U);
 }
@@ -360,15 +354,14 @@ TEST_F(LibraryGetTest, WrongRequestsAndForeignDevicesAreNamed) {
   auto service = open(driver);
   const Device device = service->devices().at(0);
   const auto misspelled = service->get({"scaled_softmax_fwt", {}}, device);
-  EXPECT_EQ(misspelled.error().code, ErrorCode::kNotFound);
-  EXPECT_THAT(misspelled.error().message, HasSubstr("scaled_softmax_fwd"));
+  EXPECT_THAT(misspelled,
+              test::IsError(ErrorCode::kNotFound, HasSubstr("scaled_softmax_fwd")));
   EXPECT_THAT(
       service->get({"scaled_softmax_fwd", {{"dtype", "bf61"}}}, device).error().message,
       HasSubstr("bf16"));
   const auto broken =
       service->get(Request::from_source({.source = "this is no CUDA"}), device);
-  EXPECT_EQ(broken.error().code, ErrorCode::kCompileFailed);
-  EXPECT_THAT(broken.error().message, HasSubstr("kernel.cu"));
+  EXPECT_THAT(broken, test::IsError(ErrorCode::kCompileFailed, HasSubstr("kernel.cu")));
   Device other = device;
   other.ordinal = 7;
   EXPECT_EQ(service->get(kSoftmax, other).error().code, ErrorCode::kInvalidArgument);
@@ -419,25 +412,22 @@ TEST_F(LibraryGetTest, EntryPointsAreChosenByExpressionOrLoweredName) {
   ASSERT_FALSE(unchosen);
   EXPECT_THAT(unchosen.error().message, HasSubstr("entry()"));
 
-  const auto as_float = kernel->entry("scale<float>");
-  ASSERT_TRUE(as_float) << as_float.error().message;
-  EXPECT_TRUE(as_float->launch(Geometry{}, nullptr, nullptr, 2.0F));
-  EXPECT_FALSE(as_float->launch(Geometry{}, nullptr, nullptr, 2.0));
-  const auto whole = as_float->launch(Geometry{}, nullptr, nullptr, 2);
-  ASSERT_FALSE(whole);
-  EXPECT_EQ(whole.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_THAT(whole.error().message, HasSubstr("is a whole number, and its parameter"));
+  const auto as_float = test::value_of(kernel->entry("scale<float>"));
+  EXPECT_TRUE(as_float.launch(Geometry{}, nullptr, nullptr, 2.0F));
+  EXPECT_FALSE(as_float.launch(Geometry{}, nullptr, nullptr, 2.0));
+  EXPECT_THAT(as_float.launch(Geometry{}, nullptr, nullptr, 2),
+              test::IsError(ErrorCode::kInvalidArgument,
+                            HasSubstr("is a whole number, and its parameter")));
   EXPECT_TRUE(
       kernel->entry("scale<double>")->launch(Geometry{}, nullptr, nullptr, 2.0));
   EXPECT_TRUE(kernel->entry("plain")->launch(Geometry{}, nullptr));
-  EXPECT_TRUE(kernel->entry(as_float->entry_point()));
-  EXPECT_EQ(kernel->entry("scale< float >")->entry_point(), as_float->entry_point());
+  EXPECT_TRUE(kernel->entry(as_float.entry_point()));
+  EXPECT_EQ(kernel->entry("scale< float >")->entry_point(), as_float.entry_point());
   const auto unknown = kernel->entry("scale<int>");
-  ASSERT_FALSE(unknown);
-  EXPECT_EQ(unknown.error().code, ErrorCode::kNotFound);
+  ASSERT_THAT(unknown, test::IsError(ErrorCode::kNotFound));
   for (const char* name : {"scale<float>", "scale<double>", "plain"})
     EXPECT_THAT(unknown.error().message, HasSubstr(name)) << "as it was asked for";
-  EXPECT_FALSE(as_float->geometry({})) << "a source declares none";
+  EXPECT_FALSE(as_float.geometry({})) << "a source declares none";
 }
 
 TEST_F(LibraryGetTest, VariablesHaveAddressAndSizeByExpressionOrLoweredName) {
@@ -450,23 +440,20 @@ TEST_F(LibraryGetTest, VariablesHaveAddressAndSizeByExpressionOrLoweredName) {
           "extern \"C\" __global__ void k(float* x) { *x *= factors[1]; }\n"
           "extern \"C\" __global__ void other() {}\n",
       .name_expressions = {"&ns::table", "k"}};
-  const auto kernel =
-      service->get(Request::from_source(source), service->devices().at(0));
-  ASSERT_TRUE(kernel) << kernel.error().message;
-  EXPECT_EQ(kernel->entry_point(), "k") << "the only one that is named";
-  EXPECT_TRUE(kernel->entry("other"));
-  const auto table = kernel->global("&ns::table");
-  ASSERT_TRUE(table) << table.error().message;
-  EXPECT_EQ(table->bytes, 16U);
-  EXPECT_NE(table->address, 0U);
-  EXPECT_EQ(kernel->global("ns::table"), *table);
-  EXPECT_EQ(kernel->global("_ZN2ns5tableE"), *table);
-  EXPECT_EQ(kernel->entry("other")->global("factors")->bytes, 12U);
-  const auto unknown = kernel->global("factor");
-  ASSERT_FALSE(unknown);
-  EXPECT_EQ(unknown.error().code, ErrorCode::kNotFound);
-  EXPECT_THAT(unknown.error().message,
-              HasSubstr("no variable 'factor'; it has &ns::table, factors"));
+  const auto kernel = test::value_of(
+      service->get(Request::from_source(source), service->devices().at(0)));
+  EXPECT_EQ(kernel.entry_point(), "k") << "the only one that is named";
+  EXPECT_TRUE(kernel.entry("other"));
+  const auto table = test::value_of(kernel.global("&ns::table"));
+  EXPECT_EQ(table.bytes, 16U);
+  EXPECT_NE(table.address, 0U);
+  EXPECT_EQ(kernel.global("ns::table"), table);
+  EXPECT_EQ(kernel.global("_ZN2ns5tableE"), table);
+  EXPECT_EQ(kernel.entry("other")->global("factors")->bytes, 12U);
+  EXPECT_THAT(
+      kernel.global("factor"),
+      test::IsError(ErrorCode::kNotFound,
+                    HasSubstr("no variable 'factor'; it has &ns::table, factors")));
   auto anew = open(driver);
   EXPECT_EQ(anew->get(Request::from_source(source), anew->devices().at(0))
                 ->global("ns::table")
@@ -489,23 +476,19 @@ TEST_F(LibraryGetTest, PtxOfASourceServesEveryDeviceThatIsNotOlder) {
       .target = "compute_80"};
   const Request request = Request::from_source(source);
   const std::vector<Device>& devices = service->devices();
-  const auto ampere = service->get(request, devices.at(1));
-  ASSERT_TRUE(ampere) << ampere.error().message;
-  const auto hopper = service->get(request, devices.at(2));
-  ASSERT_TRUE(hopper) << hopper.error().message;
-  EXPECT_EQ(ampere->key(), hopper->key()) << "one build for both";
+  const auto ampere = test::value_of(service->get(request, devices.at(1)));
+  const auto hopper = test::value_of(service->get(request, devices.at(2)));
+  EXPECT_EQ(ampere.key(), hopper.key()) << "one build for both";
   EXPECT_THAT(take_kinds(),
               ElementsAre(Kind::kCompiled, Kind::kLoaded, Kind::kHit, Kind::kLoaded));
-  const auto image = ampere->image();
+  const auto image = ampere.image();
   EXPECT_THAT(std::string(reinterpret_cast<const char*>(image.data()), image.size()),
               HasSubstr(".target sm_80"));
-  EXPECT_TRUE(hopper->launch(Geometry{}, nullptr, nullptr));
+  EXPECT_TRUE(hopper.launch(Geometry{}, nullptr, nullptr));
 
-  const auto turing = service->get(request, devices.at(0));
-  ASSERT_FALSE(turing);
-  EXPECT_EQ(turing.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_THAT(turing.error().message,
-              AllOf(HasSubstr("target compute_80"), HasSubstr("7.5")));
+  EXPECT_THAT(service->get(request, devices.at(0)),
+              test::IsError(ErrorCode::kInvalidArgument,
+                            AllOf(HasSubstr("target compute_80"), HasSubstr("7.5"))));
   std::ifstream lines(record);
   const std::string recorded((std::istreambuf_iterator<char>(lines)), {});
   EXPECT_THAT(recorded, HasSubstr(R"("arch":"compute_80")"))
@@ -521,9 +504,8 @@ TEST_F(LibraryGetTest, ACubinForAnotherArchitectureIsGivenWhereItRuns) {
             {.source = "extern \"C\" __global__ void k() {}", .target = target}),
         service->devices().at(0));
   };
-  const auto lower = get("8.0");
-  ASSERT_TRUE(lower) << lower.error().message;
-  EXPECT_EQ(lower->key(), get("sm_80")->key());
+  const auto lower = test::value_of(get("8.0"));
+  EXPECT_EQ(lower.key(), get("sm_80")->key());
   EXPECT_THAT(get("9.0").error().message, HasSubstr("target 9.0"));
   EXPECT_THAT(get("8.x").error().message, HasSubstr("'8.x' is not an architecture"));
 }
@@ -532,13 +514,11 @@ TEST_F(LibraryGetTest, PtxIsRefusedBeforeItIsBuiltIfTheDriverIsTooOld) {
   const SimulatedDriver driver("9.0");
   driver.set_driver_version(12000);
   auto service = open(driver);
-  const auto refused = service->get(
-      Request::from_source(
-          {.source = "extern \"C\" __global__ void k() {}", .target = "compute_90"}),
-      service->devices().at(0));
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(refused.error().message, HasSubstr("PTX built by CUDA"));
+  EXPECT_THAT(service->get(
+                  Request::from_source({.source = "extern \"C\" __global__ void k() {}",
+                                        .target = "compute_90"}),
+                  service->devices().at(0)),
+              test::IsError(ErrorCode::kUnavailable, HasSubstr("PTX built by CUDA")));
   EXPECT_THAT(take_kinds(), ElementsAre(Kind::kFailed));
 }
 
@@ -565,20 +545,16 @@ TEST_F(LibraryGetTest, SeveralSourcesAreLinkedAndLoadedAsOneModule) {
   EXPECT_TRUE(kernel->launch(Geometry{}, nullptr, nullptr));
   EXPECT_EQ(kernel->global("factors")->bytes, 12U);
   EXPECT_THAT(take_kinds(), ElementsAre(Kind::kCompiled, Kind::kLoaded));
-  const auto other = service->get(request, service->devices().at(0));
-  ASSERT_TRUE(other) << other.error().message;
-  EXPECT_NE(other->key(), kernel->key()) << "a cubin for each architecture";
+  const auto other = test::value_of(service->get(request, service->devices().at(0)));
+  EXPECT_NE(other.key(), kernel->key()) << "a cubin for each architecture";
 
   auto anew = open(driver);
   EXPECT_EQ(anew->get(Request::from_sources(sources), anew->devices().at(1))->key(),
             kernel->key());
   EXPECT_EQ(take_kinds().at(2), Kind::kHit);
-  const auto undefined =
-      anew->get(Request::from_sources({sources[0]}, {.options = {"-verbose"}}),
-                anew->devices().at(1));
-  ASSERT_FALSE(undefined);
-  EXPECT_EQ(undefined.error().code, ErrorCode::kCompileFailed);
-  EXPECT_THAT(undefined.error().message, HasSubstr("'_Z5twicef'"));
+  EXPECT_THAT(anew->get(Request::from_sources({sources[0]}, {.options = {"-verbose"}}),
+                        anew->devices().at(1)),
+              test::IsError(ErrorCode::kCompileFailed, HasSubstr("'_Z5twicef'")));
 }
 
 TEST_F(LibraryGetTest, ASourceWithOneKernelNeedsNoChoice) {
@@ -606,14 +582,12 @@ TEST_F(LibraryGetTest, ATemplatesHeadersAreThoseOfItsFirstResolveOnEveryDevice) 
   auto service = open(options);
   ASSERT_TRUE(service);
   const Request request("filled_fwd", {});
-  const auto first = service->get(request, service->devices().at(0));
-  ASSERT_TRUE(first) << first.error().message;
+  const auto first = test::value_of(service->get(request, service->devices().at(0)));
   std::ofstream(folder / "value.h") << "#define VALUE 22\n";
-  const auto second = service->get(request, service->devices().at(1));
-  ASSERT_TRUE(second) << second.error().message;
-  EXPECT_EQ(first->key(), second->key());
+  const auto second = test::value_of(service->get(request, service->devices().at(1)));
+  EXPECT_EQ(first.key(), second.key());
   EXPECT_NE(service->get({"filled_fwd", {}}, service->devices().at(1))->key(),
-            first->key());
+            first.key());
 }
 
 TEST_F(LibraryGetTest, ServicesWithOtherTemplatesAnswerOneRequestEachWithItsOwn) {
@@ -631,9 +605,9 @@ TEST_F(LibraryGetTest, ServicesWithOtherTemplatesAnswerOneRequestEachWithItsOwn)
     auto service = open(options);
     ASSERT_TRUE(service);
     for (int i = 0; i < 2; ++i) {
-      const auto kernel = service->get(request, service->devices().at(0));
-      ASSERT_TRUE(kernel) << kernel.error().message;
-      keys.push_back(kernel->key());
+      const auto kernel =
+          test::value_of(service->get(request, service->devices().at(0)));
+      keys.push_back(kernel.key());
     }
   }
   EXPECT_THAT(keys, ElementsAre(keys[0], keys[0], keys[2], keys[2]));
@@ -651,8 +625,7 @@ TEST_F(LibraryGetTest, StopEndsAWaitForABuild) {
   for (int i = 0; i < 2; ++i) {  // one builds, the other waits for it
     threads.emplace_back([&] {
       const auto kernel = service->get(endless, device, stop.get_token());
-      ASSERT_FALSE(kernel);
-      EXPECT_EQ(kernel.error().code, ErrorCode::kCancelled) << kernel.error().message;
+      EXPECT_THAT(kernel, test::IsError(ErrorCode::kCancelled));
       ++stopped;
     });
   }
@@ -684,9 +657,8 @@ TEST_F(LibraryGetTest, ADriverThatFailsIsSaidAtOpen) {
 TEST_F(LibraryGetTest, TheProfileHasWhatCudnnAsksFor) {
   const SimulatedDriver driver("8.6");
   auto service = open(driver);
-  const auto profile = service->profile(service->devices().at(0));
-  ASSERT_TRUE(profile) << profile.error().message;
-  EXPECT_THAT(*profile, HasSubstr("\"deviceVer\""));
+  const auto profile = test::value_of(service->profile(service->devices().at(0)));
+  EXPECT_THAT(profile, HasSubstr("\"deviceVer\""));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "cache/cache.h"
 #include "tests/integration/library/library_service.h"
+#include "tests/support/is_error.h"
 #include "tests/support/remote_server.h"
 
 namespace kiln {
@@ -83,12 +84,11 @@ TEST_F(LibraryRemoteTest, EachGetIsInTheCountsOfTheCacheUnderItsTier) {
 TEST_F(LibraryRemoteTest, AWrongOptionIsNamedAtOpen) {
   Options options = machine("node");
   options.remote = server_.address().base;
-  const auto unsigned_one = Service::open(options);
-  ASSERT_FALSE(unsigned_one);
-  EXPECT_EQ(unsigned_one.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_THAT(unsigned_one.error().message,
-              AllOf(HasSubstr("Options::remote: "), HasSubstr("KILN_REMOTE_KEYS"),
-                    HasSubstr("unsigned=1")));
+  EXPECT_THAT(
+      Service::open(options),
+      test::IsError(ErrorCode::kInvalidArgument,
+                    AllOf(HasSubstr("Options::remote: "), HasSubstr("KILN_REMOTE_KEYS"),
+                          HasSubstr("unsigned=1"))));
   options.remote_mode = "both";
   EXPECT_THAT(Service::open(options).error().message,
               HasSubstr("Options::remote_mode: "));

@@ -12,7 +12,9 @@
 #include "tests/integration/plan_service/plan_service_fixture.h"
 #include "tests/support/compile_jobs.h"
 #include "tests/support/incomplete_cudnn.h"
+#include "tests/support/is_error.h"
 #include "tests/support/processes.h"
+#include "tests/support/value_of.h"
 
 namespace kiln {
 namespace {
@@ -157,14 +159,11 @@ TEST_F(PlanServiceTest, ARefusalIsRememberedByItsServiceAlone) {
       key(backward([](Problem& each) { each.sq = each.skv = 1; }), h200_);
   const auto attempts = expect_refused(plan);
   const Opened other = open();
-  const auto again = other.plans->fetch(plan);
-  ASSERT_TRUE(again) << again.error().message;
-  EXPECT_EQ(again->outcome, FetchOutcome::kCompiled);
-  EXPECT_EQ(again->attempts, attempts);
+  const auto again = test::value_of(other.plans->fetch(plan));
+  EXPECT_EQ(again.outcome, FetchOutcome::kCompiled);
+  EXPECT_EQ(again.attempts, attempts);
   const Opened without = open([](Config& config) { config.no_jit = true; });
-  const auto unknown = without.plans->fetch(plan);
-  ASSERT_FALSE(unknown);
-  EXPECT_EQ(unknown.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(without.plans->fetch(plan), test::IsError(ErrorCode::kUnavailable));
 }
 
 TEST_F(PlanServiceTest, ARefusalAnswersEveryoneWhoWaitsForIt) {
@@ -185,11 +184,9 @@ TEST_F(PlanServiceTest, ARefusalAnswersEveryoneWhoWaitsForIt) {
 TEST_F(PlanServiceTest, WhereBuildingIsForbiddenAMissIsAnErrorAndAHitIsNone) {
   const Opened without = open([](Config& config) { config.no_jit = true; });
   const KeyedPlan plan = key(attention_problem(), h200_);
-  const auto missed = without.plans->fetch(plan);
-  ASSERT_FALSE(missed);
-  EXPECT_EQ(missed.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(missed.error().message,
-              AllOf(HasSubstr("KILN_NO_JIT"), HasSubstr(plan.label)));
+  EXPECT_THAT(without.plans->fetch(plan),
+              test::IsError(ErrorCode::kUnavailable,
+                            AllOf(HasSubstr("KILN_NO_JIT"), HasSubstr(plan.label))));
   EXPECT_NE(object_of(here_.plans->fetch(plan)), nullptr);
   const auto hit = without.plans->fetch(plan);
   EXPECT_NE(object_of(hit), nullptr);
@@ -257,8 +254,7 @@ TEST_F(PlanServiceTest, AStopEndsABuildSoonAndTheNextOneSucceeds) {
   const auto stopped_at = std::chrono::steady_clock::now();
   const auto stopped = fetched.get();
   EXPECT_LT(std::chrono::steady_clock::now() - stopped_at, 5s);
-  ASSERT_FALSE(stopped);
-  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled) << stopped.error().message;
+  EXPECT_THAT(stopped, test::IsError(ErrorCode::kCancelled));
   EXPECT_FALSE(is_stored(plan));
   EXPECT_NE(object_of(here_.plans->fetch(plan)), nullptr);
 }
@@ -266,11 +262,10 @@ TEST_F(PlanServiceTest, AStopEndsABuildSoonAndTheNextOneSucceeds) {
 TEST_F(PlanServiceTest, ACudnnThatIsNotThereIsAClearError) {
   const Opened opened =
       open([](Config& config) { config.cudnn = "/nowhere/libcudnn.so.9"; });
-  const auto keyed = opened.plans->key(attention_problem(), h200_);
-  ASSERT_FALSE(keyed);
-  EXPECT_EQ(keyed.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(keyed.error().message,
-              AllOf(HasSubstr("KILN_CUDNN"), HasSubstr("/nowhere/libcudnn.so.9")));
+  EXPECT_THAT(opened.plans->key(attention_problem(), h200_),
+              test::IsError(
+                  ErrorCode::kUnavailable,
+                  AllOf(HasSubstr("KILN_CUDNN"), HasSubstr("/nowhere/libcudnn.so.9"))));
 }
 
 TEST_F(PlanServiceTest, ACudnnThatEndsProcessesEndsAWorkerAlone) {
@@ -279,13 +274,13 @@ TEST_F(PlanServiceTest, ACudnnThatEndsProcessesEndsAWorkerAlone) {
                                              test::CudnnPart::kEmpty);
   compile::WorkerPool pool(plan_workers());
   compile::CudnnRequest request{.cudnn = broken};
-  const auto described = pool.describe(request);
-  ASSERT_FALSE(described);
-  EXPECT_EQ(described.error().code, ErrorCode::kWorkerCrashed);
-  EXPECT_THAT(described.error().message,
-              AllOf(HasSubstr("cuDNN " + broken.native() + " cannot be used: "),
-                    HasSubstr("Could not load symbol cudnnGetVersion"),
-                    HasSubstr("install all libraries of one cuDNN in one folder")));
+  EXPECT_THAT(
+      pool.describe(request),
+      test::IsError(
+          ErrorCode::kWorkerCrashed,
+          AllOf(HasSubstr("cuDNN " + broken.native() + " cannot be used: "),
+                HasSubstr("Could not load symbol cudnnGetVersion"),
+                HasSubstr("install all libraries of one cuDNN in one folder"))));
   // A process that has loaded the part, as torch does, can use it.
   request.loaded = {asked->is.graph.path};
   EXPECT_EQ(pool.describe(request).value().graph, asked->is.graph);
@@ -300,11 +295,10 @@ TEST_F(PlanServiceTest, ACudnnThatCannotBeUsedIsAskedAboutOnce) {
   fs::copy_file(test::paths::kNoDeviceDriver, file);
   const Opened opened = open([&](Config& config) { config.cudnn = file; });
   for (int i = 0; i < 2; ++i) {
-    const auto keyed = opened.plans->key(attention_problem(), h200_);
-    ASSERT_FALSE(keyed);
-    EXPECT_EQ(keyed.error().code, ErrorCode::kUnavailable);
-    EXPECT_THAT(keyed.error().message,
-                HasSubstr("cuDNN " + file.native() + " cannot be used: "));
+    EXPECT_THAT(
+        opened.plans->key(attention_problem(), h200_),
+        test::IsError(ErrorCode::kUnavailable,
+                      HasSubstr("cuDNN " + file.native() + " cannot be used: ")));
     fs::copy_file(here_.plans->ask_library().value()->path, file,
                   fs::copy_options::overwrite_existing);
   }
@@ -316,9 +310,8 @@ TEST_F(PlanServiceTest, AWorkerSaysWhatACudnnIsAndWhatItLacks) {
   const auto& [path, is] = **asked;
   EXPECT_EQ(is.cudnn.path, path);
   EXPECT_THAT(is.graph.path.filename().native(), HasSubstr("libcudnn_graph.so.9"));
-  const auto library = here_.plans->library();
-  ASSERT_TRUE(library) << library.error().message;
-  EXPECT_EQ(to_string(library->version()), is.version);
+  const auto library = test::value_of(here_.plans->library());
+  EXPECT_EQ(to_string(library.version()), is.version);
 
   compile::WorkerPool pool(plan_workers());
   compile::CudnnRequest request{.cudnn = path, .functions = {"cudnnCreate"}};
@@ -332,10 +325,9 @@ TEST_F(PlanServiceTest, AWorkerSaysWhatACudnnIsAndWhatItLacks) {
 TEST_F(PlanServiceTest, WithoutAPlanWorkerNoCudnnIsCalled) {
   const Opened opened =
       open([](Config& config) { config.worker = "/nowhere/kiln-worker"; });
-  const auto library = opened.plans->library();
-  ASSERT_FALSE(library);
-  EXPECT_EQ(library.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(library.error().message, HasSubstr("/nowhere/kiln-plan-worker"));
+  EXPECT_THAT(
+      opened.plans->library(),
+      test::IsError(ErrorCode::kUnavailable, HasSubstr("/nowhere/kiln-plan-worker")));
 }
 
 }  // namespace

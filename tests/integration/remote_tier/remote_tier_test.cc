@@ -10,6 +10,8 @@
 #include <fstream>
 
 #include "tests/integration/remote_tier/machine.h"
+#include "tests/support/in_threads.h"
+#include "tests/support/is_error.h"
 #include "tests/support/processes.h"
 #include "util/log.h"
 
@@ -304,8 +306,7 @@ TEST_F(RemoteTierTest, TheCallersOwnStopEndsTheWaitAndBlamesNobody) {
     });
     const auto fetched = machine_.fetch(i, {}, stop.get_token());
     stopper.join();
-    ASSERT_FALSE(fetched);
-    EXPECT_EQ(fetched.error().code, ErrorCode::kCancelled);
+    EXPECT_THAT(fetched, test::IsError(ErrorCode::kCancelled));
   }
   EXPECT_EQ(machine_.built, 0);
   EXPECT_EQ(machine_.gets("abandoned"), 5U);  // it is not left alone
@@ -321,8 +322,7 @@ TEST_F(RemoteTierTest, TheCallersOwnStopEndsTheBuildBesideASilentServer) {
   });
   const auto fetched = machine_.fetch(1, {.takes = kForEver}, stop.get_token());
   stopper.join();
-  ASSERT_FALSE(fetched);
-  EXPECT_EQ(fetched.error().code, ErrorCode::kCancelled);
+  EXPECT_THAT(fetched, test::IsError(ErrorCode::kCancelled));
   EXPECT_EQ(machine_.stopped, 1);
 }
 
@@ -391,32 +391,26 @@ TEST_F(RemoteTierTest, ThreadsOfAProcessAskOnce) {
   server_.be_late(200ms);
   machine_.builds();
   std::atomic<int> remote = 0;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 8; ++i)
-    threads.emplace_back([&] {
-      const auto fetched = machine_.fetch(1);
-      ASSERT_TRUE(fetched);
-      EXPECT_EQ(fetched->outcome, FetchOutcome::kHit);
-      remote += fetched->tier == cache::Tier::kRemote ? 1 : 0;
-    });
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(8, [&] {
+    const auto fetched = machine_.fetch(1);
+    ASSERT_TRUE(fetched);
+    EXPECT_EQ(fetched->outcome, FetchOutcome::kHit);
+    remote += fetched->tier == cache::Tier::kRemote ? 1 : 0;
+  });
   EXPECT_EQ(server_.requests(), 1);
   EXPECT_EQ(remote, 1);
 }
 
 TEST_F(RemoteTierTest, ManyKeysOfManyThreadsArriveEachOnce) {
   machine_.builds();
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < 20; ++i) {
-        const int number = (i + 5 * t) % 20;
-        const auto fetched = machine_.fetch(number, {.takes = 5s});
-        ASSERT_TRUE(fetched);
-        EXPECT_EQ(as_text(fetched->object->file()), as_text(object_of(number).file()));
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(4, [&](int t) {
+    for (int i = 0; i < 20; ++i) {
+      const int number = (i + 5 * t) % 20;
+      const auto fetched = machine_.fetch(number, {.takes = 5s});
+      ASSERT_TRUE(fetched);
+      EXPECT_EQ(as_text(fetched->object->file()), as_text(object_of(number).file()));
+    }
+  });
   EXPECT_EQ(machine_.counted("remote_hits"), 20U);
 }
 

@@ -9,6 +9,7 @@
 #include "tests/integration/softmax/operation.h"
 #include "tests/integration/softmax/problem.h"
 #include "tests/support/kernels/run_plan.h"
+#include "tests/support/value_of.h"
 
 namespace kiln::softmax_test {
 namespace {
@@ -34,9 +35,9 @@ class SoftmaxOperation : public testing::TestWithParam<Case> {
  protected:
   template <typename Args>
   static void run(const Args& args) {
-    auto plan = ops::plan(args, kiln_cpu::planned_device(), ops::Pointers::kChecked);
-    ASSERT_TRUE(plan) << plan.error().message;
-    const auto done = kiln_cpu::run_plan(*std::move(plan), kernels_of_program());
+    auto plan = test::value_of(
+        ops::plan(args, kiln_cpu::planned_device(), ops::Pointers::kChecked));
+    const auto done = kiln_cpu::run_plan(std::move(plan), kernels_of_program());
     ASSERT_TRUE(done) << done.error().message;
   }
 };
@@ -68,9 +69,8 @@ TEST_P(SoftmaxOperation, LaunchesNothingWhereThereIsNothing) {
                                                       .heads = empty == 1 ? 0 : 2,
                                                       .sq = empty == 2 ? 0 : 2,
                                                       .cols = empty == 3 ? 0 : 2});
-    const auto plan = ops::plan(args, kiln_cpu::planned_device());
-    ASSERT_TRUE(plan) << plan.error().message;
-    EXPECT_TRUE(plan->empty());
+    const auto plan = test::value_of(ops::plan(args, kiln_cpu::planned_device()));
+    EXPECT_TRUE(plan.empty());
   }
 }
 

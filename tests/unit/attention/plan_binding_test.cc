@@ -4,6 +4,7 @@
 
 #include "device/device_properties.h"
 #include "device/profile.h"
+#include "tests/support/is_error.h"
 
 namespace kiln::attention {
 namespace {
@@ -43,10 +44,8 @@ TEST(PlanBinding, WhatDiffersIsNamedWithBothValues) {
 }
 
 TEST(PlanBinding, AMissingPropertyIsNamed) {
-  const auto none = binding_of(R"({"maxGridSize":[1,1,1]})");
-  ASSERT_FALSE(none);
-  EXPECT_EQ(none.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_THAT(none.error().message, HasSubstr("'maxBlockSize'"));
+  EXPECT_THAT(binding_of(R"({"maxGridSize":[1,1,1]})"),
+              test::IsError(ErrorCode::kInvalidArgument, HasSubstr("'maxBlockSize'")));
   EXPECT_FALSE(binding_of("no JSON"));
   EXPECT_FALSE(binding_of(R"({"maxGridSize":["a"]})"));
 }

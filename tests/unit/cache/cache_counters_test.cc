@@ -177,9 +177,7 @@ TEST_F(CacheCountersTest, WhateverLiesInPlaceOfTheFileFailsNoCaller) {
 TEST_F(CacheCountersTest, AFullDiskCostsTheCountsAlone) {
   hit();
   const auto before = counts();
-  files_.before = [](std::string_view call, int) {
-    return call == "pwrite" ? -ENOSPC : 0;
-  };
+  files_.fail("pwrite", ENOSPC);
   {
     const auto cache = open();
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(cache->find(sample_.key()));
@@ -201,9 +199,7 @@ TEST_F(CacheCountersTest, AHolderThatStandsStillDelaysTheEndOnlyShortly) {
 
 TEST_F(CacheCountersTest, ARootThatIsReadOnlyOrElsewhereHasNone) {
   fs::remove(counters_);
-  files_.before = [](std::string_view call, int) {
-    return call == "writable" ? -EROFS : 0;
-  };
+  files_.fail("writable", EROFS);
   hit();
   files_.before = [](auto, int) { return 0; };
   files_.on_type = [&](std::string_view path) -> std::int64_t {

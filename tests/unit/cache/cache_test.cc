@@ -12,6 +12,7 @@
 
 #include "cache/sqlite.h"
 #include "tests/support/faulty_file_system.h"
+#include "tests/support/is_error.h"
 #include "tests/support/processes.h"
 #include "tests/support/sample_object.h"
 #include "tests/support/temp_dir.h"
@@ -294,8 +295,8 @@ TEST_F(CacheTest, AnAmbiguousPrefixListsTheCandidates) {
   second.back() = second.back() == '0' ? '1' : '0';
   fs::copy(first, second);
   const auto resolved = cache->resolve(sample_.key().hex().substr(0, 8));
-  EXPECT_EQ(resolved.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_THAT(resolved.error().message, testing::HasSubstr(sample_.key().hex()));
+  EXPECT_THAT(resolved, test::IsError(ErrorCode::kInvalidArgument,
+                                      testing::HasSubstr(sample_.key().hex())));
 }
 
 TEST_F(CacheTest, VerifyReportsEachKindAndQuarantinesOnRequest) {
@@ -383,10 +384,8 @@ TEST_F(CacheTest, LookingAtADamagedObjectSaysWhatIsWrongAndLeavesIt) {
   const std::string path = cache->layout().object(sample_.key());
   ::chmod(path.c_str(), 0644);
   std::ofstream(path, std::ios::app) << "more";
-  const auto looked = cache->inspect(sample_.key());
-  ASSERT_FALSE(looked);
-  EXPECT_EQ(looked.error().code, ErrorCode::kCorrupt);
-  EXPECT_THAT(looked.error().message, testing::HasSubstr("size"));
+  EXPECT_THAT(cache->inspect(sample_.key()),
+              test::IsError(ErrorCode::kCorrupt, testing::HasSubstr("size")));
   EXPECT_TRUE(fs::exists(path));
   EXPECT_EQ(cache->verify({}).value().corrupt, 1U);
 }

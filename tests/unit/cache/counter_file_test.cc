@@ -249,9 +249,7 @@ TEST_F(CounterFileTest, AFileOfOthersIsNotUsed) {
 }
 
 TEST_F(CounterFileTest, AFileThatMayNotBeReadIsRefused) {
-  files_.before = [](std::string_view call, int) {
-    return call == "open" ? -EACCES : 0;
-  };
+  files_.fail("open", EACCES);
   EXPECT_EQ(file_.add({{"hits", 1}}, kLimit).error().code, ErrorCode::kIo);
   EXPECT_EQ(file_.read(kLimit).error().code, ErrorCode::kIo);
 }

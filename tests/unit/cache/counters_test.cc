@@ -5,8 +5,8 @@
 #include <cerrno>
 #include <set>
 #include <string>
-#include <thread>
-#include <vector>
+
+#include "tests/support/in_threads.h"
 
 namespace kiln::cache {
 namespace {
@@ -28,13 +28,10 @@ TEST(Counters, EveryCounterHasANameOfItsOwn) {
 
 TEST(Counters, NamesOfRunTimeAreCountedFromAnyThread) {
   Counters counters;
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&] {
-      for (int i = 0; i < 1000; ++i)
-        counters.add_named("remote_requests.get.hit.h:" + std::to_string(i % 10), 2);
-    });
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(4, [&] {
+    for (int i = 0; i < 1000; ++i)
+      counters.add_named("remote_requests.get.hit.h:" + std::to_string(i % 10), 2);
+  });
   const auto counts = counters.snapshot();
   EXPECT_EQ(counts.size(), 10U);
   EXPECT_EQ(counts.at("remote_requests.get.hit.h:7"), 800U);

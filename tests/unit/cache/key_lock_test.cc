@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "tests/support/faulty_file_system.h"
+#include "tests/support/in_threads.h"
 #include "tests/support/temp_dir.h"
 #include "util/bytes.h"
 
@@ -125,9 +126,7 @@ TEST_F(KeyLockTest, ALivingHolderIsWaitedForLongerThanTheHeartbeatLimit) {
 
 TEST_F(KeyLockTest, AHolderWithoutAHeartbeatIsGivenUp) {
   // A lock that no process of ours takes care of: as a stopped process leaves it.
-  files_.before = [](std::string_view call, int) {
-    return call == "pwrite" ? -EIO : 0;
-  };
+  files_.fail("pwrite", EIO);
   auto holder = acquire(request());
   files_.before = [](auto, int) { return 0; };
   OwnerRecord record;
@@ -138,9 +137,7 @@ TEST_F(KeyLockTest, AHolderWithoutAHeartbeatIsGivenUp) {
   record.build_limit = 24h;
   const auto place = place_of(request().key);
   const int fd = files_.open(place.file.c_str(), O_WRONLY, 0);
-  files_.before = [](std::string_view call, int) {
-    return call == "pwrite" ? -EIO : 0;
-  };
+  files_.fail("pwrite", EIO);
   ASSERT_GT(cache::real_file_system().pwrite(fd, record.encode(),
                                              place.record * kOwnerRecordBytes),
             0);
@@ -155,9 +152,7 @@ TEST_F(KeyLockTest, AHolderWithoutAHeartbeatIsGivenUp) {
 
 TEST_F(KeyLockTest, AHolderThatLeavesNoRecordIsWaitedForBriefly) {
   // As on a full disk, or a holder that was stopped before it could write.
-  files_.before = [](std::string_view call, int) {
-    return call == "pwrite" ? -ENOSPC : 0;
-  };
+  files_.fail("pwrite", ENOSPC);
   const auto holder = acquire(request());
   const auto waited = acquire(request());
   EXPECT_EQ(waited.outcome, LockOutcome::kBypassed);
@@ -383,17 +378,13 @@ TEST_F(KeyLockTest, LockFilesAreNeverRemoved) {
 TEST_F(KeyLockTest, ManyThreadsTakeTurns) {
   std::atomic<int> inside = 0;
   std::atomic<int> most = 0;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 16; ++i) {
-    threads.emplace_back([&] {
-      const auto held = acquire(request());
-      EXPECT_EQ(held.outcome, LockOutcome::kHeld);
-      most = std::max(most.load(), ++inside);
-      std::this_thread::sleep_for(2ms);
-      --inside;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(16, [&] {
+    const auto held = acquire(request());
+    EXPECT_EQ(held.outcome, LockOutcome::kHeld);
+    most = std::max(most.load(), ++inside);
+    std::this_thread::sleep_for(2ms);
+    --inside;
+  });
   EXPECT_EQ(most, 1);
 }
 

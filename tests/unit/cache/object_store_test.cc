@@ -227,9 +227,7 @@ TEST_F(ObjectStoreTest, AFileThatIsTruncatedWhileItIsReadIsAMiss) {
 
 TEST_F(ObjectStoreTest, NoDescriptorsLeftIsAnErrorAndNothingIsQuarantined) {
   publish(sample_);
-  faulty_.before = [](std::string_view call, int) {
-    return call == "open" ? -EMFILE : 0;
-  };
+  faulty_.fail("open", EMFILE);
   EXPECT_EQ(store().find(sample_.key()).error().code, ErrorCode::kIo);
   faulty_.before = [](auto, int) { return 0; };
   EXPECT_TRUE(store().find(sample_.key()).value());
@@ -359,9 +357,7 @@ TEST_F(ObjectStoreTest, WhateverCallOfAPublishFailsTheObjectIsAbsentOrWhole) {
 }
 
 TEST_F(ObjectStoreTest, AFailedSyncIsNotRepeatedAndNothingIsPublished) {
-  faulty_.before = [](std::string_view call, int) {
-    return call == "fdatasync" ? -EIO : 0;
-  };
+  faulty_.fail("fdatasync", EIO);
   EXPECT_EQ(publish(sample_), Published::kNotStored);
   const auto calls = faulty_.calls();
   EXPECT_EQ(std::count(calls.begin(), calls.end(), "fdatasync"), 1);
@@ -370,9 +366,7 @@ TEST_F(ObjectStoreTest, AFailedSyncIsNotRepeatedAndNothingIsPublished) {
 }
 
 TEST_F(ObjectStoreTest, AQuotaThatShowsAtCloseIsNotStored) {
-  faulty_.before = [](std::string_view call, int) {
-    return call == "close" ? -EDQUOT : 0;
-  };
+  faulty_.fail("close", EDQUOT);
   EXPECT_EQ(publish(sample_), Published::kNotStored);
   EXPECT_EQ(counters().snapshot().at("publish_refused.EDQUOT"), 1U);
   EXPECT_FALSE(fs::exists(path(sample_)));
@@ -390,9 +384,7 @@ TEST_F(ObjectStoreTest, ALinkThatWorkedButReportedAnErrorIsStored) {
 }
 
 TEST_F(ObjectStoreTest, WithoutHardLinksTheFileIsRenamed) {
-  faulty_.before = [](std::string_view call, int) {
-    return call == "link" ? -EPERM : 0;
-  };
+  faulty_.fail("link", EPERM);
   EXPECT_EQ(publish(sample_), Published::kStored);
   EXPECT_EQ(publish(sample_), Published::kAlreadyThere);
   EXPECT_TRUE(no_temporaries());

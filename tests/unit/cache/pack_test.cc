@@ -462,9 +462,7 @@ TEST_F(PackTest, AnIoErrorCostsTheRowOnEveryFileSystem) {
     files_.on_type = [&](std::string_view) { return type & 0xFFFFFFFF; };
     files_.before = [](std::string_view, int) { return 0; };
     const auto pack = reopen().value();
-    files_.before = [](std::string_view call, int) {
-      return call == "pread" ? -EIO : 0;
-    };
+    files_.fail("pread", EIO);
     EXPECT_FALSE(pack->read(pack->find(objects_[0].key()).value())) << type;
     files_.before = [](std::string_view, int) { return 0; };
     EXPECT_EQ(sound_objects(*pack, objects_), objects_.size()) << type;

@@ -5,12 +5,12 @@
 
 #include <cerrno>
 #include <fstream>
-#include <thread>
 #include <utility>
 
 #include "cache/cache.h"
 #include "codec/private_key.h"
 #include "tests/support/faulty_file_system.h"
+#include "tests/support/in_threads.h"
 #include "tests/support/sample_pack.h"
 #include "tests/support/temp_dir.h"
 #include "util/log.h"
@@ -117,9 +117,7 @@ TEST_F(SeedsTest, TheFirstSeedThatHasASoundObjectGivesIt) {
 
 TEST_F(SeedsTest, ServesWithoutARootAndWithAReadOnlyOne) {
   EXPECT_TRUE(open({pack_}, "")->find(key_));
-  files_.before = [](std::string_view call, int) {
-    return call == "writable" ? -EROFS : 0;
-  };
+  files_.fail("writable", EROFS);
   const auto cache = open();
   EXPECT_EQ(cache->mode(), Mode::kReadOnly);
   Tier tier = Tier::kBuild;
@@ -130,9 +128,7 @@ TEST_F(SeedsTest, ServesWithoutARootAndWithAReadOnlyOne) {
 
 TEST_F(SeedsTest, AFullDiskLosesNoHit) {
   const auto cache = open();
-  files_.before = [](std::string_view call, int) {
-    return call == "write" ? -ENOSPC : 0;
-  };
+  files_.fail("write", ENOSPC);
   EXPECT_TRUE(cache->find(key_));
   EXPECT_EQ(cache->counters().snapshot().at("publish_refused.ENOSPC"), 1U);
 }
@@ -264,14 +260,11 @@ TEST_F(SeedsTest, WhatIsRemovedDoesNotComeBackFromASeed) {
 
 TEST_F(SeedsTest, ManyThreadsFindAtOnce) {
   const auto cache = open();
-  std::vector<std::thread> threads;
   std::atomic<int> found{0};
-  for (int i = 0; i < 8; ++i)
-    threads.emplace_back([&] {
-      for (const StoredObject& object : objects_)
-        found += cache->find(object.key()) ? 1 : 0;
-    });
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(8, [&] {
+    for (const StoredObject& object : objects_)
+      found += cache->find(object.key()) ? 1 : 0;
+  });
   EXPECT_EQ(found, 40);
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/support/faulty_file_system.h"
+#include "tests/support/in_threads.h"
 #include "tests/support/temp_dir.h"
 
 namespace kiln::cache {
@@ -39,9 +40,7 @@ class SlotsTest : public testing::Test {
 
   /// Locks a slot and writes nothing: as a stopped process looks to others.
   OwnedRange silent_holder(std::uint64_t slot) {
-    files_.before = [](std::string_view call, int) {
-      return call == "pwrite" ? -EIO : 0;
-    };
+    files_.fail("pwrite", EIO);
     auto held = OwnedRange::try_own({&files_, file_, slot}, {}, 1h);
     files_.before = [](auto, int) { return 0; };
     return **std::move(held);
@@ -63,20 +62,16 @@ TEST_F(SlotsTest, BoundHowManyRunAtOnce) {
   Slots slots(folder_, files_, counters_, times_, 3);
   std::atomic<int> inside = 0;
   std::atomic<int> most = 0;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 12; ++i) {
-    threads.emplace_back([&] {
-      const auto acquired = slots.acquire({});
-      EXPECT_EQ(acquired.outcome, SlotOutcome::kHeld);
-      const int now = ++inside;
-      int seen = most;
-      while (seen < now && !most.compare_exchange_weak(seen, now)) {
-      }
-      std::this_thread::sleep_for(20ms);
-      --inside;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(12, [&] {
+    const auto acquired = slots.acquire({});
+    EXPECT_EQ(acquired.outcome, SlotOutcome::kHeld);
+    const int now = ++inside;
+    int seen = most;
+    while (seen < now && !most.compare_exchange_weak(seen, now)) {
+    }
+    std::this_thread::sleep_for(20ms);
+    --inside;
+  });
   EXPECT_EQ(most, 3);
 }
 
@@ -390,9 +385,7 @@ TEST_F(SlotsTest, ASilentHolderIsWaitedForOnceAndThenIgnored) {
 }
 
 TEST_F(SlotsTest, WhereLocksDoNotWorkItGoesOnWithoutAndCounts) {
-  files_.before = [](std::string_view call, int) {
-    return call == "set_lock" ? -ENOLCK : 0;
-  };
+  files_.fail("set_lock", ENOLCK);
   Slots slots(folder_, files_, counters_, times_, 1);
   EXPECT_EQ(slots.acquire({}).outcome, SlotOutcome::kBypassed);
   EXPECT_EQ(counters_.get(Counter::kLockBypassed), 1U);

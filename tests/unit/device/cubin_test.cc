@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/elf_builder.h"
+#include "tests/support/is_error.h"
 
 namespace kiln::device {
 namespace {
@@ -128,10 +129,8 @@ TEST(ReadCubin, ParametersThatContradictThemselvesAreUnknownAndRefuseNoImage) {
   }
   std::vector<std::uint32_t> cut_off = kThreeParameters;
   cut_off[12] = 0x00ff1b04;
-  const auto cubin = read_cubin(MadeCubin{.info_of_k = cut_off}.build());
-  ASSERT_FALSE(cubin);
-  EXPECT_EQ(cubin.error().code, ErrorCode::kCorrupt);
-  EXPECT_THAT(cubin.error().message, HasSubstr("of kernel k"));
+  EXPECT_THAT(read_cubin(MadeCubin{.info_of_k = cut_off}.build()),
+              test::IsError(ErrorCode::kCorrupt, HasSubstr("of kernel k")));
 }
 
 TEST(ReadCubin, FindsTheSmNumberInTheFirstByteOfOlderAbis) {
@@ -152,8 +151,7 @@ TEST(ReadCubin, ANoteThatContradictsTheHeaderIsCorrupt) {
   for (const char* arguments :
        {"-arch sm_80 -m 64", "-arch sm_100a", "-arch rubbish"}) {
     const auto info = read_cubin(MadeCubin{.arguments = arguments}.build());
-    ASSERT_FALSE(info) << arguments;
-    EXPECT_EQ(info.error().code, ErrorCode::kCorrupt);
+    EXPECT_THAT(info, test::IsError(ErrorCode::kCorrupt)) << arguments;
   }
 }
 
@@ -186,10 +184,10 @@ TEST(CheckImage, NamesTheArchitectureThatDisagrees) {
   const Bytes cubin = MadeCubin{}.build();
   for (const char* other : {"8.0", "9.0", "10.0a"}) {
     const auto checked = check_image(cubin, target(other), {});
-    ASSERT_FALSE(checked) << other;
-    EXPECT_EQ(checked.error().code, ErrorCode::kCorrupt);
-    EXPECT_EQ(checked.error().message, "the image is for sm_90a, and " +
-                                           to_string(target(other)) + " was wanted");
+    EXPECT_THAT(checked, test::IsError(ErrorCode::kCorrupt,
+                                       "the image is for sm_90a, and " +
+                                           to_string(target(other)) + " was wanted"))
+        << other;
   }
 }
 

@@ -7,6 +7,7 @@
 #include "device/driver_table.h"
 #include "tests/support/child_process.h"
 #include "tests/support/elf_builder.h"
+#include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
 
 namespace kiln::device {
@@ -35,10 +36,8 @@ TEST(Driver, ThatIsNowhereIsNotBlamedForAFork) {
 }
 
 TEST(Driver, ThatWasNamedAndIsNotThereIsAnError) {
-  const auto driver = Driver::open("/nonexistent/libcuda.so.1", {});
-  ASSERT_FALSE(driver);
-  EXPECT_EQ(driver.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(driver.error().message, HasSubstr("KILN_DRIVER"));
+  EXPECT_THAT(Driver::open("/nonexistent/libcuda.so.1", {}),
+              test::IsError(ErrorCode::kUnavailable, HasSubstr("KILN_DRIVER")));
 }
 
 // Containers started without their GPUs have an empty libcuda.so.1.
@@ -48,10 +47,9 @@ TEST(Driver, ThatCannotBeOpenedIsAnErrorInTheLoadersWords) {
   places.loader_path = {dir.path()};
   for (const Bytes& content : {Bytes(), test::bytes_of("no library")}) {
     test::write_file(dir.path() / "libcuda.so.1", content);
-    const auto driver = Driver::open({}, places);
-    ASSERT_FALSE(driver);
-    EXPECT_EQ(driver.error().code, ErrorCode::kUnavailable);
-    EXPECT_THAT(driver.error().message, HasSubstr("libcuda.so.1 cannot be used"));
+    EXPECT_THAT(Driver::open({}, places),
+                test::IsError(ErrorCode::kUnavailable,
+                              HasSubstr("libcuda.so.1 cannot be used")));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/is_error.h"
 #include "tests/unit/device/launches.h"
 
 namespace kiln::device {
@@ -176,13 +177,13 @@ TEST_F(Launches, InClustersThatDoNotFitTheGridAreRefused) {
 }
 
 TEST_F(Launches, InClustersNeedADeviceThatHasThem) {
-  const auto refused = run(second(), {.grid = {2, 1, 1}, .cluster = {2, 1, 1}});
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_THAT(refused.error().message,
-              AllOf(HasSubstr("clusters need compute capability 9.0 or later, and this "
-                              "device is 8.6"),
-                    HasSubstr("on device 1")));
+  EXPECT_THAT(
+      run(second(), {.grid = {2, 1, 1}, .cluster = {2, 1, 1}}),
+      test::IsError(
+          ErrorCode::kInvalidArgument,
+          AllOf(HasSubstr("clusters need compute capability 9.0 or later, and this "
+                          "device is 8.6"),
+                HasSubstr("on device 1"))));
   EXPECT_EQ(calls(), 0U);
 }
 
@@ -207,12 +208,12 @@ TEST(LaunchesOnAnOldDriver, AreRefusedWhereItLacksTheirFunction) {
   const Function& plain = *module->find("plain");
   for (const Geometry& geometry : {Geometry{.grid = {2, 1, 1}, .cluster = {2, 1, 1}},
                                    Geometry{.cooperative = true}}) {
-    const auto refused = launch(plain, geometry, nullptr, {}, {});
-    ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
-    EXPECT_THAT(refused.error().message,
-                HasSubstr("need a driver for CUDA 11.8 or later, and this one is for "
-                          "11.4; install a newer driver"));
+    EXPECT_THAT(
+        launch(plain, geometry, nullptr, {}, {}),
+        test::IsError(
+            ErrorCode::kUnavailable,
+            HasSubstr("need a driver for CUDA 11.8 or later, and this one is for "
+                      "11.4; install a newer driver")));
   }
   EXPECT_TRUE(launch(plain, {}, nullptr, {}, {}));
 }
@@ -223,8 +224,7 @@ TEST_F(Launches, ThatEndTheContextSaySoThenAndAfterwards) {
   ASSERT_EQ(simulated_.inject("cuLaunchKernel", 1, CUDA_ERROR_ILLEGAL_ADDRESS), 0);
   for (int i = 0; i < 2; ++i) {
     const auto refused = run();
-    ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error().code, ErrorCode::kDevice);
+    ASSERT_THAT(refused, test::IsError(ErrorCode::kDevice));
     EXPECT_THAT(
         refused.error().message,
         AllOf(HasSubstr("cuLaunchKernel, kernel k of softmax (key 0123456789ab) "

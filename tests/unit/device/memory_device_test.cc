@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/is_error.h"
 #include "tests/unit/device/loading.h"
 
 namespace kiln::device {
@@ -62,11 +63,10 @@ TEST_F(DeviceMemory, IsNotTheHostsUnlessTheDriverKnowsIt) {
 TEST_F(DeviceMemory, ThatTheDriverDoesNotTellOfIsItsError) {
   ASSERT_EQ(simulated_.inject("cuPointerGetAttributes", 1, CUDA_ERROR_INVALID_CONTEXT),
             0);
-  const auto why = why_not_memory_of(*contexts_[0], this);
-  ASSERT_FALSE(why);
-  EXPECT_EQ(why.error().code, ErrorCode::kDevice);
-  EXPECT_THAT(why.error().message,
-              testing::HasSubstr("cuPointerGetAttributes, device 0 (Simulated 9.0)"));
+  EXPECT_THAT(why_not_memory_of(*contexts_[0], this),
+              test::IsError(ErrorCode::kDevice,
+                            testing::HasSubstr(
+                                "cuPointerGetAttributes, device 0 (Simulated 9.0)")));
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 
 #include "device/devices.h"
 #include "tests/support/child_process.h"
+#include "tests/support/is_error.h"
+#include "tests/support/value_of.h"
 #include "tests/unit/device/loading.h"
 #include "util/log.h"
 
@@ -50,14 +52,13 @@ TEST(Loading, EachOfTwoDevicesRefusesTheOthersCubinAndTheDriverNeverSeesIt) {
   const SimulatedDriver simulated("7.5,8.6");
   const Bytes turing = test::cubin_for("sm_75");
   const Bytes ampere = test::cubin_for("sm_86");
-  const auto refused = LoadedModule::load(test::context_of(simulated, 0),
-                                          test::image_of(ampere, "sm_86"));
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_THAT(refused.error().message,
-              AllOf(HasSubstr("softmax"), HasSubstr("(key 0123456789ab)"),
-                    HasSubstr("device 0 (Simulated 7.5)"), HasSubstr("sm_86 code"),
-                    HasSubstr("; build it for 7.5")));
+  EXPECT_THAT(
+      LoadedModule::load(test::context_of(simulated, 0),
+                         test::image_of(ampere, "sm_86")),
+      test::IsError(ErrorCode::kInvalidArgument,
+                    AllOf(HasSubstr("softmax"), HasSubstr("(key 0123456789ab)"),
+                          HasSubstr("device 0 (Simulated 7.5)"),
+                          HasSubstr("sm_86 code"), HasSubstr("; build it for 7.5"))));
   EXPECT_FALSE(LoadedModule::load(test::context_of(simulated, 1),
                                   test::image_of(turing, "sm_75")));
   EXPECT_EQ(simulated.loads(), 0U);
@@ -77,9 +78,9 @@ TEST(Loading, ArchitectureSpecificCodeIsRefusedByALaterDevice) {
         *target == 's' ? test::cubin_for(target) : test::ptx_for(target);
     const auto refused =
         LoadedModule::load(test::context_of(simulated), test::image_of(bytes, target));
-    ASSERT_FALSE(refused) << target;
-    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
-    EXPECT_THAT(refused.error().message, HasSubstr(std::string(target) + " code"));
+    EXPECT_THAT(refused, test::IsError(ErrorCode::kInvalidArgument,
+                                       HasSubstr(std::string(target) + " code")))
+        << target;
   }
   EXPECT_EQ(simulated.calls("cuModuleLoadDataEx"), 0U);
 }
@@ -92,13 +93,12 @@ TEST(Loading, AnImageOfANewerToolkitThanTheDriverIsRefusedUnseen) {
   const Bytes ptx = test::ptx_for("sm_90");
   for (const Image& image : {test::image_of(cubin, "sm_90", {13, 0}),
                              test::image_of(ptx, "compute_90", {12, 8})}) {
-    const auto refused = LoadedModule::load(context, image);
-    ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
-    EXPECT_THAT(refused.error().message,
-                AllOf(HasSubstr("softmax (key 0123456789ab) on device 0"),
-                      HasSubstr("this one is for 12.4"),
-                      HasSubstr("; install a newer driver, or build it with")));
+    EXPECT_THAT(
+        LoadedModule::load(context, image),
+        test::IsError(ErrorCode::kUnavailable,
+                      AllOf(HasSubstr("softmax (key 0123456789ab) on device 0"),
+                            HasSubstr("this one is for 12.4"),
+                            HasSubstr("; install a newer driver, or build it with"))));
   }
   EXPECT_EQ(simulated.calls("cuModuleLoadDataEx"), 0U);
   const Bytes later = test::cubin_for("sm_90", "12.9");
@@ -119,10 +119,9 @@ TEST(Loading, AnImageThatIsNotWhatItIsSaidToBeNeverReachesTheDriver) {
        {test::image_of(cut, "sm_90"), test::image_of(other, "sm_90"),
         test::image_of(whole, "compute_90"), test::image_of(ptx, "compute_90"),
         test::image_of({}, "sm_90")}) {
-    const auto refused = LoadedModule::load(context, image);
-    ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error().code, ErrorCode::kCorrupt);
-    EXPECT_THAT(refused.error().message, HasSubstr("softmax (key 0123456789ab)"));
+    EXPECT_THAT(
+        LoadedModule::load(context, image),
+        test::IsError(ErrorCode::kCorrupt, HasSubstr("softmax (key 0123456789ab)")));
   }
   EXPECT_EQ(simulated.calls("cuModuleLoadDataEx"), 0U);
 }
@@ -132,21 +131,19 @@ TEST(Loading, AMissingEntryPointIsNamedBeforeTheDriverIsAsked) {
   const Bytes bytes = test::cubin_for("sm_90");
   Image image = test::image_of(bytes, "sm_90");
   image.entry_points = {"k", "absent"};
-  const auto refused = LoadedModule::load(test::context_of(simulated), image);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::kCorrupt);
-  EXPECT_THAT(refused.error().message, HasSubstr("no entry point absent; it has k"));
+  EXPECT_THAT(
+      LoadedModule::load(test::context_of(simulated), image),
+      test::IsError(ErrorCode::kCorrupt, HasSubstr("no entry point absent; it has k")));
   EXPECT_EQ(simulated.calls("cuModuleLoadDataEx"), 0U);
 }
 
 TEST(Loading, AnEntryPointThatTheDriverDoesNotFindIsCorrupt) {
   const SimulatedDriver simulated("9.0");
   ASSERT_EQ(simulated.inject("cuModuleGetFunction", 2, CUDA_ERROR_NOT_FOUND), 0);
-  const auto refused = test::load_cubin(test::context_of(simulated));
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::kCorrupt);
-  EXPECT_THAT(refused.error().message,
-              HasSubstr("the driver finds no kernel plain in softmax (key"));
+  EXPECT_THAT(
+      test::load_cubin(test::context_of(simulated)),
+      test::IsError(ErrorCode::kCorrupt,
+                    HasSubstr("the driver finds no kernel plain in softmax (key")));
   EXPECT_EQ(simulated.loads(), 1U);
   expect_nothing_left(simulated);
 }
@@ -172,22 +169,20 @@ test::LoadResult load_with_local_kernel(const SimulatedDriver& simulated) {
 // `static __global__`, which the driver need not find by name.
 TEST(Loading, AKernelOfLocalBindingIsFoundInTheDriversEnumeration) {
   const SimulatedDriver simulated("9.0");
-  const auto module = load_with_local_kernel(simulated);
-  ASSERT_TRUE(module) << module.error().message;
-  ASSERT_EQ((*module)->functions().size(), 3U);
-  const Function* const own = (*module)->find("own");
+  const auto module = test::value_of(load_with_local_kernel(simulated));
+  ASSERT_EQ(module->functions().size(), 3U);
+  const Function* const own = module->find("own");
   ASSERT_NE(own, nullptr);
   EXPECT_EQ(own->attributes().registers, 16U);
-  EXPECT_THAT((*module)->unreachable(), IsEmpty());
+  EXPECT_THAT(module->unreachable(), IsEmpty());
 }
 
 TEST(Loading, ADriverThatCannotEnumerateLeavesAKernelOfLocalBindingOut) {
   const SimulatedDriver simulated("9.0");
   ASSERT_EQ(simulated.remove("cuModuleEnumerateFunctions"), 0);
-  const auto module = load_with_local_kernel(simulated);
-  ASSERT_TRUE(module) << module.error().message;
-  EXPECT_EQ((*module)->functions().size(), 2U);
-  EXPECT_THAT((*module)->unreachable(), ElementsAre("own"));
+  const auto module = test::value_of(load_with_local_kernel(simulated));
+  EXPECT_EQ(module->functions().size(), 2U);
+  EXPECT_THAT(module->unreachable(), ElementsAre("own"));
 }
 
 // As a device gets it that is newer than its compiler.
@@ -202,30 +197,29 @@ TEST(LoadingPtx, AKernelOfLocalBindingIsFoundAsInACubin) {
       image.entry_points = {"own"};
     else
       image.entry_points.clear();
-    const auto module = LoadedModule::load(test::context_of(simulated), image);
-    ASSERT_TRUE(module) << module.error().message;
-    EXPECT_EQ((*module)->functions().size(), is_named ? 1U : 3U);
-    EXPECT_NE((*module)->find("own"), nullptr);
+    const auto module =
+        test::value_of(LoadedModule::load(test::context_of(simulated), image));
+    EXPECT_EQ(module->functions().size(), is_named ? 1U : 3U);
+    EXPECT_NE(module->find("own"), nullptr);
   }
   const SimulatedDriver old("9.0");
   ASSERT_EQ(old.remove("cuModuleEnumerateFunctions"), 0);
-  const auto module = LoadedModule::load(test::context_of(old), image);
-  ASSERT_TRUE(module) << module.error().message;
-  EXPECT_EQ((*module)->functions().size(), 2U);
-  EXPECT_THAT((*module)->unreachable(), ElementsAre("own"));
+  const auto module = test::value_of(LoadedModule::load(test::context_of(old), image));
+  EXPECT_EQ(module->functions().size(), 2U);
+  EXPECT_THAT(module->unreachable(), ElementsAre("own"));
 }
 
 TEST(Loading, OutOfMemoryNamesDeviceKernelKeyCallAndRemedy) {
   const SimulatedDriver simulated("9.0");
   const auto context = test::context_of(simulated);
   ASSERT_EQ(simulated.inject("cuModuleLoadDataEx", 1, CUDA_ERROR_OUT_OF_MEMORY), 0);
-  const auto refused = test::load_cubin(context);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::kDevice);
-  EXPECT_EQ(refused.error().message,
-            "cuModuleLoadDataEx, softmax (key 0123456789ab) on device 0 (Simulated "
-            "9.0): CUDA_ERROR_OUT_OF_MEMORY (2): out of memory; free memory of the "
-            "device, or load fewer kernels");
+  EXPECT_THAT(
+      test::load_cubin(context),
+      test::IsError(
+          ErrorCode::kDevice,
+          "cuModuleLoadDataEx, softmax (key 0123456789ab) on device 0 (Simulated "
+          "9.0): CUDA_ERROR_OUT_OF_MEMORY (2): out of memory; free memory of the "
+          "device, or load fewer kernels"));
   expect_nothing_left(simulated);
   EXPECT_TRUE(test::load_cubin(context)) << "it is not sticky";
 }
@@ -238,10 +232,10 @@ TEST(Loading, AFailureOfAnyLaterCallUnloadsTheModule) {
         "cuModuleGetFunction", "cuFuncGetAttribute"}) {
     ASSERT_EQ(simulated.inject(call, 1, CUDA_ERROR_OUT_OF_MEMORY), 0);
     const auto refused = test::load_cubin(context);
-    ASSERT_FALSE(refused) << call;
-    EXPECT_EQ(refused.error().code, ErrorCode::kDevice);
-    EXPECT_THAT(refused.error().message,
-                AllOf(HasSubstr(call), HasSubstr("on device 0")));
+    EXPECT_THAT(refused,
+                test::IsError(ErrorCode::kDevice,
+                              AllOf(HasSubstr(call), HasSubstr("on device 0"))))
+        << call;
     expect_nothing_left(simulated);
   }
   EXPECT_EQ(simulated.loads(), 5U);
@@ -268,9 +262,8 @@ TEST(Loading, DuringACaptureWorksAndLeavesTheCaptureWhole) {
                 stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
             CUDA_SUCCESS);
   std::thread([&] { EXPECT_TRUE(test::load_cubin(context)); }).join();
-  auto own = test::load_cubin(context);
-  ASSERT_TRUE(own) << own.error().message;
-  own->reset();
+  auto own = test::value_of(test::load_cubin(context));
+  own.reset();
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   ASSERT_EQ(simulated.find<decltype(::cuThreadExchangeStreamCaptureMode)>(
                 "cuThreadExchangeStreamCaptureMode")(&mode),
@@ -284,10 +277,9 @@ TEST(Loading, DuringACaptureWorksAndLeavesTheCaptureWhole) {
 
 TEST(LoadingPtx, TellsParametersThroughTheDriver) {
   const SimulatedDriver simulated("12.0");
-  const auto module = test::load_ptx(test::context_of(simulated));
-  ASSERT_TRUE(module) << module.error().message;
-  EXPECT_THAT((*module)->find("k")->parameters(), Optional(ElementsAre(8)));
-  EXPECT_THAT((*module)->find("plain")->parameters(), Optional(IsEmpty()));
+  const auto module = test::value_of(test::load_ptx(test::context_of(simulated)));
+  EXPECT_THAT(module->find("k")->parameters(), Optional(ElementsAre(8)));
+  EXPECT_THAT(module->find("plain")->parameters(), Optional(IsEmpty()));
 }
 
 TEST(LoadingPtx, NeedsNoClosingNul) {
@@ -300,13 +292,12 @@ TEST(LoadingPtx, NeedsNoClosingNul) {
 
 TEST(LoadingPtx, ThatTheDriverRefusesComesWithItsCompilersWords) {
   const SimulatedDriver simulated("9.0");
-  const auto refused = test::load_ptx(test::context_of(simulated), "9.3");
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::kDevice);
-  EXPECT_THAT(refused.error().message,
-              AllOf(HasSubstr("CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)"),
-                    HasSubstr("; install a newer driver, or build with an older"),
-                    HasSubstr("; the driver's compiler says: ")));
+  EXPECT_THAT(
+      test::load_ptx(test::context_of(simulated), "9.3"),
+      test::IsError(ErrorCode::kDevice,
+                    AllOf(HasSubstr("CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)"),
+                          HasSubstr("; install a newer driver, or build with an older"),
+                          HasSubstr("; the driver's compiler says: "))));
 }
 
 TEST(Loading, WithAnOlderDriverDoesWithoutEnumerationAndParameters) {

@@ -11,6 +11,7 @@
 
 #include "device/compatibility.h"
 #include "device/driver.h"
+#include "tests/support/value_of.h"
 #include "tests/unit/simulated_driver/images.h"
 
 namespace kiln::device {
@@ -21,34 +22,31 @@ using testing::HasSubstr;
 TEST(DriverOpened, SeesTheDevicesInTheDriversOrder) {
   const test::SimulatedDriver simulated("7.5,8.6,9.0,12.1");
   ASSERT_EQ(simulated.set_driver_version(12090), 0);
-  const auto driver = Driver::open(simulated.path(), {});
-  ASSERT_TRUE(driver) << driver.error().message;
-  ASSERT_TRUE(driver->has_value());
-  EXPECT_EQ((*driver)->version(), (CudaVersion{12, 9}));
-  const auto devices = (*driver)->devices();
-  ASSERT_TRUE(devices) << devices.error().message;
-  ASSERT_EQ(devices->size(), 4U);
+  const auto driver = test::value_of(Driver::open(simulated.path(), {}));
+  ASSERT_TRUE(driver.has_value());
+  EXPECT_EQ(driver->version(), (CudaVersion{12, 9}));
+  const auto devices = test::value_of(driver->devices());
+  ASSERT_EQ(devices.size(), 4U);
   constexpr std::array<ComputeCapability, 4> kExpected{
       {{7, 5}, {8, 6}, {9, 0}, {12, 1}}};
-  for (std::size_t i = 0; i < devices->size(); ++i) {
-    const Device& device = devices->at(i);
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const Device& device = devices.at(i);
     EXPECT_EQ(device.ordinal, static_cast<int>(i));
     EXPECT_EQ(device.capability, kExpected[i]);
     EXPECT_GT(device.multiprocessors, 0);
     EXPECT_GT(device.memory_bytes, 0U);
     EXPECT_THAT(device.uuid, testing::StartsWith("GPU-4b696c6e-"));
   }
-  EXPECT_EQ(devices->at(2).name, "Simulated 9.0");
-  EXPECT_EQ(devices->at(2).pci_id, "0000:03:00.0");
-  EXPECT_EQ((*driver)->can_access_peer(0, 1).value(), false);
+  EXPECT_EQ(devices.at(2).name, "Simulated 9.0");
+  EXPECT_EQ(devices.at(2).pci_id, "0000:03:00.0");
+  EXPECT_EQ(driver->can_access_peer(0, 1).value(), false);
 }
 
 TEST(DriverOpened, WithoutDevicesHasNoneAndThatIsNoError) {
   const test::SimulatedDriver simulated("");
   const auto driver = Driver::open(simulated.path(), {}).value().value();
-  const auto devices = driver.devices();
-  ASSERT_TRUE(devices) << devices.error().message;
-  EXPECT_TRUE(devices->empty());
+  const auto devices = test::value_of(driver.devices());
+  EXPECT_TRUE(devices.empty());
 }
 
 TEST(DriverOpened, TooOldToTellAUuidDoesWithoutOne) {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "header_trees.h"
+#include "tests/support/is_error.h"
 
 namespace kiln::key {
 namespace {
@@ -189,21 +190,17 @@ TEST_F(HeaderScanTest, HasALimitThatItNames) {
     write(one_ / (std::to_string(i) + ".h"),
           "#include \"" + std::to_string(i + 1) + ".h\"");
   input_.source = "#include \"0.h\"";
-  const auto few = HeaderScanner({}, {.files = 10}).scan(input_, toolkit_folders_);
-  ASSERT_FALSE(few);
-  EXPECT_EQ(few.error().code, ErrorCode::kResourceLimit);
-  EXPECT_THAT(few.error().message, testing::HasSubstr("10"));
+  EXPECT_THAT(HeaderScanner({}, {.files = 10}).scan(input_, toolkit_folders_),
+              test::IsError(ErrorCode::kResourceLimit, testing::HasSubstr("10")));
   const auto edges = HeaderScanner({}, {.edges = 5}).scan(input_, toolkit_folders_);
   EXPECT_EQ(edges.error().code, ErrorCode::kResourceLimit);
   const auto bytes =
       HeaderScanner({}, {.file_bytes = 3}).scan(input_, toolkit_folders_);
-  ASSERT_FALSE(bytes);
-  EXPECT_EQ(bytes.error().code, ErrorCode::kResourceLimit);
-  EXPECT_THAT(bytes.error().message, testing::HasSubstr("0.h"));
-  const auto all = HeaderScanner({}, {.bytes = 100}).scan(input_, toolkit_folders_);
-  ASSERT_FALSE(all);
-  EXPECT_EQ(all.error().code, ErrorCode::kResourceLimit);
-  EXPECT_THAT(all.error().message, testing::HasSubstr("over 100 bytes"));
+  EXPECT_THAT(bytes,
+              test::IsError(ErrorCode::kResourceLimit, testing::HasSubstr("0.h")));
+  EXPECT_THAT(
+      HeaderScanner({}, {.bytes = 100}).scan(input_, toolkit_folders_),
+      test::IsError(ErrorCode::kResourceLimit, testing::HasSubstr("over 100 bytes")));
 }
 
 TEST_F(HeaderScanTest, CountsComputedIncludesToo) {
@@ -235,8 +232,7 @@ TEST_F(HeaderScanTest, EndsWhenItIsStopped) {
     input_.source = source;
     const auto stopped =
         HeaderScanner({}).scan(input_, toolkit_folders_, {}, later(), stop.get_token());
-    ASSERT_FALSE(stopped) << source;
-    EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+    EXPECT_THAT(stopped, test::IsError(ErrorCode::kCancelled)) << source;
   }
 }
 

@@ -11,6 +11,7 @@
 #include "files.h"
 #include "key/tree_memo.h"
 #include "key/tree_walk.h"
+#include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
 #include "util/read_file.h"
 
@@ -75,9 +76,8 @@ TEST_F(IncludeTreeTest, KnowsWhichFilesNameTheTimeOfTheBuild) {
 TEST_F(IncludeTreeTest, EndsWhenItIsStopped) {
   std::stop_source stop;
   stop.request_stop();
-  const auto stopped = read(root_, later(), stop.get_token());
-  ASSERT_FALSE(stopped);
-  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+  EXPECT_THAT(read(root_, later(), stop.get_token()),
+              test::IsError(ErrorCode::kCancelled));
   EXPECT_EQ(read().files_hashed, 4U);
 }
 
@@ -259,9 +259,7 @@ TEST_F(IncludeTreeTest, ThatIsTooDeepIsRefused) {
   fs::path deep = root_;
   for (int i = 0; i < 70; ++i) deep /= "d";
   fs::create_directories(deep);
-  const auto result = read(root_);
-  ASSERT_FALSE(result);
-  EXPECT_EQ(result.error().code, ErrorCode::kResourceLimit);
+  EXPECT_THAT(read(root_), test::IsError(ErrorCode::kResourceLimit));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "files.h"
+#include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
 #include "util/unique_fd.h"
 
@@ -127,19 +128,18 @@ TEST_F(TreeWalkTest, SixtyFourLevelsAreTheMost) {
   write(at(path + "a.h"), "");
   EXPECT_THAT(walk(), ElementsAre(path + "a.h"));
   fs::create_directory(at(path + "d"));
-  const auto walked = walk_tree(dir_.path());
-  ASSERT_FALSE(walked);
-  EXPECT_EQ(walked.error().code, ErrorCode::kResourceLimit);
-  EXPECT_THAT(walked.error().message, HasSubstr("has over 64 levels deep"));
+  EXPECT_THAT(
+      walk_tree(dir_.path()),
+      test::IsError(ErrorCode::kResourceLimit, HasSubstr("has over 64 levels deep")));
 }
 
 TEST_F(TreeWalkTest, AFolderThatIsNotThereIsNotFound) {
   write(at("file"), "");
   for (const char* const path : {"missing", "file", "file/below"}) {
     const auto walked = walk_tree(at(path));
-    ASSERT_FALSE(walked) << path;
-    EXPECT_EQ(walked.error().code, ErrorCode::kNotFound) << path;
-    EXPECT_THAT(walked.error().message, HasSubstr(at(path).native()));
+    EXPECT_THAT(walked,
+                test::IsError(ErrorCode::kNotFound, HasSubstr(at(path).native())))
+        << path;
   }
 }
 

@@ -8,11 +8,11 @@
 #include <sys/stat.h>
 
 #include <fstream>
-#include <thread>
 #include <vector>
 
 #include "request/manifest.h"
 #include "tests/support/child_process.h"
+#include "tests/support/in_threads.h"
 #include "tests/support/temp_dir.h"
 
 namespace kiln {
@@ -76,14 +76,10 @@ TEST_F(RequestRecordTest, AddsToWhatIsThere) {
 TEST_F(RequestRecordTest, ManyThreadsMixNoLines) {
   const auto record = open();
   const std::string text(10'000, 'x');
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 8; ++t) {
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < 20; ++i)
-        record->add(digest(t * 100 + i), Request::from_source({.source = text}), k90);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(8, [&](int t) {
+    for (int i = 0; i < 20; ++i)
+      record->add(digest(t * 100 + i), Request::from_source({.source = text}), k90);
+  });
   EXPECT_EQ(recorded().size(), 160U);
 }
 

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
 
 namespace kiln::remote {
@@ -34,11 +35,10 @@ TEST_F(LibcurlTest, TheMachinesOwnHasEveryFunction) {
 }
 
 TEST_F(LibcurlTest, WhereNoneIsTheErrorSaysWhatToInstall) {
-  const auto curl = open_libcurl({"libkiln-no-such-curl.so.4"});
-  ASSERT_FALSE(curl);
-  EXPECT_EQ(curl.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(curl.error().message,
-              AllOf(HasSubstr("libcurl 7.85 or later"), HasSubstr("libcurl4")));
+  EXPECT_THAT(
+      open_libcurl({"libkiln-no-such-curl.so.4"}),
+      test::IsError(ErrorCode::kUnavailable,
+                    AllOf(HasSubstr("libcurl 7.85 or later"), HasSubstr("libcurl4"))));
 }
 
 TEST_F(LibcurlTest, AFileThatIsNoLibraryIsPassedOverAndNamedIfThereIsNoOther) {

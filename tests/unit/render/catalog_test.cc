@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "render/embedded_templates.h"
+#include "tests/support/in_threads.h"
+#include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/template_family.h"
 
@@ -54,11 +56,9 @@ TEST_F(CatalogTest, KernelsAreSortedAndFoundByName) {
 }
 
 TEST_F(CatalogTest, AnUnknownNameIsNotFoundWithTheNearest) {
-  const auto found = built_in_.open()->find("scale_fdw");
-  ASSERT_FALSE(found);
-  EXPECT_EQ(found.error().code, ErrorCode::kNotFound);
-  EXPECT_EQ(found.error().message,
-            "no template 'scale_fdw', did you mean 'scale_fwd'?");
+  EXPECT_THAT(built_in_.open()->find("scale_fdw"),
+              test::IsError(ErrorCode::kNotFound,
+                            "no template 'scale_fdw', did you mean 'scale_fwd'?"));
   EXPECT_EQ(built_in_.open()->find("softmax").error().message,
             "no template 'softmax'; there are: scale_bwd, scale_fwd");
 }
@@ -166,12 +166,11 @@ TEST_F(CatalogTest, ThePreludeIsPlainText) {
 
 TEST_F(CatalogTest, WhatIsNotThereIsNamed) {
   const auto no_folder = built_in_.open({dir_.path() / "gone"});
-  EXPECT_EQ(no_folder.error().code, ErrorCode::kNotFound);
-  EXPECT_THAT(no_folder.error().message, HasSubstr("gone"));
+  EXPECT_THAT(no_folder, test::IsError(ErrorCode::kNotFound, HasSubstr("gone")));
   test::write_text(dir_.path() / "mine/kernel.toml", kUserToml);
   const auto no_text = built_in_.open({dir_.path()});
-  EXPECT_EQ(no_text.error().code, ErrorCode::kNotFound);
-  EXPECT_THAT(no_text.error().message, HasSubstr("mine/mine.cu.mustache"));
+  EXPECT_THAT(no_text,
+              test::IsError(ErrorCode::kNotFound, HasSubstr("mine/mine.cu.mustache")));
 }
 
 TEST_F(CatalogTest, ABadTextOfAUserNamesItsPathAndLine) {
@@ -206,13 +205,10 @@ TEST_F(CatalogTest, AKernelOutlivesItsCatalogAndItsFolder) {
 TEST_F(CatalogTest, ManyThreadsMayRenderOneKernel) {
   const auto kernel = built_in_.kernel();
   const std::string expected = kernel->render(kernel->default_set().front())->text;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 8; ++i)
-    threads.emplace_back([&] {
-      for (int k = 0; k < 20; ++k)
-        EXPECT_EQ(kernel->render(kernel->default_set().front())->text, expected);
-    });
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(8, [&] {
+    for (int k = 0; k < 20; ++k)
+      EXPECT_EQ(kernel->render(kernel->default_set().front())->text, expected);
+  });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/template_family.h"
 
@@ -144,10 +145,8 @@ TEST_F(Sources, AreCheckedOneByOne) {
 TEST_F(Sources, ThatAreNotThereAreNamed) {
   auto without = files();
   without.erase(without.begin() + 1);
-  const auto catalog = folder(without);
-  ASSERT_FALSE(catalog);
-  EXPECT_EQ(catalog.error().code, ErrorCode::kNotFound);
-  EXPECT_THAT(catalog.error().message, HasSubstr("scale/problem.cu.mustache"));
+  EXPECT_THAT(folder(without), test::IsError(ErrorCode::kNotFound,
+                                             HasSubstr("scale/problem.cu.mustache")));
   const std::vector<EmbeddedKernel> kernels{{"scale_fwd", "scale"}};
   EXPECT_EQ(
       TemplateCatalog::open({"", without, kernels})->find("scale_fwd").error().message,

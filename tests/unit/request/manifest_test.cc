@@ -5,6 +5,7 @@
 #include <random>
 #include <string>
 
+#include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/template_family.h"
 
@@ -268,10 +269,8 @@ TEST(Manifest, ALinkThatWasWrittenIsReadBack) {
 }
 
 TEST(Manifest, TextThatIsNotUtf8CannotBeWritten) {
-  const auto line =
-      manifest_line(Request::from_source({.source = "\xff"}), std::nullopt);
-  ASSERT_FALSE(line);
-  EXPECT_EQ(line.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(manifest_line(Request::from_source({.source = "\xff"}), std::nullopt),
+              test::IsError(ErrorCode::kInvalidArgument));
 }
 
 TEST(Manifest, AFileIsReadByItsPath) {

@@ -8,7 +8,9 @@
 
 #include "codec/digest.h"
 #include "tests/support/elf_builder.h"
+#include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/value_of.h"
 
 namespace kiln::device {
 namespace {
@@ -45,10 +47,9 @@ TEST_F(FindLinker, InTheFolderOfNvrtcWithTheDeviceRuntime) {
   const Toolchain nvrtc = toolchain("cuda/lib64/libnvrtc.so.13", 13);
   add("cuda/lib64/libnvJitLink.so.12", "12");
   const fs::path path = add("cuda/lib64/libnvJitLink.so.13", "13");
-  const auto without = find_linker(nvrtc, {});
-  ASSERT_TRUE(without) << without.error().message;
-  EXPECT_EQ(without->path, path);
-  EXPECT_EQ(without->id, (LinkerId{"13", ""}));
+  const auto without = test::value_of(find_linker(nvrtc, {}));
+  EXPECT_EQ(without.path, path);
+  EXPECT_EQ(without.id, (LinkerId{"13", ""}));
   add_text("cuda/lib64/libcudadevrt.a", "archive");
   const auto with = find_linker(nvrtc, {});
   EXPECT_EQ(with->id.device_runtime, Digest::of(as_bytes("archive")).hex());
@@ -59,10 +60,9 @@ TEST_F(FindLinker, InWheelsSideBySide) {
   const Toolchain nvrtc = toolchain("nvidia/cuda_nvrtc/lib/libnvrtc.so.12", 12);
   const fs::path path = add("nvidia/nvjitlink/lib/libnvJitLink.so.12", "12");
   add_text("nvidia/cuda_runtime/lib/libcudadevrt.a", "archive");
-  const auto found = find_linker(nvrtc, {});
-  ASSERT_TRUE(found) << found.error().message;
-  EXPECT_EQ(found->path, path);
-  EXPECT_NE(found->id.device_runtime, "");
+  const auto found = test::value_of(find_linker(nvrtc, {}));
+  EXPECT_EQ(found.path, path);
+  EXPECT_NE(found.id.device_runtime, "");
 }
 
 TEST_F(FindLinker, ElseWhereNvrtcIsLookedForOfTheSameMajorVersion) {
@@ -70,11 +70,10 @@ TEST_F(FindLinker, ElseWhereNvrtcIsLookedForOfTheSameMajorVersion) {
   add("other/libnvJitLink.so.12", "12");
   LibraryPlaces places;
   places.loader_path = {dir_.path() / "other"};
-  const auto missing = find_linker(nvrtc, places);
-  ASSERT_FALSE(missing);
-  EXPECT_EQ(missing.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(missing.error().message,
-              AllOf(HasSubstr("libnvJitLink.so.13"), HasSubstr("nvidia-nvjitlink")));
+  EXPECT_THAT(
+      find_linker(nvrtc, places),
+      test::IsError(ErrorCode::kUnavailable, AllOf(HasSubstr("libnvJitLink.so.13"),
+                                                   HasSubstr("nvidia-nvjitlink"))));
   const fs::path path = add("other/libnvJitLink.so.13", "13");
   EXPECT_EQ(find_linker(nvrtc, places)->path, path);
 }
@@ -85,10 +84,9 @@ TEST_F(FindLinker, TheRecordedOneWhereNoNvrtcIsInstalled) {
   recorded.facts = {{13, 0}, {{9, 0}}};
   EXPECT_FALSE(find_linker(recorded, {}));
   recorded.linker = LinkerId{"13", "ab"};
-  const auto found = find_linker(recorded, {});
-  ASSERT_TRUE(found) << found.error().message;
-  EXPECT_EQ(found->id, *recorded.linker);
-  EXPECT_TRUE(found->path.empty()) << "a miss cannot be linked";
+  const auto found = test::value_of(find_linker(recorded, {}));
+  EXPECT_EQ(found.id, *recorded.linker);
+  EXPECT_TRUE(found.path.empty()) << "a miss cannot be linked";
 }
 
 }  // namespace

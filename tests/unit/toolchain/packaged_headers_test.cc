@@ -8,9 +8,9 @@
 #include <fstream>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "tests/support/in_threads.h"
 #include "tests/support/temp_dir.h"
 
 namespace kiln::device {
@@ -141,15 +141,11 @@ TEST_F(PackagedHeadersTest, ManyMayMakeThemAtOnce) {
     lines += "/usr/include/" + name + "\n";
   }
   list("libcub-dev", lines);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 8; ++i) {
-    threads.emplace_back([&] {
-      const auto folder = headers();
-      ASSERT_TRUE(folder);
-      EXPECT_EQ(names(*folder).size(), 304U) << "it is whole when it is told";
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(8, [&] {
+    const auto folder = headers();
+    ASSERT_TRUE(folder);
+    EXPECT_EQ(names(*folder).size(), 304U) << "it is whole when it is told";
+  });
 }
 
 }  // namespace

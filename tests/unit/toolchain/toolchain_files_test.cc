@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "tests/support/elf_builder.h"
+#include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
 #include "util/read_file.h"
 
@@ -125,11 +126,8 @@ TEST_F(ToolchainFiles, TheRecordHasWhatLinked) {
 }
 
 TEST_F(ToolchainFiles, ARootThatCannotBeWrittenIsAnErrorThatNamesIt) {
-  const auto written =
-      write_hint(std::filesystem::path("/proc/kiln/toolchains"), kId, facts_);
-  ASSERT_FALSE(written);
-  EXPECT_EQ(written.error().code, ErrorCode::kIo);
-  EXPECT_THAT(written.error().message, HasSubstr("mkdir /proc/kiln/toolchains"));
+  EXPECT_THAT(write_hint(std::filesystem::path("/proc/kiln/toolchains"), kId, facts_),
+              test::IsError(ErrorCode::kIo, HasSubstr("mkdir /proc/kiln/toolchains")));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/support/elf_builder.h"
+#include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
 #include "toolchain/toolchain_files.h"
 
@@ -99,11 +100,8 @@ TEST_F(ChooseToolchain, ForTheDriverOfAJobNothingElseIsChosen) {
   for (const auto& build_for :
        {std::optional<BuildFor>(), std::optional<BuildFor>(ComputeCapability{9, 0}),
         std::optional<BuildFor>(Target{Architecture{{7, 0}}})}) {
-    const auto none =
-        choose_toolchain(found_, for_job({12, 4}, {.build_for = build_for}));
-    ASSERT_FALSE(none);
-    EXPECT_EQ(none.error().code, ErrorCode::kUnavailable);
-    EXPECT_THAT(none.error().message, wheel);
+    EXPECT_THAT(choose_toolchain(found_, for_job({12, 4}, {.build_for = build_for})),
+                test::IsError(ErrorCode::kUnavailable, wheel));
   }
   // Where it is not installed, the recorded one serves hits if the driver takes them.
   EXPECT_EQ(chosen(for_job({12, 4}, {.recorded = recorded(t12_)})), t12_.name());
@@ -117,8 +115,7 @@ TEST_F(ChooseToolchain, AnExplicitOneThatTheDriverOfAJobDoesNotTakeIsAnError) {
   found_[1].found_in = "KILN_NVRTC";
   const auto choice =
       choose_toolchain(found_, {.driver = CudaVersion{12, 4}, .only_for_driver = true});
-  ASSERT_FALSE(choice);
-  EXPECT_EQ(choice.error().code, ErrorCode::kUnavailable);
+  ASSERT_THAT(choice, test::IsError(ErrorCode::kUnavailable));
   EXPECT_THAT(
       choice.error().message,
       AllOf(HasSubstr("a driver for CUDA 12.4 does not take what " + t13_.name()),
@@ -194,10 +191,9 @@ TEST_F(ChooseToolchain, TheRecordedOneStandsInWhereNoneIsInstalled) {
 
 TEST_F(ChooseToolchain, NothingFoundAndNothingRecordedSaysWhatToInstall) {
   found_.clear();
-  const auto choice = choose_toolchain(found_, {});
-  ASSERT_FALSE(choice);
-  EXPECT_EQ(choice.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(choice.error().message, HasSubstr("install the CUDA toolkit"));
+  EXPECT_THAT(
+      choose_toolchain(found_, {}),
+      test::IsError(ErrorCode::kUnavailable, HasSubstr("install the CUDA toolkit")));
 }
 
 TEST_F(ChooseToolchain, TheExplicitOneBeatsEverything) {
@@ -223,11 +219,12 @@ TEST_F(ChooseToolchain, AnUnknownWishIsAnErrorWithThoseKnown) {
   for (const char* wanted : {"12.8", "12", "12aaaaa", "12aaaaab", "aaaaaaaa"}) {
     const auto choice = choose_toolchain(
         found_, {.wanted = wanted, .recorded = recorded(toolchain("99aaaaaa", k13))});
-    ASSERT_FALSE(choice) << wanted;
-    EXPECT_EQ(choice.error().code, ErrorCode::kUnavailable);
-    EXPECT_THAT(choice.error().message,
-                AllOf(HasSubstr(t11_.name()), HasSubstr(t12_.name()),
-                      HasSubstr(t13_.name()), HasSubstr("nvrtc-13.0-99aaaaaa")));
+    EXPECT_THAT(
+        choice,
+        test::IsError(ErrorCode::kUnavailable,
+                      AllOf(HasSubstr(t11_.name()), HasSubstr(t12_.name()),
+                            HasSubstr(t13_.name()), HasSubstr("nvrtc-13.0-99aaaaaa"))))
+        << wanted;
   }
 }
 
@@ -384,8 +381,7 @@ TEST_F(DiscoverToolchains, AQuestionThatWasStoppedOrKilledSaysNothingAboutAnNvrt
       answer_ = tl::unexpected(error);
       search_.explicit_nvrtc = named;
       const auto found = discover_toolchains(search_);
-      ASSERT_FALSE(found);
-      EXPECT_EQ(found.error().code, error.code);
+      ASSERT_THAT(found, test::IsError(error.code));
       EXPECT_EQ(found.error().from_outside, error.from_outside);
     }
   }
@@ -408,11 +404,9 @@ TEST_F(DiscoverToolchains, AnExplicitOneThatCannotBeUsedIsAnError) {
   EXPECT_EQ(discover_toolchains(search_).error().code, ErrorCode::kUnavailable);
   test::write_file(root_ / "broken.so", as_bytes("no library"));
   search_.explicit_nvrtc = root_ / "broken.so";
-  const auto found = discover_toolchains(search_);
-  ASSERT_FALSE(found);
-  EXPECT_EQ(found.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(found.error().message,
-              AllOf(HasSubstr("KILN_NVRTC"), HasSubstr("broken.so")));
+  EXPECT_THAT(discover_toolchains(search_),
+              test::IsError(ErrorCode::kUnavailable,
+                            AllOf(HasSubstr("KILN_NVRTC"), HasSubstr("broken.so"))));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "tests/support/elf_builder.h"
+#include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
 
 namespace kiln {
@@ -85,8 +86,7 @@ TEST(ElfFile, EveryTruncationIsCorrupt) {
     // A copy of its own, so that a sanitizer sees a read past its end.
     const Bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
     const auto file = ElfFile::parse(cut);
-    ASSERT_FALSE(file) << size;
-    EXPECT_EQ(file.error().code, ErrorCode::kCorrupt) << size;
+    EXPECT_THAT(file, test::IsError(ErrorCode::kCorrupt)) << size;
   }
 }
 
@@ -166,8 +166,8 @@ TEST_F(BuildId, IsFoundInTheSectionsWhereAToolHasMovedTheNotes) {
 TEST_F(BuildId, IsNotFoundWhereThereIsNone) {
   test::ElfBuilder elf;
   const auto id = read_build_id(file(elf.build()));
-  EXPECT_EQ(id.error().code, ErrorCode::kNotFound);
-  EXPECT_THAT(id.error().message, HasSubstr("library.so has no build id"));
+  EXPECT_THAT(
+      id, test::IsError(ErrorCode::kNotFound, HasSubstr("library.so has no build id")));
   EXPECT_EQ(read_build_id(dir_.path() / "absent.so").error().code,
             ErrorCode::kNotFound);
 }
@@ -177,8 +177,7 @@ TEST_F(BuildId, EveryTruncationUpToTheNotesIsCorrupt) {
   const std::size_t needed = sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr) + 36;
   for (std::size_t size = 0; size < needed; ++size) {
     const auto id = read_build_id(file(ByteView(whole).first(size)));
-    ASSERT_FALSE(id) << size;
-    EXPECT_EQ(id.error().code, ErrorCode::kCorrupt) << size;
+    EXPECT_THAT(id, test::IsError(ErrorCode::kCorrupt)) << size;
   }
   EXPECT_EQ(read_build_id(file(ByteView(whole).first(needed))).value(), kBuildId);
 }

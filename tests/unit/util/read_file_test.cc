@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "tests/support/elf_builder.h"
+#include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
 
 namespace kiln {
@@ -50,10 +51,8 @@ TEST_F(ReadFile, AFileWhoseSizeIsSaidToBeNothingIsReadToItsEnd) {
   const auto text = read_text_file(procfs, 1U << 20U);
   ASSERT_TRUE(text) << text.error().message;
   EXPECT_TRUE(text->starts_with("Name:") && text->ends_with('\n')) << *text;
-  const auto over = read_text_file(procfs, 4);
-  ASSERT_FALSE(over);
-  EXPECT_EQ(over.error().code, ErrorCode::kResourceLimit);
-  EXPECT_THAT(over.error().message, HasSubstr("over 4 bytes"));
+  EXPECT_THAT(read_text_file(procfs, 4),
+              test::IsError(ErrorCode::kResourceLimit, HasSubstr("over 4 bytes")));
 }
 
 TEST_F(ReadFile, AnAbsentFileIsAMissAndAnAbsentTextIsNotFound) {
@@ -65,10 +64,9 @@ TEST_F(ReadFile, AnAbsentFileIsAMissAndAnAbsentTextIsNotFound) {
 
 TEST_F(ReadFile, OneByteOverTheLimitIsRefused) {
   test::write_file(file_, as_bytes("12345"));
-  const auto bytes = read_file(file_, 4);
-  ASSERT_FALSE(bytes);
-  EXPECT_EQ(bytes.error().code, ErrorCode::kResourceLimit);
-  EXPECT_THAT(bytes.error().message, HasSubstr("5 bytes, over the limit of 4"));
+  EXPECT_THAT(read_file(file_, 4),
+              test::IsError(ErrorCode::kResourceLimit,
+                            HasSubstr("5 bytes, over the limit of 4")));
 }
 
 TEST_F(ReadFile, AFolderOrAPipeIsAnErrorAndNoWait) {

@@ -7,7 +7,8 @@
 #include <new>
 #include <thread>
 #include <tuple>
-#include <vector>
+
+#include "tests/support/in_threads.h"
 
 namespace kiln {
 namespace {
@@ -20,19 +21,15 @@ TEST(SingleFlightTest, CallersOfOneKeyAtOnceShareOneComputation) {
   std::atomic<int> computed = 0;
   std::atomic<int> leaders = 0;
   std::latch all_here(kThreads);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i) {
-    threads.emplace_back([&] {
-      all_here.arrive_and_wait();
-      const auto outcome = flights.run(1, {}, [&]() -> Result<int> {
-        std::this_thread::sleep_for(std::chrono::milliseconds(200));
-        return ++computed;
-      });
-      EXPECT_EQ(outcome.result.value(), 1);
-      leaders += outcome.computed ? 1 : 0;
+  test::in_threads(kThreads, [&] {
+    all_here.arrive_and_wait();
+    const auto outcome = flights.run(1, {}, [&]() -> Result<int> {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      return ++computed;
     });
-  }
-  for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(outcome.result.value(), 1);
+    leaders += outcome.computed ? 1 : 0;
+  });
   EXPECT_EQ(computed, 1);
   EXPECT_EQ(leaders, 1);
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/is_error.h"
+
 namespace kiln {
 namespace {
 
@@ -30,8 +32,7 @@ TEST(ParseSize, RefusesWhatIsNoSize) {
   for (const char* text : {"", "G", "-1G", "+1G", "1..5G", "1.2.3", ".", "1X", "1GiBs",
                            "1ib", "1G ", "nan", "inf", "1e3", "0x10", "9999999999T"}) {
     const auto size = parse_size(text);
-    ASSERT_FALSE(size) << text;
-    EXPECT_EQ(size.error().code, ErrorCode::kInvalidArgument) << text;
+    EXPECT_THAT(size, test::IsError(ErrorCode::kInvalidArgument)) << text;
   }
 }
 
@@ -49,8 +50,7 @@ TEST(ParseDuration, RefusesWhatIsNoDuration) {
   for (const char* text :
        {"", "s", "-1s", "1y", "1 year", "36600d", "1e9", "nan", "1:30"}) {
     const auto duration = parse_duration(text);
-    ASSERT_FALSE(duration) << text;
-    EXPECT_EQ(duration.error().code, ErrorCode::kInvalidArgument) << text;
+    EXPECT_THAT(duration, test::IsError(ErrorCode::kInvalidArgument)) << text;
   }
 }
 

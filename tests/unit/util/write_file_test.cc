@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
 #include "util/read_file.h"
 
@@ -40,9 +41,8 @@ TEST_F(WriteFileTest, AFailedReplaceLeavesTheOldFileAndNoTemporary) {
   ASSERT_TRUE(replace_file(path_, as_bytes("old"), kMode));
   const auto onto_folder = dir_.path() / "folder";
   std::filesystem::create_directories(onto_folder / "inside");
-  const auto failed = replace_file(onto_folder, as_bytes("new"), kMode);
-  ASSERT_FALSE(failed);
-  EXPECT_EQ(failed.error().code, ErrorCode::kIo);
+  EXPECT_THAT(replace_file(onto_folder, as_bytes("new"), kMode),
+              test::IsError(ErrorCode::kIo));
   EXPECT_EQ(dir_.files(), std::vector{path_});
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/is_error.h"
+
 namespace kiln::compile {
 namespace {
 
@@ -31,9 +33,8 @@ TEST(OutputCheck, PtxOfTheRightArchitecturePasses) {
 TEST(OutputCheck, PtxOfAnotherArchitectureFails) {
   auto job = ptx_job();
   job.target.architecture.capability = {8, 0};
-  const auto checked = check_output(job, output_of(kPtx));
-  ASSERT_FALSE(checked);
-  EXPECT_EQ(checked.error().code, ErrorCode::kCompileFailed);
+  EXPECT_THAT(check_output(job, output_of(kPtx)),
+              test::IsError(ErrorCode::kCompileFailed));
 }
 
 TEST(OutputCheck, ANameThatIsNotInTheImageFails) {

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "tests/support/temp_dir.h"
+#include "tests/support/value_of.h"
 #include "util/read_file.h"
 
 namespace kiln::compile {
@@ -53,8 +54,7 @@ TEST(Reproduction, ItsCommandRunsNothingThatACallerNamed) {
   wanted.options = {"-DX=" + hostile};
   wanted.name_expressions = {hostile};
   wanted.nvrtc.nvrtc = "/x/" + hostile;
-  const auto folder = save_reproduction(root.path() / "repro", wanted);
-  ASSERT_TRUE(folder) << folder.error().message;
+  const auto folder = test::value_of(save_reproduction(root.path() / "repro", wanted));
   // A program of that name that writes down what it is given.
   const auto kiln = root.path() / "kiln";
   const auto given = root.path() / "given";
@@ -62,27 +62,26 @@ TEST(Reproduction, ItsCommandRunsNothingThatACallerNamed) {
                              given.native() + "\n";
   std::filesystem::permissions(kiln, std::filesystem::perms::owner_all);
   const auto run =
-      "PATH=" + root.path().native() + ":$PATH sh " + (*folder / "command").native();
+      "PATH=" + root.path().native() + ":$PATH sh " + (folder / "command").native();
   EXPECT_EQ(std::system(run.c_str()), 0);
   EXPECT_FALSE(std::filesystem::exists(root.path() / "run"));
   const auto nul = std::string(1, '\0');
   EXPECT_EQ(text_of(given), "/x/" + hostile + nul + "compile" + nul +
-                                (*folder / "source" / wanted.program_name).native() +
+                                (folder / "source" / wanted.program_name).native() +
                                 nul + "--arch" + nul + "9.0a" + nul + "-I" + nul +
-                                (*folder / "headers").native() + nul +
+                                (folder / "headers").native() + nul +
                                 "--option=-DX=" + hostile + nul + "--name=" + hostile +
                                 nul + "--timeout" + nul + "2" + nul);
 }
 
 TEST(Reproduction, HoldsAllThatTheBuildTook) {
   const test::TempDir root;
-  const auto folder = save_reproduction(root.path() / "repro", job());
-  ASSERT_TRUE(folder) << folder.error().message;
-  EXPECT_EQ(folder->parent_path(), root.path() / "repro");
-  EXPECT_EQ(text_of(*folder / "source/mine.cu"), job().source);
-  EXPECT_EQ(text_of(*folder / "headers/a b.h"), "A");
-  EXPECT_EQ(text_of(*folder / "headers/sub/c.h"), "C");
-  EXPECT_NE(text_of(*folder / "command").find(reproduction_command(*folder, job())),
+  const auto folder = test::value_of(save_reproduction(root.path() / "repro", job()));
+  EXPECT_EQ(folder.parent_path(), root.path() / "repro");
+  EXPECT_EQ(text_of(folder / "source/mine.cu"), job().source);
+  EXPECT_EQ(text_of(folder / "headers/a b.h"), "A");
+  EXPECT_EQ(text_of(folder / "headers/sub/c.h"), "C");
+  EXPECT_NE(text_of(folder / "command").find(reproduction_command(folder, job())),
             std::string::npos);
 }
 
@@ -111,10 +110,9 @@ TEST(Reproduction, ASourcesNameNeverLeavesTheFolderNorReplacesAFile) {
     const test::TempDir root;
     CompileJob named = job();
     named.program_name = name;
-    const auto folder = save_reproduction(root.path() / "repro", named);
-    ASSERT_TRUE(folder) << folder.error().message;
-    EXPECT_EQ(text_of(*folder / place), job().source) << name;
-    EXPECT_NE(text_of(*folder / "command").find("kiln compile"), std::string::npos);
+    const auto folder = test::value_of(save_reproduction(root.path() / "repro", named));
+    EXPECT_EQ(text_of(folder / place), job().source) << name;
+    EXPECT_NE(text_of(folder / "command").find("kiln compile"), std::string::npos);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <optional>
 
+#include "tests/support/is_error.h"
 #include "tests/unit/compile/pool/scripted_worker.h"
 #include "util/unique_fd.h"
 
@@ -48,27 +49,22 @@ TEST(Spawner, GivesUpAtTheDeadlineOrAtAStop) {
   const HeldFile held(path);
   if (!held.is_held())
     GTEST_SKIP() << "no leases on this file system";
-  const auto late = spawner.start({path, {}}, Clock::now(), {});
-  ASSERT_FALSE(late);
-  EXPECT_EQ(late.error().code, ErrorCode::kUnavailable);
-  EXPECT_EQ(late.error().message,
-            "the machine does not start " + path.native() + " in time");
+  EXPECT_THAT(spawner.start({path, {}}, Clock::now(), {}),
+              test::IsError(ErrorCode::kUnavailable, "the machine does not start " +
+                                                         path.native() + " in time"));
   std::stop_source source;
   source.request_stop();
-  const auto stopped =
-      spawner.start({path, {}}, Clock::time_point::max(), source.get_token());
-  ASSERT_FALSE(stopped);
-  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+  EXPECT_THAT(spawner.start({path, {}}, Clock::time_point::max(), source.get_token()),
+              test::IsError(ErrorCode::kCancelled));
 }
 
 TEST(Spawner, SaysWhyNothingStarts) {
   const ScriptedWorker scripts;
   Spawner spawner;
-  const auto worker =
-      spawner.start({scripts.folder() / "missing", {}}, Clock::time_point::max(), {});
-  ASSERT_FALSE(worker);
-  EXPECT_EQ(worker.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(worker.error().message, HasSubstr("missing: posix_spawn: No such file"));
+  EXPECT_THAT(
+      spawner.start({scripts.folder() / "missing", {}}, Clock::time_point::max(), {}),
+      test::IsError(ErrorCode::kUnavailable,
+                    HasSubstr("missing: posix_spawn: No such file")));
 }
 
 TEST(Spawner, StartsOneAfterTheOther) {

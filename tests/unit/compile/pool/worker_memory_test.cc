@@ -9,10 +9,9 @@
 #include <fstream>
 #include <limits>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "compile/pool/worker_pool.h"
+#include "tests/support/in_threads.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/compile/pool/scripted_worker.h"
@@ -157,19 +156,14 @@ TEST_F(WorkerMemoryTest, APoolRunsNoMoreWorkersThanThereIsRoomFor) {
       " || exit 9\nsleep 0.05\nrmdir " + (scripts.folder() / "busy").native() + '\n' +
       scripts.send(Error{ErrorCode::kCompileFailed, "as it should"}) + "exit 0\n");
   WorkerPool pool(options);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 8; ++i) {
-    threads.emplace_back([&, i] {
-      const CompileJob job{.label = "k",
-                           .source = std::to_string(i),
-                           .target = {{{9, 0}}, device::ImageKind::kPtx}};
-      const auto output = pool.compile(job, {});
-      ASSERT_FALSE(output);
-      EXPECT_EQ(output.error().code, ErrorCode::kCompileFailed)
-          << output.error().message;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(8, [&](int i) {
+    const CompileJob job{.label = "k",
+                         .source = std::to_string(i),
+                         .target = {{{9, 0}}, device::ImageKind::kPtx}};
+    const auto output = pool.compile(job, {});
+    ASSERT_FALSE(output);
+    EXPECT_EQ(output.error().code, ErrorCode::kCompileFailed) << output.error().message;
+  });
 }
 
 }  // namespace

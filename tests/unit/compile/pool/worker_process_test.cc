@@ -10,6 +10,7 @@
 #include <fstream>
 #include <string>
 
+#include "tests/support/is_error.h"
 #include "tests/support/processes.h"
 #include "tests/unit/compile/pool/scripted_worker.h"
 
@@ -63,11 +64,10 @@ TEST_F(WorkerProcessTest, AWorkerThatEndsItselfOverALimitIsOverThatLimit) {
 }
 
 TEST_F(WorkerProcessTest, AProgramThatIsNotThereIsNamed) {
-  const auto worker = WorkerProcess::start({scripts_.folder() / "missing", {}});
-  ASSERT_FALSE(worker);
-  EXPECT_EQ(worker.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(worker.error().message,
-              EndsWith("/missing: posix_spawn: No such file or directory"));
+  EXPECT_THAT(
+      WorkerProcess::start({scripts_.folder() / "missing", {}}),
+      test::IsError(ErrorCode::kUnavailable,
+                    EndsWith("/missing: posix_spawn: No such file or directory")));
 }
 
 TEST_F(WorkerProcessTest, ItsExitStatusAndLastWordsAreTold) {
@@ -115,11 +115,9 @@ TEST_F(WorkerProcessTest, OneThatTheHostReapedIsGoneAllTheSame) {
   WorkerProcess worker = start("exit 3\n");
   ASSERT_EQ(::waitpid(worker.pid(), nullptr, 0), worker.pid());
   EXPECT_FALSE(worker.alive());
-  const auto reply = worker.receive(patience());
-  ASSERT_FALSE(reply);
-  EXPECT_EQ(reply.error().code, ErrorCode::kWorkerCrashed);
-  EXPECT_THAT(reply.error().message,
-              EndsWith(", ended, somebody else took its exit status"));
+  EXPECT_THAT(worker.receive(patience()),
+              test::IsError(ErrorCode::kWorkerCrashed,
+                            EndsWith(", ended, somebody else took its exit status")));
 }
 
 TEST_F(WorkerProcessTest, AZombieIsNotAlive) {
@@ -132,10 +130,9 @@ TEST_F(WorkerProcessTest, AZombieIsNotAlive) {
 TEST_F(WorkerProcessTest, AFrameToOneThatHasEndedIsACrashAndNoSignal) {
   WorkerProcess worker = start("exit 4\n");
   wait_for_the_end_of(worker);
-  const auto sent = worker.send(encode_request(CompileJob{}), patience());
-  ASSERT_FALSE(sent);
-  EXPECT_EQ(sent.error().code, ErrorCode::kWorkerCrashed);
-  EXPECT_THAT(sent.error().message, HasSubstr("exited with status 4"));
+  EXPECT_THAT(
+      worker.send(encode_request(CompileJob{}), patience()),
+      test::IsError(ErrorCode::kWorkerCrashed, HasSubstr("exited with status 4")));
 }
 
 TEST_F(WorkerProcessTest, RepliesArriveOneByOneHoweverTheyAreCut) {
@@ -158,9 +155,7 @@ TEST_F(WorkerProcessTest, RepliesArriveOneByOneHoweverTheyAreCut) {
 TEST_F(WorkerProcessTest, WhatIsNoFrameIsCorrupt) {
   WorkerProcess worker =
       start("printf 'what is a frame, after all?' >&3\nexec sleep 60\n");
-  const auto reply = worker.receive(patience());
-  ASSERT_FALSE(reply);
-  EXPECT_EQ(reply.error().code, ErrorCode::kCorrupt);
+  EXPECT_THAT(worker.receive(patience()), test::IsError(ErrorCode::kCorrupt));
 }
 
 TEST_F(WorkerProcessTest, ALimitEndsTheExchangeAndNotTheWorker) {

@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/in_threads.h"
+#include "tests/support/is_error.h"
 #include "tests/support/processes.h"
 #include "tests/unit/compile/pool/scripted_worker.h"
 #include "util/this_library.h"
@@ -172,17 +174,13 @@ TEST_F(WorkerSetTest, WhoeverIsAloneWaitsForTheOthersAndNobodyBeginsMeanwhile) {
 TEST_F(WorkerSetTest, SeveralWhoWantToBeAloneAreSoOneAfterAnother) {
   WorkerSet workers = workers_of(3);
   std::atomic<int> now = 0;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 3; ++i) {
-    threads.emplace_back([&] {
-      const auto permit = workers.acquire_permit({});
-      const auto alone = workers.be_alone({});
-      EXPECT_EQ(++now, 1);
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      --now;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(3, [&] {
+    const auto permit = workers.acquire_permit({});
+    const auto alone = workers.be_alone({});
+    EXPECT_EQ(++now, 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    --now;
+  });
 }
 
 TEST_F(WorkerSetTest, AStopEndsTheWaitToBeAlone) {
@@ -203,10 +201,9 @@ TEST_F(WorkerSetTest, AStopEndsTheWaitForAPlace) {
   auto waiting = std::async(std::launch::async,
                             [&] { return workers.acquire_permit(source.get_token()); });
   source.request_stop();
-  const auto taken = waiting.get();
-  ASSERT_FALSE(taken);
-  EXPECT_EQ(taken.error().code, ErrorCode::kCancelled);
-  EXPECT_EQ(taken.error().message, "cancelled while queued for a compile worker");
+  EXPECT_THAT(waiting.get(),
+              test::IsError(ErrorCode::kCancelled,
+                            "cancelled while queued for a compile worker"));
   // A stop that came first takes no permit, though there is one.
   permit.reset();
   EXPECT_FALSE(workers.acquire_permit(source.get_token()));
@@ -231,9 +228,8 @@ TEST_F(WorkerSetTest, AStopEndsAStart) {
   std::stop_source source;
   source.request_stop();
   BuildWatch watch({});
-  const auto worker = workers.acquire({"/a"}, source.get_token(), watch);
-  ASSERT_FALSE(worker);
-  EXPECT_EQ(worker.error().code, ErrorCode::kCancelled);
+  EXPECT_THAT(workers.acquire({"/a"}, source.get_token(), watch),
+              test::IsError(ErrorCode::kCancelled));
 }
 
 TEST_F(WorkerSetTest, OneOfAnotherBuildIsRefusedNamingBoth) {

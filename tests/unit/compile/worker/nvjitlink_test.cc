@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/is_error.h"
 #include "util/library_search.h"
 
 namespace kiln::compile {
@@ -15,15 +16,13 @@ using testing::Not;
 TEST(LinkHere, ALibraryThatIsNoLinkerIsNamed) {
   LinkJob job;
   job.linker = "/no/such/libnvJitLink.so.13";
-  const auto absent = link_here(job, [](BuildPhase) {});
-  ASSERT_FALSE(absent);
-  EXPECT_EQ(absent.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(absent.error().message, HasSubstr("/no/such/libnvJitLink.so.13"));
+  EXPECT_THAT(
+      link_here(job, [](BuildPhase) {}),
+      test::IsError(ErrorCode::kUnavailable, HasSubstr("/no/such/libnvJitLink.so.13")));
   job.linker = "libc.so.6";
-  const auto other = link_here(job, [](BuildPhase) {});
-  ASSERT_FALSE(other);
-  EXPECT_EQ(other.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(other.error().message, HasSubstr("lacks functions of nvJitLink"));
+  EXPECT_THAT(link_here(job, [](BuildPhase) {}),
+              test::IsError(ErrorCode::kUnavailable,
+                            HasSubstr("lacks functions of nvJitLink")));
 }
 
 /// With a real one, of objects that it does not understand.

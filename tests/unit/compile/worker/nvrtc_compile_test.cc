@@ -9,6 +9,7 @@
 
 #include "compile/worker/loaded_libraries.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/value_of.h"
 #include "tests/unit/compile/worker/fake_nvrtc_table.h"
 
 namespace kiln::compile {
@@ -79,12 +80,11 @@ TEST_F(NvrtcCompileTest, OnlyAnNvrtcThatHasACacheIsToldToUseNone) {
 
 TEST_F(NvrtcCompileTest, ACubinKeepsItsNulsAndTextsLoseTheirs) {
   fake_compiler().log = "a warning\n";
-  const auto output = build();
-  ASSERT_TRUE(output) << output.error().message;
-  EXPECT_EQ(as_text(output->image), fake_compiler().cubin);
-  EXPECT_EQ(output->ptx, ".version 9.0\n");
-  EXPECT_EQ(output->log, "a warning\n");
-  EXPECT_THAT(output->lowered_names, ElementsAre(LoweredName{"k<int>", "_Z1kv"}));
+  const auto output = test::value_of(build());
+  EXPECT_EQ(as_text(output.image), fake_compiler().cubin);
+  EXPECT_EQ(output.ptx, ".version 9.0\n");
+  EXPECT_EQ(output.log, "a warning\n");
+  EXPECT_THAT(output.lowered_names, ElementsAre(LoweredName{"k<int>", "_Z1kv"}));
 }
 
 TEST_F(NvrtcCompileTest, ALongLogIsShortenedAndItsResourcesAreStillRead) {
@@ -94,14 +94,13 @@ TEST_F(NvrtcCompileTest, ALongLogIsShortenedAndItsResourcesAreStillRead) {
                         "ptxas info    : Function properties for k\n"
                         "ptxas info    : Used 7 registers\n" +
                         much + "\nlast\n";
-  const auto output = build();
-  ASSERT_TRUE(output) << output.error().message;
-  EXPECT_LT(output->log.size(), 600U << 10U);
-  EXPECT_THAT(output->log, testing::StartsWith("first\n"));
-  EXPECT_THAT(output->log, HasSubstr(" bytes are left out here"));
-  EXPECT_THAT(output->log, testing::EndsWith("last\n"));
-  ASSERT_EQ(output->resources.size(), 1U);
-  EXPECT_EQ(output->resources[0].registers, 7U);
+  const auto output = test::value_of(build());
+  EXPECT_LT(output.log.size(), 600U << 10U);
+  EXPECT_THAT(output.log, testing::StartsWith("first\n"));
+  EXPECT_THAT(output.log, HasSubstr(" bytes are left out here"));
+  EXPECT_THAT(output.log, testing::EndsWith("last\n"));
+  ASSERT_EQ(output.resources.size(), 1U);
+  EXPECT_EQ(output.resources[0].registers, 7U);
 
   fake_compiler().failing["nvrtcCompileProgram"] = NVRTC_ERROR_COMPILATION;
   const auto message = refusal().message;
@@ -113,19 +112,17 @@ TEST_F(NvrtcCompileTest, NamesOfEntryPointsAreLimitedInSum) {
   for (const char c : {'a', 'b', 'c'})
     fake_compiler().log += "ptxas info    : Compiling entry function '" +
                            std::string(100'000, c) + "' for 'sm_90'\n";
-  const auto output = build();
-  ASSERT_TRUE(output) << output.error().message;
-  EXPECT_EQ(output->resources.size(), 2U);
+  const auto output = test::value_of(build());
+  EXPECT_EQ(output.resources.size(), 2U);
 }
 
 TEST_F(NvrtcCompileTest, PtxIsTheImageOrLeftOutAsTheJobHasIt) {
   job_.ptx = PtxPolicy::kDrop;
   EXPECT_EQ(build().value().ptx, "");
   job_.target.kind = device::ImageKind::kPtx;
-  const auto output = build();
-  ASSERT_TRUE(output) << output.error().message;
-  EXPECT_EQ(as_text(output->image), ".version 9.0\n");
-  EXPECT_EQ(output->ptx, "");
+  const auto output = test::value_of(build());
+  EXPECT_EQ(as_text(output.image), ".version 9.0\n");
+  EXPECT_EQ(output.ptx, "");
 }
 
 TEST_F(NvrtcCompileTest, ANulIsRefusedWhereverItIs) {
@@ -229,14 +226,12 @@ TEST(NvrtcError, SaysWhatTheCallerCanDo) {
 
 TEST(NvrtcDescription, HasItsArchitecturesInOrder) {
   const Nvrtc nvrtc = fake_nvrtc();
-  const auto description = describe(nvrtc);
-  ASSERT_TRUE(description) << description.error().message;
-  EXPECT_EQ(description->major, 13);
-  EXPECT_THAT(
-      description->architectures,
-      ElementsAre(device::ComputeCapability{7, 5}, device::ComputeCapability{10, 0},
-                  device::ComputeCapability{12, 1}));
-  EXPECT_THAT(description->nvrtc.path.native(), IsEmpty()) << "the loader has none";
+  const auto description = test::value_of(describe(nvrtc));
+  EXPECT_EQ(description.major, 13);
+  EXPECT_THAT(description.architectures, ElementsAre(device::ComputeCapability{7, 5},
+                                                     device::ComputeCapability{10, 0},
+                                                     device::ComputeCapability{12, 1}));
+  EXPECT_THAT(description.nvrtc.path.native(), IsEmpty()) << "the loader has none";
   fake_compiler().failing = {{"nvrtcVersion", NVRTC_ERROR_INVALID_INPUT}};
   EXPECT_FALSE(describe(nvrtc));
 }
