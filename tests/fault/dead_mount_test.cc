@@ -32,15 +32,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kGoodTime{15};
 constexpr const char* kNoMounts =
-    "NOT TESTED: no FUSE file system can be mounted here (/dev/fuse, or user "
-    "namespaces)";
+    "no FUSE file system can be mounted here (/dev/fuse, or user namespaces)";
 
 /// How a server is gone.
 using Death = void (FuseMount::*)();
 constexpr Death kStops = &FuseMount::stop;
 constexpr Death kIsSilent = &FuseMount::hold;
 
-/// Runs `body` where a folder is a mount, and `kiln` a program of its own.
 class DeadMountTest : public testing::Test {
  public:
   struct Place {
@@ -48,9 +46,9 @@ class DeadMountTest : public testing::Test {
     fs::path path;
     test::KilnProgram& kiln;
   };
-  /// False: not possible here.
-  static bool on_a_mount(const std::function<void(const Place&)>& body) {
-    const auto status = test::in_mount_namespace([&] {
+  /// Runs `body` where a folder is a mount, and `kiln` a program of its own.
+  static void on_a_mount(const std::function<void(const Place&)>& body) {
+    const auto with_mount = [&] {
       test::KilnProgram kiln;
       const fs::path place = kiln.folder() / "mount";
       FuseMount mount(place, kiln.folder() / "behind");
@@ -60,9 +58,8 @@ class DeadMountTest : public testing::Test {
       body({mount, place, kiln});
       mount.go_on();
       return 0;
-    });
-    EXPECT_EQ(status.value_or(0), 0);
-    return status.has_value();
+    };
+    test::in_mount_namespace(with_mount, kNoMounts);
   }
 };
 
@@ -122,22 +119,20 @@ void check_seed(const DeadMountTest::Place& at, Death dies) {
 TEST_F(DeadMountTest, fault_50_ASeedWhoseServerStopsCostsOneShortWait) {
   Campaign campaign;
   campaign.injected();
-  if (!on_a_mount([](const Place& at) { check_seed(at, kStops); }))
-    GTEST_SKIP() << kNoMounts;
+  on_a_mount([](const Place& at) { check_seed(at, kStops); });
 }
 
 TEST_F(DeadMountTest, fault_50_ASeedWhoseServerIsSilentCostsOneShortWait) {
   Campaign campaign;
   campaign.injected();
-  if (!on_a_mount([](const Place& at) { check_seed(at, kIsSilent); }))
-    GTEST_SKIP() << kNoMounts;
+  on_a_mount([](const Place& at) { check_seed(at, kIsSilent); });
 }
 
 /// A seed that dies between two questions, and comes back.
 TEST_F(DeadMountTest, fault_51_ASeedThatDiesLaterIsPassedOverUntilItIsBack) {
   Campaign campaign;
   campaign.injected();
-  const bool possible = on_a_mount([](const Place& at) {
+  on_a_mount([](const Place& at) {
     const auto objects = test::sample_objects(3);
     fs::create_directory(at.kiln.folder() / "behind" / "root");
     cache::CacheOptions far;
@@ -167,14 +162,12 @@ TEST_F(DeadMountTest, fault_51_ASeedThatDiesLaterIsPassedOverUntilItIsBack) {
         5s, [&] { return cache->find(objects[2].key()).has_value(); }));
     EXPECT_TRUE(cache->find(objects[1].key()));
   });
-  if (!possible)
-    GTEST_SKIP() << kNoMounts;
 }
 
 TEST_F(DeadMountTest, fault_52_ACacheThatIsDeadAtOpenIsMemoryAlone) {
   Campaign campaign;
   campaign.injected(2);
-  const bool possible = on_a_mount([](const Place& at) {
+  on_a_mount([](const Place& at) {
     at.kiln.use_fake_nvrtc();
     at.kiln.set("KILN_CACHE_DIR", at.path / "cache");
     const std::string source = at.kiln.write("k.cu", test::kTinySource);
@@ -195,14 +188,12 @@ TEST_F(DeadMountTest, fault_52_ACacheThatIsDeadAtOpenIsMemoryAlone) {
       at.mount.go_on();
     }
   });
-  if (!possible)
-    GTEST_SKIP() << kNoMounts;
 }
 
 TEST_F(DeadMountTest, fault_53_VerbsThatLookNameTheFolderThatGivesNoAnswer) {
   Campaign campaign;
   campaign.injected(8);
-  const bool possible = on_a_mount([](const Place& at) {
+  on_a_mount([](const Place& at) {
     test::KilnProgram& kiln = at.kiln;
     kiln.use_fake_nvrtc();
     const std::string cache = at.path / "cache";
@@ -246,20 +237,17 @@ TEST_F(DeadMountTest, fault_53_VerbsThatLookNameTheFolderThatGivesNoAnswer) {
       EXPECT_THAT(finished.err, HasSubstr("KILN_TEMPLATE_DIR: " + at.path.native()));
     }
   });
-  if (!possible)
-    GTEST_SKIP() << kNoMounts;
 }
 
-const test::KilnProgram::Arguments kWhyNoPlan{
-    "attention", "why",    "--profile", "h200",    "--dtype", "bf16",    "--pass",
-    "fwd",       "--mask", "causal",    "--batch", "1",       "--heads", "8",
-    "--sq",      "512",    "--skv",     "512",     "--dqk",   "64"};
+const test::KilnProgram::Arguments kWhyNoPlan = test::words(
+    "attention why --profile h200 --dtype bf16 --pass fwd --mask causal --batch 1 "
+    "--heads 8 --sq 512 --skv 512 --dqk 64");
 
 /// Without a worker no mount is asked, so the program enters the dead one.
 TEST_F(DeadMountTest, fault_53_ASignalEndsAVerbThatHangsInACall) {
   Campaign campaign;
   campaign.injected(10);
-  const bool possible = on_a_mount([](const Place& at) {
+  on_a_mount([](const Place& at) {
     at.kiln.set("KILN_CACHE_DIR", at.path / "cache");
     at.kiln.set("KILN_TEMPLATE_DIR", at.path / "templates");
     at.kiln.set("KILN_WORKER", "/nowhere");
@@ -284,15 +272,13 @@ TEST_F(DeadMountTest, fault_53_ASignalEndsAVerbThatHangsInACall) {
       EXPECT_EQ(finished.status, 128 + signal) << finished.text();
     }
   });
-  if (!possible)
-    GTEST_SKIP() << kNoMounts;
 }
 
 /// The call that touches the mount hangs, and nobody with it.
 TEST_F(DeadMountTest, fault_54_ACacheThatDiesLaterHoldsUpNoForkAndNoOtherKey) {
   Campaign campaign;
   campaign.injected(3);
-  const bool possible = on_a_mount([](const Place& at) {
+  on_a_mount([](const Place& at) {
     const auto objects = test::sample_objects(3);
     fs::create_directory(at.kiln.folder() / "behind" / "root");
     cache::CacheOptions options;
@@ -325,8 +311,6 @@ TEST_F(DeadMountTest, fault_54_ACacheThatDiesLaterHoldsUpNoForkAndNoOtherKey) {
     writer.join();
     EXPECT_TRUE(cache->find(objects[1].key()));
   });
-  if (!possible)
-    GTEST_SKIP() << kNoMounts;
 }
 
 }  // namespace

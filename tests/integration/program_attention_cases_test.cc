@@ -19,10 +19,9 @@ using testing::Not;
 using Arguments = test::KilnProgram::Arguments;
 
 /// NVIDIA/TransformerEngine #1276: Llama 7B in bf16, 4096 long, on two ranks.
-const Arguments kLlama{"--dtype", "bf16",       "--batch", "1",           "--heads",
-                       "32",      "--sq",       "4096",    "--skv",       "4096",
-                       "--dqk",   "128",        "--mask",  "causal",      "--layout",
-                       "sbhd",    "--training", "--cp",    "all_gather:2"};
+const Arguments kLlama = test::words(
+    "--dtype bf16 --batch 1 --heads 32 --sq 4096 --skv 4096 --dqk 128 --mask causal "
+    "--layout sbhd --training --cp all_gather:2");
 
 /// NVIDIA/TransformerEngine #1591: f16, 16 heads, 1024 by 1024, causal.
 Arguments latent(const char* pass, const char* dqk, const char* dv) {
@@ -99,10 +98,9 @@ TEST_F(AttentionCases, BackwardOf192With128IsBuiltOnHopper) {
 
 // xformers #1045: one process, a 2080 and a 3090; heads in groups.
 TEST_F(AttentionCases, TuringAndAmpereGetEachWhatWasBuiltForIt) {
-  const Arguments grouped{
-      "attention", "warm", "--arch",  "7.5,8.6", "--pass",     "fwd", "--dtype", "f16",
-      "--batch",   "1",    "--heads", "8",       "--sq",       "512", "--skv",   "512",
-      "--dqk",     "64",   "--mask",  "none",    "--kv-heads", "2"};
+  const Arguments grouped = test::words(
+      "attention warm --arch 7.5,8.6 --pass fwd --dtype f16 --batch 1 --heads 8 --sq "
+      "512 --skv 512 --dqk 64 --mask none --kv-heads 2");
   const json report = kiln_.json_of(grouped);
   EXPECT_EQ(report["failed"], 0) << report.dump(1);
   std::set<std::string> built;

@@ -23,18 +23,16 @@ class ProgramAttentionTest : public testing::Test {
  protected:
   /// NVIDIA/TransformerEngine #1276: Llama 7B, 4096 long, and `more`.
   static Arguments llama(const Arguments& more) {
-    return Arguments{"attention", "explain", "--pass", "fwd",      "--dtype",
-                     "bf16",      "--batch", "1",      "--heads",  "32",
-                     "--sq",      "4096",    "--skv",  "4096",     "--dqk",
-                     "128",       "--mask",  "causal", "--layout", "sbhd"} +
+    return test::words(
+               "attention explain --pass fwd --dtype bf16 --batch 1 --heads 32 --sq "
+               "4096 --skv 4096 --dqk 128 --mask causal --layout sbhd") +
            more;
   }
   /// NVIDIA/TransformerEngine #1591: 192 with 128, backward.
   static Arguments latent(const Arguments& more) {
-    return Arguments{"attention", "explain", "--pass", "bwd",     "--dtype",
-                     "f16",       "--batch", "2",      "--heads", "16",
-                     "--sq",      "1024",    "--skv",  "1024",    "--dqk",
-                     "192",       "--dv",    "128",    "--mask",  "causal"} +
+    return test::words(
+               "attention explain --pass bwd --dtype f16 --batch 2 --heads 16 --sq "
+               "1024 --skv 1024 --dqk 192 --dv 128 --mask causal") +
            more;
   }
   void expect_wrong(const Arguments& arguments, const std::string& word) {
@@ -174,11 +172,9 @@ TEST_F(ProgramAttentionTest, TakesAPublishedProfileByItsName) {
 }
 
 TEST_F(ProgramAttentionTest, TakesTheGradientOfABiasWhereThereIsOne) {
-  const Arguments odd{"attention", "explain", "--arch",  "9.0",       "--cudnn",
-                      "9.4",       "--pass",  "bwd",     "--dtype",   "bf16",
-                      "--batch",   "2",       "--heads", "16",        "--sq",
-                      "1000",      "--skv",   "1000",    "--dqk",     "128",
-                      "--mask",    "none",    "--bias",  "post_scale"};
+  const Arguments odd = test::words(
+      "attention explain --arch 9.0 --cudnn 9.4 --pass bwd --dtype bf16 --batch 2 "
+      "--heads 16 --sq 1000 --skv 1000 --dqk 128 --mask none --bias post_scale");
   EXPECT_EQ(kiln_.json_of(odd)["chosen"], "cudnn");
   Arguments gradient = odd;
   gradient.emplace_back("--bias-gradient");
@@ -237,9 +233,8 @@ TEST_F(ProgramAttentionTest, SaysWhichOfKilnsKernelsRunsItAndWhy) {
       kiln_.json_of(latent({"--arch", "9.0", "--cudnn", "9.1"}))["kiln"]["reason"],
       "attention_bwd on tensor cores");
   const auto neither = kiln_.json_of(
-      {"attention", "explain", "--arch",  "8.0", "--cudnn", "9.19", "--pass", "bwd",
-       "--dtype",   "bf16",    "--batch", "1",   "--heads", "4",    "--sq",   "256",
-       "--skv",     "256",     "--dqk",   "512", "--mask",  "none"});
+      test::words("attention explain --arch 8.0 --cudnn 9.19 --pass bwd --dtype bf16 "
+                  "--batch 1 --heads 4 --sq 256 --skv 256 --dqk 512 --mask none"));
   EXPECT_EQ(neither["chosen"], "none");
   EXPECT_EQ(neither["kiln"]["supported"], false);
   EXPECT_THAT(neither["kiln"]["reason"].get<std::string>(),
@@ -247,10 +242,9 @@ TEST_F(ProgramAttentionTest, SaysWhichOfKilnsKernelsRunsItAndWhy) {
 }
 
 TEST_F(ProgramAttentionTest, WithDropoutWhatRefusesOnePassDecidesForBoth) {
-  const Arguments forward{"attention", "explain", "--pass",  "fwd", "--dtype", "f16",
-                          "--batch",   "2",       "--heads", "16",  "--sq",    "1024",
-                          "--skv",     "1024",    "--dqk",   "192", "--dv",    "128",
-                          "--mask",    "causal",  "--arch",  "8.0", "--cudnn", "9.19"};
+  const Arguments forward = test::words(
+      "attention explain --pass fwd --dtype f16 --batch 2 --heads 16 --sq 1024 --skv "
+      "1024 --dqk 192 --dv 128 --mask causal --arch 8.0 --cudnn 9.19");
   EXPECT_EQ(kiln_.json_of(forward + Arguments{"--training"})["chosen"], "cudnn");
   const json both =
       kiln_.json_of(forward + Arguments{"--training", "--dropout", "0.1"});

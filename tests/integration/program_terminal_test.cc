@@ -168,10 +168,9 @@ TEST_F(ProgramTerminalTest, NoValueOfAParameterIsCutOff) {
 TEST_F(ProgramTerminalTest, MessagesBreakBetweenWords) {
   using Arguments = test::KilnProgram::Arguments;
   kiln_.set("NO_COLOR", "1");
-  const Arguments explain{"attention", "explain", "--pass", "bwd",     "--dtype",
-                          "bf16",      "--batch", "2",      "--heads", "16",
-                          "--sq",      "1024",    "--skv",  "1024",    "--dqk",
-                          "192",       "--dv",    "128",    "--mask",  "causal"};
+  const Arguments explain = test::words(
+      "attention explain --pass bwd --dtype bf16 --batch 2 --heads 16 --sq 1024 --skv "
+      "1024 --dqk 192 --dv 128 --mask causal");
   std::vector<Arguments> commands{
       {"warm", "--preset", "llama-3-8b", "--arch", "9.0", "--dry-run"},
       explain + Arguments{"--arch", "9.0", "--cudnn", "9.1.0"},

@@ -12,6 +12,14 @@
 
 namespace kiln {
 
+inline void expect_sums(const nlohmann::json& report) {
+  EXPECT_EQ(report["requested"].get<int>(),
+            report["hits"].get<int>() + report["compiled"].get<int>() +
+                report["waited"].get<int>() + report["failed"].get<int>())
+      << report.dump(1);
+  EXPECT_EQ(report["requested"], report["entries"].size());
+}
+
 class ProgramWarmTest : public testing::Test {
  protected:
   /// A manifest of `count` different small sources for 9.0.
@@ -27,14 +35,6 @@ class ProgramWarmTest : public testing::Test {
           "\n";
     }
     return kiln_.write("sources.jsonl", lines);
-  }
-
-  static void expect_sums(const nlohmann::json& report) {
-    EXPECT_EQ(report["requested"].get<int>(),
-              report["hits"].get<int>() + report["compiled"].get<int>() +
-                  report["waited"].get<int>() + report["failed"].get<int>())
-        << report.dump(1);
-    EXPECT_EQ(report["requested"], report["entries"].size());
   }
 
   static std::set<std::string> keys_of(const nlohmann::json& report) {

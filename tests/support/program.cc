@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <tuple>
 #include <utility>
@@ -251,6 +252,11 @@ std::string KilnProgram::compiled(std::string_view source, const std::string& ar
   const nlohmann::json document =
       json_of(Arguments{"compile", write("source.cu", source), "--arch", arch} + more);
   return document.is_null() ? "" : document["entries"][0]["key"].get<std::string>();
+}
+
+KilnProgram::Arguments words(const std::string& line) {
+  std::istringstream in(line);
+  return {std::istream_iterator<std::string>(in), {}};
 }
 
 KilnProgram::Arguments operator+(KilnProgram::Arguments arguments,

@@ -102,6 +102,9 @@ class KilnProgram {
 [[nodiscard]] KilnProgram::Arguments operator+(KilnProgram::Arguments arguments,
                                                const KilnProgram::Arguments& more);
 
+/// Those of a command line, which has no quotes.
+[[nodiscard]] KilnProgram::Arguments words(const std::string& line);
+
 /// A folder of templates that compile in no time: `tiny_fwd` and `tiny_bwd`, each with
 /// `dtype` (f16, bf16, f32; required) and `wide` (a boolean); `tiny_bwd` from 8.0 on.
 /// The default set has 12 variants, the quick one 2. Returns the folder's path.

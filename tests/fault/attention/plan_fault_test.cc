@@ -13,6 +13,7 @@
 #include "cudnn/plan_service.h"
 #include "tests/support/attention_problem.h"
 #include "tests/support/fault/campaign.h"
+#include "tests/support/is_error.h"
 #include "tests/support/made_plan.h"
 #include "tests/support/processes.h"
 #include "tests/support/service_requests.h"
@@ -103,13 +104,12 @@ class PlanFaultTest : public testing::Test {
 TEST_F(PlanFaultTest, fault_38_AKilledPlanWorkerIsNamedAndTheNextBuildSucceeds) {
   // Not SIGSEGV: AddressSanitizer makes an exit of it.
   for (const int signal : {SIGILL, SIGABRT}) {
-    const auto failed = fetch_and_send(signal);
-    ASSERT_FALSE(failed);
-    EXPECT_EQ(failed.error().code, ErrorCode::kWorkerCrashed);
-    EXPECT_THAT(failed.error().message,
-                AllOf(HasSubstr("the plan of attention fwd bf16 b2"),
-                      HasSubstr("was killed by signal " + std::to_string(signal)),
-                      HasSubstr("saved in ")));
+    EXPECT_THAT(
+        fetch_and_send(signal),
+        test::IsError(ErrorCode::kWorkerCrashed,
+                      AllOf(HasSubstr("the plan of attention fwd bf16 b2"),
+                            HasSubstr("was killed by signal " + std::to_string(signal)),
+                            HasSubstr("saved in "))));
     EXPECT_FALSE(fs::exists(object_path()));
     open({});
   }
@@ -129,9 +129,8 @@ TEST_F(PlanFaultTest, fault_38_AStoppedPlanWorkerEndsAtItsTimeLimit) {
   const auto began = std::chrono::steady_clock::now();
   const auto failed = fetch_and_send(SIGSTOP);
   EXPECT_LT(std::chrono::steady_clock::now() - began, 20s);
-  ASSERT_FALSE(failed);
-  EXPECT_EQ(failed.error().code, ErrorCode::kTimeout);
-  EXPECT_THAT(failed.error().message, HasSubstr("over its limit of 1.0 s"));
+  EXPECT_THAT(failed,
+              test::IsError(ErrorCode::kTimeout, HasSubstr("over its limit of 1.0 s")));
   EXPECT_TRUE(test::eventually(5s, [] { return plan_worker() == -1; }));
   open({});
   expect_a_plan(FetchOutcome::kCompiled);
@@ -141,8 +140,7 @@ TEST_F(PlanFaultTest, fault_38_APlanWorkerOverItsMemoryLimitEnds) {
   open([](Config& config) { config.worker_memory_bytes = 24U << 20U; });
   campaign_.injected();
   const auto failed = plans_->fetch(keyed_);
-  ASSERT_FALSE(failed);
-  EXPECT_EQ(failed.error().code, ErrorCode::kResourceLimit) << failed.error().message;
+  EXPECT_THAT(failed, test::IsError(ErrorCode::kResourceLimit));
   open({});
   expect_a_plan(FetchOutcome::kCompiled);
 }
@@ -166,10 +164,8 @@ TEST_F(PlanFaultTest, fault_38_APlanWorkerThatIsMissingIsAClearError) {
     config.worker = temp_.path() / "nowhere" / "kiln-worker";
   });
   campaign_.injected();
-  const auto failed = plans_->fetch(keyed_);
-  ASSERT_FALSE(failed);
-  EXPECT_EQ(failed.error().code, ErrorCode::kUnavailable);
-  EXPECT_THAT(failed.error().message, HasSubstr("kiln-plan-worker"));
+  EXPECT_THAT(plans_->fetch(keyed_),
+              test::IsError(ErrorCode::kUnavailable, HasSubstr("kiln-plan-worker")));
 }
 
 TEST_F(PlanFaultTest, fault_39_AFlippedOrTruncatedPlanIsAMissAndBuiltAgain) {
