@@ -149,6 +149,62 @@ TEST(AttentionPlan, GoesToTheFloatKernelWhereATensorIsNotAligned) {
             "attention_plain_fwd");
 }
 
+class AttentionPointers : public testing::Test {
+ protected:
+  AttentionPointers() {
+    at(forward_.q), at(forward_.k), at(forward_.v), at(forward_.o);
+    backward_ = forward_;
+    at(backward_.stats), at(backward_.grad_o), at(backward_.workspace);
+    at(backward_.grad_q), at(backward_.grad_k), at(backward_.grad_v);
+    backward_.workspace_bytes = attention_workspace_bytes(of_backward_);
+  }
+  /// Memory of its own, of which the address alone counts.
+  template <typename Type>
+  void at(Type*& pointer) {
+    pointer = reinterpret_cast<Type*>(next_ += std::uint64_t{1} << 30U);
+  }
+  /// That `member` is refused in each pass where it is not set.
+  template <typename Member>
+  void expect_refused(Member member, const std::string& why) {
+    for (const auto& [problem, whole] :
+         {std::pair{of_forward_, forward_}, std::pair{of_backward_, backward_}}) {
+      AttentionTensors tensors = whole;
+      ASSERT_TRUE(check_pointers(AttentionCall{problem, tensors}));
+      if (tensors.*member != nullptr)
+        continue;
+      at(tensors.*member);
+      EXPECT_THAT(refusal(check_pointers(AttentionCall{problem, tensors})),
+                  HasSubstr(": " + why + ": it would be ignored"));
+    }
+  }
+
+  const Problem of_forward_ = attention_problem();
+  const Problem of_backward_ = test::backward_of(of_forward_);
+  AttentionTensors forward_;
+  AttentionTensors backward_;
+  std::uint64_t next_ = 0;
+};
+
+TEST_F(AttentionPointers, AreRefusedWhereProblemAndOptionsGiveThemNoUse) {
+  using Tensors = AttentionTensors;
+  const std::string no_dropout = " is set, and problem.dropout is 0";
+  const std::string not_packed = " is set, and problem.layout is not kThd";
+  const std::string not_padded = " is set, and problem.mask has no padding";
+  expect_refused(&Tensors::bias,
+                 "bias is set, and problem.bias_kind is not kPostScale");
+  expect_refused(&Tensors::cu_seqlens_q, "cu_seqlens_q" + not_packed);
+  expect_refused(&Tensors::cu_seqlens_kv, "cu_seqlens_kv" + not_packed);
+  expect_refused(&Tensors::lengths_q, "lengths_q" + not_padded);
+  expect_refused(&Tensors::lengths_kv, "lengths_kv" + not_padded);
+  expect_refused(&Tensors::dropout_seed, "dropout_seed" + no_dropout);
+  expect_refused(&Tensors::dropout_offset, "dropout_offset" + no_dropout);
+  expect_refused(&Tensors::stats, "stats is set, and options.stats is false");
+  at(forward_.grad_bias);  // ignored by the forward pass, as all gradients
+  at(forward_.grad_o), at(forward_.grad_q), at(forward_.grad_k), at(forward_.grad_v);
+  expect_refused(&Tensors::grad_bias,
+                 "grad_bias is set, and options.bias_gradient is false");
+}
+
 std::vector<Problem> problems_of_every_kind() {
   std::vector<Problem> all;
   for (const DType dtype : {DType::kF16, DType::kBf16, DType::kF32})

@@ -54,38 +54,6 @@ std::string refused(Change change) {
   change(args);
   return refusal(plan(args, kDevice));
 }
-template <typename Change>
-std::string refused_pointers(Change change) {
-  RopeForward args = arguments();
-  EXPECT_TRUE(check_pointers(args));
-  change(args);
-  EXPECT_TRUE(plan(args, kDevice));
-  return refusal(check_pointers(args));
-}
-
-TEST(RopePlan, RefusesWhatWasNotSet) {
-  EXPECT_THAT(refusal(plan(RopeForward{}, kDevice)), HasSubstr("rope_forward: dtype"));
-  EXPECT_THAT(refusal(plan(RopeBackward{}, kDevice)),
-              HasSubstr("rope_backward: dtype"));
-  EXPECT_THAT(refused([](auto& args) { args.style = RopeStyle::kUnset; }),
-              HasSubstr("style is not set"));
-  EXPECT_THAT(refused([](auto& args) { args.table = {}; }),
-              HasSubstr("the table has either angles, or cos and sin"));
-}
-
-TEST(RopePlan, RefusesNegativeSizesByName) {
-  EXPECT_EQ(refused([](auto& args) { args.batch = -1; }), "rope_forward: batch is -1");
-  EXPECT_EQ(refused([](auto& args) { args.sequence = -2; }),
-            "rope_forward: sequence is -2");
-  EXPECT_EQ(refused([](auto& args) { args.q.heads = -3; }),
-            "rope_forward: q.heads is -3");
-  EXPECT_EQ(refused([](auto& args) { args.k.heads = -3; }),
-            "rope_forward: k.heads is -3");
-  EXPECT_EQ(refused([](auto& args) { args.head_dim = -4; }),
-            "rope_forward: head_dim is -4");
-  EXPECT_EQ(refused([](auto& args) { args.rotary_dim = -2; }),
-            "rope_forward: rotary_dim is -2");
-}
 
 TEST(RopePlan, RefusesARotaryDimThatIsOddOrTooLarge) {
   for (const std::int64_t wrong : {0, 7, 18}) {
@@ -209,30 +177,6 @@ TEST(RopePlan, LaunchesNothingWhereThereIsNothing) {
   args = arguments();
   args.q.heads = args.k.heads = 0;
   EXPECT_TRUE(plan(args, kDevice).value().empty());
-}
-
-TEST(RopePointers, AreRefusedWhereTheyAreNullOrOverlap) {
-  EXPECT_EQ(refused_pointers([](auto& args) { args.q.out = nullptr; }),
-            "rope_forward: q.out is null");
-  EXPECT_EQ(refused_pointers([](auto& args) { args.k.in = nullptr; }),
-            "rope_forward: k.in is null");
-  EXPECT_THAT(refused_pointers([](auto& args) { args.q.in = at(383); }),
-              HasSubstr("q.out overlaps q.in"));
-  EXPECT_THAT(refused_pointers([](auto& args) { args.k.out = at(1024); }),
-              HasSubstr("k.out overlaps q.in"));
-  EXPECT_THAT(refused_pointers([](auto& args) { args.k.out = at(64); }),
-              HasSubstr("k.out overlaps q.out"));
-  EXPECT_THAT(refused_pointers([](auto& args) {
-                args.table.angles = static_cast<const float*>(at(2));
-              }),
-              HasSubstr("q.out overlaps table.angles"));
-  EXPECT_THAT(refused_pointers([](auto& args) {
-                args.starts = static_cast<const std::int32_t*>(at(2050));
-              }),
-              HasSubstr("k.out overlaps starts"));
-  RopeForward args = arguments();
-  args.k = {};
-  EXPECT_TRUE(check_pointers(args)) << "no key";
 }
 
 // As parts of one [tokens, query and key heads, dim].
