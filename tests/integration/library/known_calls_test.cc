@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "library_service.h"
+#include "tests/support/operations/sample_call.h"
 
 namespace kiln {
 namespace {
@@ -21,21 +22,9 @@ using test::LibraryTest;
 using test::SimulatedDriver;
 using testing::HasSubstr;
 
-constexpr std::uint64_t kApart = 1 << 20;
-constexpr std::uint64_t kWorkspace = kApart / 2;
-
-/// Gives each pointer that it is assigned to memory of its own, which nobody reads.
-class Memory {
- public:
-  explicit Memory(std::uint64_t begin) : next_(begin) {}
-  template <typename T>
-  operator T*() {  // NOLINT(google-explicit-constructor): stands for any pointer
-    return reinterpret_cast<T*>(std::exchange(next_, next_ + kApart));
-  }
-
- private:
-  std::uint64_t next_;
-};
+void* address(std::uint64_t at) {
+  return reinterpret_cast<void*>(at);
+}
 
 /// The name, the geometry and the arguments of each launch.
 using Launches = std::vector<std::string>;
@@ -66,12 +55,11 @@ class KnownCallsTest : public LibraryTest {
     return all;
   }
 
-  /// `make(memory)` returns the arguments of `operation`.
-  template <typename Operation, typename Make>
-  void expect_known_at_the_third_call(const Operation& operation, const Make& make) {
+  template <typename Args, typename Operation>
+  void expect_known_at_the_third_call(const Operation& operation, test::Sample sample) {
     const auto call = [&](std::uint64_t at) {
-      return done(
-          [&] { return operation(*service_, device(), nullptr, make(Memory(at))); });
+      const Args args = test::sample_call<Args>(sample, at);
+      return done([&] { return operation(*service_, device(), nullptr, args); });
     };
     EXPECT_FALSE(call(1U << 30U).was_known);
     EXPECT_FALSE(call(2U << 30U).was_known);
@@ -117,7 +105,7 @@ class KnownCallsTest : public LibraryTest {
 
 TEST(MovedTest, APointerIsFarAwayAndOfAnotherAlignment) {
   const ops::SoftmaxBackward args{
-      .dx = Memory(kApart), .dy = Memory(2 * kApart), .y = nullptr};
+      .dx = address(1 << 20), .dy = address(2 << 20), .y = nullptr};
   const ops::SoftmaxBackward elsewhere = ops::moved(args);
   const auto distance = [](const void* from, const void* to) {
     return reinterpret_cast<std::uintptr_t>(to) -
@@ -128,201 +116,15 @@ TEST(MovedTest, APointerIsFarAwayAndOfAnotherAlignment) {
   EXPECT_EQ(elsewhere.y, nullptr);
 }
 
-TEST_F(KnownCallsTest, OfSoftmaxAreLaunchedAsPlanned) {
-  expect_known_at_the_third_call(ops::softmax_forward, [](Memory at) {
-    return ops::SoftmaxForward{.dtype = ops::DType::kF32,
-                               .y = at,
-                               .x = at,
-                               .sq = 4,
-                               .skv = 64,
-                               .mask = ops::SoftmaxMask::kBytes,
-                               .mask_bytes = at};
-  });
-  expect_known_at_the_third_call(ops::softmax_backward, [](Memory at) {
-    return ops::SoftmaxBackward{
-        .dtype = ops::DType::kF32, .dx = at, .dy = at, .y = at, .sq = 4, .skv = 64};
-  });
-}
-
-TEST_F(KnownCallsTest, OfNormsAreLaunchedAsPlanned) {
-  expect_known_at_the_third_call(ops::layernorm_forward, [](Memory at) {
-    return ops::LayerNormForward{.dtype = ops::DType::kF32,
-                                 .y = at,
-                                 .x = at,
-                                 .weight = at,
-                                 .bias = at,
-                                 .mean = at,
-                                 .rstd = at,
-                                 .rows = 4,
-                                 .cols = 64,
-                                 .adds_residual = true,
-                                 .residual = at,
-                                 .sum = at};
-  });
-  expect_known_at_the_third_call(ops::layernorm_backward, [](Memory at) {
-    return ops::LayerNormBackward{.dtype = ops::DType::kF32,
-                                  .dx = at,
-                                  .dweight = at,
-                                  .dbias = at,
-                                  .dy = at,
-                                  .weight = at,
-                                  .rstd = at,
-                                  .rows = 4,
-                                  .cols = 64,
-                                  .adds_residual = true,
-                                  .dsum = at,
-                                  .workspace = at,
-                                  .workspace_bytes = kWorkspace,
-                                  .from_output = true,
-                                  .y = at,
-                                  .bias = at};
-  });
-  expect_known_at_the_third_call(ops::rmsnorm_forward, [](Memory at) {
-    return ops::RmsNormForward{.dtype = ops::DType::kF32,
-                               .y = at,
-                               .x = at,
-                               .weight = at,
-                               .rows = 4,
-                               .cols = 64};
-  });
-  expect_known_at_the_third_call(ops::rmsnorm_backward, [](Memory at) {
-    return ops::RmsNormBackward{.dtype = ops::DType::kF32,
-                                .dx = at,
-                                .dweight = at,
-                                .dy = at,
-                                .x = at,
-                                .weight = at,
-                                .rstd = at,
-                                .rows = 4,
-                                .cols = 64,
-                                .workspace = at,
-                                .workspace_bytes = kWorkspace};
-  });
-}
-
-TEST_F(KnownCallsTest, OfActivationsAreLaunchedAsPlanned) {
-  expect_known_at_the_third_call(ops::activation_forward, [](Memory at) {
-    return ops::ActivationForward{.dtype = ops::DType::kF32,
-                                  .kind = ops::ActivationKind::kGeluErf,
-                                  .y = at,
-                                  .x = at,
-                                  .has_bias = true,
-                                  .bias = at,
-                                  .rows = 4,
-                                  .cols = 64};
-  });
-  expect_known_at_the_third_call(ops::activation_backward, [](Memory at) {
-    return ops::ActivationBackward{.dtype = ops::DType::kF32,
-                                   .kind = ops::ActivationKind::kGeluErf,
-                                   .dx = at,
-                                   .dy = at,
-                                   .x = at,
-                                   .has_bias = true,
-                                   .bias = at,
-                                   .dbias = at,
-                                   .rows = 4,
-                                   .cols = 64,
-                                   .workspace = at,
-                                   .workspace_bytes = kWorkspace};
-  });
-  // A packed x: the kernel gets the address of its second half, too.
-  expect_known_at_the_third_call(ops::glu_forward, [](Memory at) {
-    return ops::GluForward{.dtype = ops::DType::kF32,
-                           .kind = ops::GluKind::kSwiglu,
-                           .y = at,
-                           .x = at,
-                           .has_bias = true,
-                           .bias = at,
-                           .rows = 4,
-                           .cols = 64};
-  });
-  expect_known_at_the_third_call(ops::glu_backward, [](Memory at) {
-    return ops::GluBackward{.dtype = ops::DType::kF32,
-                            .kind = ops::GluKind::kSwiglu,
-                            .layout = ops::GluLayout::kSplit,
-                            .dx = at,
-                            .dlinear = at,
-                            .dy = at,
-                            .x = at,
-                            .linear = at,
-                            .has_weight = true,
-                            .weight = at,
-                            .dweight = at,
-                            .rows = 4,
-                            .cols = 64,
-                            .workspace = at,
-                            .workspace_bytes = kWorkspace};
-  });
-}
-
-TEST_F(KnownCallsTest, OfRopeAreLaunchedAsPlanned) {
-  const auto tensor = [](Memory& at) {
-    return ops::RopeTensor{.out = at,
-                           .in = at,
-                           .heads = 2,
-                           .out_strides = {.sequence = 128, .head = 64},
-                           .in_strides = {.sequence = 128, .head = 64}};
-  };
-  const auto fill = [&](auto args, Memory& at) {
-    args.dtype = ops::DType::kF32;
-    args.style = ops::RopeStyle::kHalf;
-    args.batch = 1;
-    args.sequence = 4;
-    args.head_dim = args.rotary_dim = 64;
-    args.q = tensor(at);
-    args.k = tensor(at);
-    args.table.positions = 4;
-    args.table.columns = 32;
-    args.starts = at;
-    args.cu_seqlens = at;
-    return args;
-  };
-  expect_known_at_the_third_call(ops::rope_forward, [&](Memory at) {
-    auto args = fill(ops::RopeForward{}, at);
-    args.table.cos = at;
-    args.table.sin = at;
-    args.table.dtype = ops::DType::kF32;
-    return args;
-  });
-  expect_known_at_the_third_call(ops::rope_backward, [&](Memory at) {
-    auto args = fill(ops::RopeBackward{}, at);
-    args.table.angles = at;
-    return args;
-  });
-}
-
-TEST_F(KnownCallsTest, OfCrossEntropyAreLaunchedAsPlanned) {
-  expect_known_at_the_third_call(ops::cross_entropy, [](Memory at) {
-    return ops::CrossEntropy{.dtype = ops::DType::kF32,
-                             .loss = at,
-                             .lse = at,
-                             .dlogits = at,
-                             .logits = at,
-                             .targets = at,
-                             .rows = 4,
-                             .vocabulary = 64,
-                             .row_scale = at};
-  });
-  expect_known_at_the_third_call(ops::cross_entropy_forward, [](Memory at) {
-    return ops::CrossEntropyForward{.dtype = ops::DType::kF32,
-                                    .loss = at,
-                                    .lse = at,
-                                    .saved = at,
-                                    .logits = at,
-                                    .targets = at,
-                                    .rows = 4,
-                                    .vocabulary = 64};
-  });
-  expect_known_at_the_third_call(ops::cross_entropy_backward, [](Memory at) {
-    return ops::CrossEntropyBackward{.dtype = ops::DType::kF32,
-                                     .dlogits = at,
-                                     .logits = at,
-                                     .saved = at,
-                                     .targets = at,
-                                     .rows = 4,
-                                     .vocabulary = 64,
-                                     .row_scale = at};
-  });
+TEST_F(KnownCallsTest, OfEachOperationAreLaunchedAsPlanned) {
+#define KILN_EXPECT(function, Args)                            \
+  for (const test::Sample sample : test::samples_of<Args>()) { \
+    SCOPED_TRACE(#function);                                   \
+    expect_known_at_the_third_call<Args>(function, sample);    \
+  }
+  using namespace ops;  // NOLINT(google-build-using-namespace): the table's names
+  KILN_EACH_OPERATION(KILN_EXPECT)
+#undef KILN_EXPECT
 }
 
 /// A softmax that is known, of which a test changes one thing.
@@ -337,7 +139,6 @@ class KnownSoftmaxTest : public KnownCallsTest {
         [&] { return ops::softmax_forward(*service_, device(), stream, args); });
   }
 
-  static void* address(std::uint64_t at) { return reinterpret_cast<void*>(at); }
   ops::SoftmaxForward args_{.dtype = ops::DType::kF32,
                             .y = address(1 << 20),
                             .x = address(2 << 20),
