@@ -101,6 +101,7 @@ void choose_options(Args& args, Sample sample) {
     args.layout = has_all ? ops::GluLayout::kSplit : ops::GluLayout::kPacked;
     args.has_bias = is_other;
     args.has_weight = has_all;
+    args.alpha = args.limit = args.offset = 1;
   } else {
     if constexpr (requires { args.has_bias; })
       args.has_bias = has_some;

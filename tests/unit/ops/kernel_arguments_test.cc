@@ -13,6 +13,7 @@
 #include "ops/plans.h"
 #include "render/catalog.h"
 #include "tests/support/attention_problem.h"
+#include "tests/support/operations/sample_call.h"
 #include "tests/unit/ops/refusals.h"
 
 namespace kiln::ops::kernel_arguments_checks {
@@ -71,12 +72,14 @@ class KernelArguments : public testing::Test {
     }
   }
 
-  /// That those were all that the family has.
-  void expect_all_seen(std::string_view family) const {
+  /// That those were all that the families have.
+  void expect_all_seen(std::initializer_list<std::string_view> families) const {
     std::set<std::string> entries;
-    const auto kernels = catalog_.family(family).value();
-    for (const auto& kernel : kernels)
-      entries.insert(kernel->entry_points().begin(), kernel->entry_points().end());
+    for (const std::string_view family : families) {
+      const auto kernels = catalog_.family(family).value();
+      for (const auto& kernel : kernels)
+        entries.insert(kernel->entry_points().begin(), kernel->entry_points().end());
+    }
     EXPECT_EQ(seen_, entries);
   }
 
@@ -86,121 +89,41 @@ class KernelArguments : public testing::Test {
   std::set<std::string> seen_;
 };
 
-constexpr auto kEither = {false, true};
-
-TEST_F(KernelArguments, OfSoftmax) {
-  for (const SoftmaxMask mask :
-       {SoftmaxMask::kNone, SoftmaxMask::kBytes, SoftmaxMask::kCausal}) {
-    SoftmaxForward forward{.dtype = DType::kBf16, .sq = 4, .skv = 8};
-    SoftmaxBackward backward{.dtype = DType::kBf16, .sq = 4, .skv = 8};
-    forward.mask = backward.mask = mask;
-    expect_taken(forward);
-    expect_taken(backward);
-  }
-  expect_all_seen("softmax");
-}
-
+/// The operation with each option that its kernel's arguments depend on, each with
+/// each; some are refused.
 template <typename Args>
-Args of_rows() {
-  Args args{.dtype = DType::kBf16};
-  args.rows = 3;
-  args.cols = 40;
-  return args;
+std::vector<Args> forms_of() {
+  std::vector<Args> forms;
+  for (const test::Sample sample : test::samples_of<Args>())
+    forms.push_back(test::sample_call<Args>(sample));
+#define KILN_EACH(member, last)                                  \
+  if constexpr (requires(Args args) { args.member; }) {          \
+    const std::vector<Args> all = std::exchange(forms, {});      \
+    for (Args form : all) {                                      \
+      for (int value = 0; value <= (last); ++value) {            \
+        form.member = static_cast<decltype(form.member)>(value); \
+        forms.push_back(form);                                   \
+      }                                                          \
+    }                                                            \
+  }
+  KILN_EACH(kind, 5)
+  KILN_EACH(mask, 2)
+  KILN_EACH(has_bias, 1)
+  KILN_EACH(has_weight, 1)
+  KILN_EACH(adds_residual, 1)
+  KILN_EACH(from_output, 1)
+#undef KILN_EACH
+  return forms;
 }
 
-TEST_F(KernelArguments, OfNorms) {
-  const auto expect_both = [&](auto forward, auto backward) {
-    for (const bool adds_residual : kEither) {
-      forward.adds_residual = backward.adds_residual = adds_residual;
-      expect_taken(forward);
-      for (const bool from_output : kEither) {
-        backward.from_output = from_output;
-        expect_taken(backward);
-      }
-    }
-  };
-  for (const bool has_weight : kEither) {
-    for (const bool has_bias : kEither) {
-      if (has_bias && !has_weight)
-        continue;
-      auto forward = of_rows<LayerNormForward>();
-      auto backward = of_rows<LayerNormBackward>();
-      forward.has_bias = backward.has_bias = has_bias;
-      forward.has_weight = backward.has_weight = has_weight;
-      expect_both(forward, backward);
-    }
-    auto forward = of_rows<RmsNormForward>();
-    auto backward = of_rows<RmsNormBackward>();
-    forward.has_weight = backward.has_weight = has_weight;
-    expect_both(forward, backward);
-  }
-  expect_all_seen("norm");
-}
-
-TEST_F(KernelArguments, OfActivations) {
-  const auto expect_both = [&](auto forward, auto backward) {
-    for (const bool has_bias : kEither) {
-      forward.has_bias = backward.has_bias = has_bias;
-      expect_taken(forward);
-      expect_taken(backward);
-    }
-  };
-  for (const ActivationKind kind : {ActivationKind::kGeluTanh, ActivationKind::kGeluErf,
-                                    ActivationKind::kSquaredRelu}) {
-    auto forward = of_rows<ActivationForward>();
-    auto backward = of_rows<ActivationBackward>();
-    forward.kind = backward.kind = kind;
-    expect_both(forward, backward);
-  }
-  for (const GluKind kind : {GluKind::kSwiglu, GluKind::kGegluTanh, GluKind::kGegluErf,
-                             GluKind::kReglu, GluKind::kClampedSwiglu}) {
-    auto forward = of_rows<GluForward>();
-    auto backward = of_rows<GluBackward>();
-    forward.kind = backward.kind = kind;
-    for (auto* const number : {&forward.alpha, &forward.limit, &forward.offset,
-                               &backward.alpha, &backward.limit, &backward.offset})
-      *number = 1;
-    expect_both(forward, backward);
-    forward.has_weight = backward.has_weight = true;
-    expect_taken(forward);
-    expect_taken(backward);
-  }
-  expect_all_seen("activation");
-}
-
-TEST_F(KernelArguments, OfCrossEntropy) {
-  const auto expect = [&](auto args) {
-    args.dtype = DType::kBf16;
-    args.rows = 3;
-    args.vocabulary = 10;
-    expect_taken(args);
-  };
-  expect(CrossEntropy{});
-  expect(CrossEntropyForward{});
-  expect(CrossEntropyBackward{});
-  expect_all_seen("cross_entropy");
-}
-
-TEST_F(KernelArguments, OfRope) {
-  static constexpr float kAngle = 0;
-  const RopeStrides strides{.batch = 16, .sequence = 16, .head = 8};
-  const RopeTensor tensor{.heads = 2, .out_strides = strides, .in_strides = strides};
-  RopeArguments args;
-  args.dtype = DType::kBf16;
-  args.style = RopeStyle::kHalf;
-  args.batch = args.sequence = 1;
-  args.head_dim = args.rotary_dim = 8;
-  args.q = args.k = tensor;
-  for (const bool has_angles : kEither) {
-    args.table = {.dtype = DType::kF32, .positions = 1, .columns = 8};
-    if (has_angles)
-      args.table.angles = &kAngle;
-    else
-      args.table.cos = args.table.sin = &kAngle;
-    expect_taken(RopeForward{args});
-    expect_taken(RopeBackward{args});
-  }
-  expect_all_seen("rope");
+TEST_F(KernelArguments, OfEachOperationInEachForm) {
+#define KILN_EXPECT(function, Args)          \
+  for (const Args& args : forms_of<Args>())  \
+    if (auto launches = plan(args, kDevice)) \
+      expect_plan_taken(*launches);
+  KILN_EACH_OPERATION(KILN_EXPECT)
+#undef KILN_EXPECT
+  expect_all_seen({"softmax", "norm", "activation", "cross_entropy", "rope"});
 }
 
 TEST_F(KernelArguments, OfAttention) {
@@ -220,14 +143,14 @@ TEST_F(KernelArguments, OfAttention) {
       [](auto& problem) { problem.mask = attention::Mask::kPadding; });
   expect_plan_taken(empty_sequence_launches({padded, {}}));
   expect_plan_taken(empty_sequence_launches({test::backward_of(padded), {}}));
-  expect_all_seen("attention");
+  expect_all_seen({"attention"});
 }
 
 TEST_F(KernelArguments, OfPackedSequences) {
   const attention::Problem problem = test::attention_problem(
       [](auto& packed) { packed.layout = attention::Layout::kThd; });
   expect_plan_taken(sequence_launches(AttentionCall{problem, {}}));
-  expect_all_seen("attention_sequences");
+  expect_all_seen({"attention_sequences"});
 }
 
 }  // namespace
