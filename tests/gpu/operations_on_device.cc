@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "ops/operation_table.h"
 #include "tests/gpu/device_copies.h"
 #include "tests/support/operations/run_operation.h"
 
@@ -17,45 +18,12 @@ struct Start {
   const Device& device;
   CUstream stream;
 
-  Result<void> operator()(const ops::RopeForward& args) const {
-    return ops::rope_forward(service, device, stream, args);
+#define KILN_START(function, Args)                       \
+  Result<void> operator()(const ops::Args& args) const { \
+    return ops::function(service, device, stream, args); \
   }
-  Result<void> operator()(const ops::RopeBackward& args) const {
-    return ops::rope_backward(service, device, stream, args);
-  }
-  Result<void> operator()(const ops::LayerNormForward& args) const {
-    return ops::layernorm_forward(service, device, stream, args);
-  }
-  Result<void> operator()(const ops::LayerNormBackward& args) const {
-    return ops::layernorm_backward(service, device, stream, args);
-  }
-  Result<void> operator()(const ops::RmsNormForward& args) const {
-    return ops::rmsnorm_forward(service, device, stream, args);
-  }
-  Result<void> operator()(const ops::RmsNormBackward& args) const {
-    return ops::rmsnorm_backward(service, device, stream, args);
-  }
-  Result<void> operator()(const ops::ActivationForward& args) const {
-    return ops::activation_forward(service, device, stream, args);
-  }
-  Result<void> operator()(const ops::ActivationBackward& args) const {
-    return ops::activation_backward(service, device, stream, args);
-  }
-  Result<void> operator()(const ops::GluForward& args) const {
-    return ops::glu_forward(service, device, stream, args);
-  }
-  Result<void> operator()(const ops::GluBackward& args) const {
-    return ops::glu_backward(service, device, stream, args);
-  }
-  Result<void> operator()(const ops::CrossEntropy& args) const {
-    return ops::cross_entropy(service, device, stream, args);
-  }
-  Result<void> operator()(const ops::CrossEntropyForward& args) const {
-    return ops::cross_entropy_forward(service, device, stream, args);
-  }
-  Result<void> operator()(const ops::CrossEntropyBackward& args) const {
-    return ops::cross_entropy_backward(service, device, stream, args);
-  }
+  KILN_EACH_OPERATION(KILN_START)
+#undef KILN_START
 };
 
 }  // namespace

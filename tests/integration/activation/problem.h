@@ -48,12 +48,14 @@ struct Setting {
   Order order = Order::kAscending;
   I64 most_blocks = 1 << 30;  // of every grid: the kernels compute all with it
   int multiprocessors = 4;
+  bool in_large_tensors_too = false;
   Limits limits{.alpha = 1.702F, .limit = 4.0F, .offset = 1.0F};
 
   [[nodiscard]] test::Schedule schedule() const {
     return {.order = order,
             .multiprocessors = multiprocessors,
-            .most = {{"blocks", most_blocks}}};
+            .most = {{"blocks", most_blocks}},
+            .in_large_tensors_too = in_large_tensors_too};
   }
 };
 

@@ -61,6 +61,7 @@ struct Setting {
   std::optional<std::size_t> dlogits_offset{};
   Side exact = Side::kEnd;
   Order order = Order::kAscending;
+  bool in_large_tensors_too = false;
 
   [[nodiscard]] I64 padded() const {
     return padded_vocabulary == 0 ? vocabulary : padded_vocabulary;
@@ -178,7 +179,8 @@ class Problem {
 
   /// What an operation does wrong is a failure of the test.
   void run(const test::Operation& operation) {
-    run(operation, {.order = setting_.order});
+    run(operation, {.order = setting_.order,
+                    .in_large_tensors_too = setting_.in_large_tensors_too});
   }
   /// Wherever the pointers lead.
   void run_unchecked(const test::Operation& operation) {

@@ -46,10 +46,13 @@ struct Setting {
   Order order = Order::kAscending;
   int multiprocessors = 2;
   ComputeCapability capability{9, 0};
+  bool in_large_tensors_too = false;
   [[nodiscard]] test::Place place() const { return {.offset = offset, .exact = exact}; }
   [[nodiscard]] test::Schedule schedule() const {
-    return {
-        .order = order, .multiprocessors = multiprocessors, .capability = capability};
+    return {.order = order,
+            .multiprocessors = multiprocessors,
+            .capability = capability,
+            .in_large_tensors_too = in_large_tensors_too};
   }
   [[nodiscard]] std::size_t size() const {
     return static_cast<std::size_t>(rows * cols);

@@ -9,7 +9,7 @@
 #include "tests/integration/softmax/operation.h"
 #include "tests/integration/softmax/problem.h"
 #include "tests/support/kernels/run_plan.h"
-#include "tests/support/value_of.h"
+#include "tests/support/operations/run_operation.h"
 
 namespace kiln::softmax_test {
 namespace {
@@ -31,16 +31,7 @@ std::vector<I64> row_lengths(DType dtype) {
   }
 }
 
-class SoftmaxOperation : public testing::TestWithParam<Case> {
- protected:
-  template <typename Args>
-  static void run(const Args& args) {
-    auto plan = test::value_of(
-        ops::plan(args, kiln_cpu::planned_device(), ops::Pointers::kChecked));
-    const auto done = kiln_cpu::run_plan(std::move(plan), kernels_of_program());
-    ASSERT_TRUE(done) << done.error().message;
-  }
-};
+class SoftmaxOperation : public testing::TestWithParam<Case> {};
 
 INSTANTIATE_TEST_SUITE_P(
     All, SoftmaxOperation,
@@ -57,7 +48,10 @@ TEST_P(SoftmaxOperation, ComputesForwardAndBackwardForEveryClassOfRowLength) {
   test::with_type(to_string(dtype), [&, dtype = dtype, mask = mask]<typename T>() {
     for (const I64 cols : row_lengths(dtype))
       check_operations<T>(dtype, mask, {.batch = 2, .heads = 2, .sq = 3, .cols = cols},
-                          [](const auto& args) { run(args); });
+                          [](const auto& args) {
+                            const auto done = test::run_operation(args);
+                            ASSERT_TRUE(done) << done.error().message;
+                          });
   });
 }
 
@@ -69,8 +63,9 @@ TEST_P(SoftmaxOperation, LaunchesNothingWhereThereIsNothing) {
                                                       .heads = empty == 1 ? 0 : 2,
                                                       .sq = empty == 2 ? 0 : 2,
                                                       .cols = empty == 3 ? 0 : 2});
-    const auto plan = test::value_of(ops::plan(args, kiln_cpu::planned_device()));
-    EXPECT_TRUE(plan.empty());
+    const auto plan = ops::plan(args, kiln_cpu::planned_device());
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_TRUE(plan->empty());
   }
 }
 

@@ -13,6 +13,7 @@
 #include "kiln/ops/cross_entropy.h"
 #include "kiln/ops/norm.h"
 #include "kiln/ops/rope.h"
+#include "kiln/ops/softmax.h"
 #include "kiln/result.h"
 #include "ops/plan.h"
 #include "tests/support/kernels/order.h"
@@ -24,7 +25,7 @@ using Operation =
                  ops::LayerNormBackward, ops::RmsNormForward, ops::RmsNormBackward,
                  ops::ActivationForward, ops::ActivationBackward, ops::GluForward,
                  ops::GluBackward, ops::CrossEntropy, ops::CrossEntropyForward,
-                 ops::CrossEntropyBackward>;
+                 ops::CrossEntropyBackward, ops::SoftmaxForward, ops::SoftmaxBackward>;
 
 /// What a test chooses on the CPU. A device is what it is, and takes none of it.
 struct Schedule {
@@ -34,6 +35,9 @@ struct Schedule {
   /// Of every launch, no more of an extent than this.
   LaunchArguments most{};
   bool checks_pointers = true;  // as operations do
+  /// Once more as the last rows of tensors of over 2^31 elements: the results must be
+  /// the same (kernels/large_tensors.h).
+  bool in_large_tensors_too = false;
 };
 
 /// What the operation launches on the device, with the extents that are chosen. Errors:
