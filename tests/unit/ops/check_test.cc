@@ -1,3 +1,6 @@
+// What is checked of an operation's arguments, where every_operation_test.cc does not
+// see it.
+
 #include "ops/check.h"
 
 #include <array>
@@ -46,11 +49,6 @@ TEST(CheckMemory, TakesNeighboursAndWhatIsEmpty) {
   EXPECT_TRUE(check({output("y", at(1), 0), input("x", at(0), 4)}));
 }
 
-TEST(CheckMemory, LetsInputsOverlap) {
-  EXPECT_TRUE(
-      check({output("y", at(8), 4), input("a", at(0), 4), input("b", at(2), 4)}));
-}
-
 TEST(CheckMemory, RefusesAnOutputThatOverlapsAnInputByAByte) {
   const auto* const bytes = reinterpret_cast<const char*>(at(0));
   const Argument x = reads("x", bytes + 8, {4, 1});
@@ -64,22 +62,6 @@ TEST(CheckMemory, RefusesTwoOutputsThatOverlapUnlessTheyAreInterleaved) {
   EXPECT_EQ(refusal(check_memory("op", {both}, Pointers::kChecked)),
             "op: z overlaps y");
   EXPECT_TRUE(check_memory("op", {both}, Pointers::kChecked, Outputs::kInterleaved));
-}
-
-TEST(CheckMemory, RefusesNullAndAnAddressBetweenElements) {
-  EXPECT_EQ(refusal(check({input("x", nullptr, 1)})), "op: x is null");
-  const auto* const odd = reinterpret_cast<const char*>(at(0)) + 2;
-  EXPECT_THAT(refusal(check({output("y", odd, 1)})),
-              AllOf(HasSubstr("op: y is at 0x"),
-                    HasSubstr("no multiple of an element's 4 bytes")));
-}
-
-TEST(CheckDtype, TakesThreeAndRefusesWhatWasNotSet) {
-  for (const DType dtype : {DType::kF16, DType::kBf16, DType::kF32})
-    EXPECT_TRUE(check_dtype("op", dtype)) << to_string(dtype);
-  EXPECT_THAT(refusal(check_dtype("op", DType::kUnset)), HasSubstr("dtype is not set"));
-  EXPECT_THAT(refusal(check_dtype("op", static_cast<DType>(77))),
-              HasSubstr("dtype is not set"));
 }
 
 }  // namespace
