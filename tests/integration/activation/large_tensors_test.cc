@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "tests/integration/activation/kernels.h"
 #include "tests/integration/activation/problem.h"
 

@@ -1,5 +1,7 @@
 // Tensors of more than 2^31 elements, of which the last rows alone are computed.
 
+#include <tuple>
+
 #include "tests/integration/cross_entropy/problem.h"
 
 namespace kiln::cross_entropy_test {

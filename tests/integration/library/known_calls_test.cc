@@ -117,12 +117,11 @@ TEST(MovedTest, APointerIsFarAwayAndOfAnotherAlignment) {
 }
 
 TEST_F(KnownCallsTest, OfEachOperationAreLaunchedAsPlanned) {
-#define KILN_EXPECT(function, Args)                            \
-  for (const test::Sample sample : test::samples_of<Args>()) { \
-    SCOPED_TRACE(#function);                                   \
-    expect_known_at_the_third_call<Args>(function, sample);    \
+#define KILN_EXPECT(function, Args)                                   \
+  for (const test::Sample sample : test::samples_of<ops::Args>()) {   \
+    SCOPED_TRACE(#function);                                          \
+    expect_known_at_the_third_call<ops::Args>(ops::function, sample); \
   }
-  using namespace ops;  // NOLINT(google-build-using-namespace): the table's names
   KILN_EACH_OPERATION(KILN_EXPECT)
 #undef KILN_EXPECT
 }

@@ -1,5 +1,7 @@
 // Tensors of more than 2^31 elements, of which the last rows alone are computed.
 
+#include <tuple>
+
 #include "tests/integration/norm/problem.h"
 
 namespace kiln::norm_test {

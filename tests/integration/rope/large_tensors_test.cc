@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "ops/plans.h"
 #include "tests/integration/rope/kernels.h"
 #include "tests/integration/rope/problem.h"

@@ -4,8 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
+#include <cstdint>
+#include <initializer_list>
 #include <set>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "ops/plans.h"
 #include "tests/support/golden.h"
