@@ -246,7 +246,7 @@ def test_keys_that_do_not_count_are_neither_seen_nor_copied(name):
     begins, window, block = PARTS[name]
     attributes = {} if window is None else {"_window_size": window}
     bias = packed(name, lengths_q, lengths_k, begins, **attributes)
-    q, k, v = (torch.randn(1, n, 2, 16) for n in (8, begins[-1], begins[-1]))
+    q, k, v = inputs = [torch.randn(1, n, 2, 16) for n in (8, begins[-1], begins[-1])]
     visible, row = torch.zeros(8, begins[-1], dtype=torch.bool), 0
     counts = torch.zeros(begins[-1], dtype=torch.bool)
     for m, begin, n in zip(lengths_q, begins, lengths_k):
@@ -259,10 +259,12 @@ def test_keys_that_do_not_count_are_neither_seen_nor_copied(name):
     assert ops.copies() == copies
     expected = formula(q, k.nan_to_num(0), v.nan_to_num(0), visible)
     torch.testing.assert_close(o, expected)
-    with pytest.raises(NotImplementedError, match="no gradient of keys"):
-        memory_efficient_attention(q, k.requires_grad_(), v, bias)
-    with torch.no_grad():
-        assert torch.equal(memory_efficient_attention(q, k, v, bias), o)
+    exact = [each.nan_to_num(0).requires_grad_() for each in inputs]
+    wanted = torch.autograd.grad(formula(*exact, visible).sum(), exact)
+    inputs = [each.requires_grad_() for each in inputs]
+    got = torch.autograd.grad(memory_efficient_attention(*inputs, bias).sum(), inputs)
+    for gradient, want in zip(got, wanted):
+        torch.testing.assert_close(gradient, want, rtol=1e-4, atol=1e-5)
 
 
 # ---- The other arguments

@@ -219,6 +219,39 @@ def test_packed_sequences_with_alibi_and_their_logarithms():
         assert (lse[i, :, end - begin :] == float("-inf")).all()
 
 
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_a_batch_that_is_padded_on_the_left_is_neither_copied_nor_masked(dtype):
+    batch, length, padding = 3, 6, torch.tensor([2, 0, 5])
+    inputs = [torch.randn(batch, length, 2, 16, dtype=dtype) for _ in "qkv"]
+    counts = torch.arange(length) >= padding[:, None]
+    for each in inputs:
+        each[~counts] = float("nan")
+        each.requires_grad_()
+    begins = torch.cat((torch.arange(batch) * length + padding, torch.tensor([batch * length])))
+    begins, lengths = begins.int(), (length - padding).int()
+    copies = ops.copies()
+    o = ops.varlen_attention(
+        *(each.flatten(0, 1) for each in inputs), begins, begins, length, length,
+        is_causal=True, lengths_q=lengths, lengths_k=lengths,
+    ).unflatten(0, (batch, length))
+    gradients = torch.autograd.grad(o, inputs, torch.ones(batch, length, 2, 16, dtype=dtype))
+    assert ops.copies() == copies
+    assert not o[~counts].any()
+    assert not any(each[~counts].any() for each in gradients)
+    for i, first in enumerate(padding.tolist()):
+        one = [each[i : i + 1, first:].detach().requires_grad_() for each in inputs]
+        same = F.scaled_dot_product_attention(
+            *(each.transpose(1, 2) for each in one), is_causal=True
+        ).transpose(1, 2)
+        wanted = torch.autograd.grad(same.sum(), one)
+        bound = {} if dtype is F32 else {"rtol": 0.02, "atol": 0.02}
+        torch.testing.assert_close(o[i : i + 1, first:], same, **bound)
+        for got, want in zip(gradients, wanted):
+            torch.testing.assert_close(
+                got[i : i + 1, first:], want, **(bound or {"rtol": 1e-4, "atol": 1e-5})
+            )
+
+
 def test_options_that_exclude_each_other_are_refused():
     q = torch.randn(1, 2, 5, 16)
     for options, says in [

@@ -7,8 +7,8 @@ a value by a stride of 0, as expanded tensors do, are grouped queries: nothing i
 repeated in memory, and there is a gradient.
 
 A bias is known by the name of its class, so this needs no xformers. What is not covered
-is a NotImplementedError, and is left to an installed xformers: pages of keys, gradients
-where keys are padded or gappy, quantized tensors, another type of the output.
+is a NotImplementedError, and is left to an installed xformers: pages of keys, quantized
+tensors, another type of the output.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import torch
 
 from .. import errors
 from ..ops import _attention, _inputs, _launch
-from ..ops._define import may_need_gradient
 
 # KILN_ATTENTION_MASK_...: of packed sequences, or not.
 _NONE, _TOP_LEFT, _BOTTOM_RIGHT = 0, 1, 2
@@ -228,8 +227,6 @@ def _packed(q, k, v, bias, p, scale):
         False,
     )
     ends = (each.seqstart for each in lengths)
-    that_count = getattr(bias.k_seqinfo, "seqlen", None)
-    if that_count is not None and may_need_gradient((q, k, v)):
-        raise NotCovered("kiln has no gradient of keys that are padded or gappy")
+    that_count = None, getattr(bias.k_seqinfo, "seqlen", None)
     packed = (q[0], k[0], v[0], None, *ends, problem, p, scale, that_count)
     return _attention._attention(*packed)[0]

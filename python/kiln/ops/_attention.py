@@ -98,6 +98,8 @@ def varlen_attention(
     scale=None,
     window_size=(-1, -1),
     *,
+    lengths_q=None,
+    lengths_k=None,
     alibi=False,
     return_lse=False,
 ):
@@ -114,13 +116,18 @@ def varlen_attention(
       right, as in flash-attn).
     window_size: how many keys to the left and to the right of key i (causal: of the last
       that it sees) query i sees; -1: all.
+    lengths_q, lengths_k: int32 [sequences], how many of the tokens of each sequence count,
+      the first ones; None: all. Of a batch that is padded on the left, [batch, length,
+      heads, dim], the tokens are [batch * length, heads, dim], sequence i begins at
+      i * length + padding[i], the end is batch * length, and the lengths are
+      length - padding: nothing is copied.
     alibi: as of scaled_dot_product_attention(), from the last key that a query sees where
       is_causal.
     return_lse: as there, [sequences, heads, max_seqlen_q], and -inf behind the end of a
       sequence.
 
     A query that sees no key gives 0, and so do tokens that no sequence has: before the
-    first, behind the last, or beyond max_seqlen. So are their gradients.
+    first, behind the last, beyond max_seqlen, or beyond its length. So are their gradients.
     dropout_p is rounded to a multiple of 1/65536, and what is kept is scaled by that.
     Tensors that do not begin at a multiple of 16 bytes, such as some slices, are computed
     by another kernel, with other roundings. Under autocast: its type.
@@ -149,7 +156,8 @@ def varlen_attention(
         _check_begins("cu_seqlens_q", cu_seqlens_q, q.shape[0])
         _check_begins("cu_seqlens_k", cu_seqlens_k, k.shape[0])
     tensors = (q, k, v, None, cu_seqlens_q, cu_seqlens_k)
-    o, lse = _attention(*tensors, problem, dropout_p, scale, return_lse=return_lse)
+    lengths = (lengths_q, lengths_k)
+    o, lse = _attention(*tensors, problem, dropout_p, scale, lengths, return_lse)
     o = o if dims == 3 else o.unflatten(1, q.shape[1:3])
     return (o, lse) if return_lse else o
 
@@ -207,12 +215,21 @@ def _window(size):
 
 
 def _attention(
-    q, k, v, bias, cu_q, cu_k, problem, dropout, scale, lengths_k=None, return_lse=False
+    q,
+    k,
+    v,
+    bias,
+    cu_q,
+    cu_k,
+    problem,
+    dropout,
+    scale,
+    lengths=(None, None),
+    return_lse=False,
 ):
     """o, and the statistics where they are asked for or a gradient may be. q has one
     dimension of heads, or one of groups and one of the heads that share a head of k and
-    v; o has one. lengths_k: of the keys between two of cu_k, how many count. No gradient
-    then."""
+    v; o has one. lengths: of queries and of keys, as of varlen_attention()."""
     if type(dropout) is not float:
         dropout = _inputs.number("dropout_p", dropout)
     if not 0 <= dropout <= 1:
@@ -223,10 +240,10 @@ def _attention(
     if bias is not None and may_need_gradient([bias]):  # its gradient has each query
         bias = bias.expand(-1, -1, q.shape[-2], -1).contiguous()
     inputs = [t for t in (q, k, v, bias) if t is not None]
-    stats = return_lse or (lengths_k is None and may_need_gradient(inputs))
+    stats = return_lse or may_need_gradient(inputs)
     if scale is not None and type(scale) is not float:
         scale = _inputs.number("scale", scale)
-    tensors = (q, k, v, bias, cu_q, cu_k, lengths_k, rng)
+    tensors = (q, k, v, bias, cu_q, cu_k, *lengths, rng)
     o, lse = attention_fwd(*tensors, *problem, dropout, scale, stats)
     if return_lse and q.shape[-1] * v.shape[-1] == 0:
         _inputs.refuse("return_lse=True needs heads with elements")
@@ -315,7 +332,7 @@ def _output(q, v, layout):
     return q.new_empty(batch, heads, rows, v.shape[-1])
 
 
-def _outputs(q, k, v, bias, cu_q, cu_k, lengths_k, rng, layout, longest_q, *rest):
+def _outputs(q, k, v, bias, cu_q, cu_k, lengths_q, lengths_k, rng, layout, longest_q, *rest):
     o = _output(q, v, layout)
     stats = 0
     if rest[-1]:
@@ -324,13 +341,11 @@ def _outputs(q, k, v, bias, cu_q, cu_k, lengths_k, rng, layout, longest_q, *rest
     return o, q.new_empty(stats, dtype=torch.float32)
 
 
-def _common(cu_q, cu_k, lengths_k, rng):
+def _common(*of_sequences, rng):
     """The arguments behind the bias."""
-    lengths_k = dense("attention.lengths_k", lengths_k)
-    cu_q = dense("attention.cu_seqlens_q", cu_q)
-    cu_k = dense("attention.cu_seqlens_k", cu_k)
-    seed, offset = (None, None) if rng is None else (rng[:1], rng[1:])
-    return cu_q, cu_k, lengths_k, seed, offset
+    names = ("cu_seqlens_q", "cu_seqlens_k", "lengths_q", "lengths_k")
+    dense_ones = (dense(f"attention.{n}", t) for n, t in zip(names, of_sequences))
+    return *dense_ones, *((None, None) if rng is None else (rng[:1], rng[1:]))
 
 
 def _problem(bias, layout, longest_q, longest_k, mask, left, right, alibi, dropout, scale):
@@ -340,7 +355,8 @@ def _problem(bias, layout, longest_q, longest_k, mask, left, right, alibi, dropo
 
 _COMMON = (
     *("q", "k", "v"),
-    *("bias", "cu_seqlens_q", "cu_seqlens_kv", "lengths_kv", "dropout_seed", "dropout_offset"),
+    *("bias", "cu_seqlens_q", "cu_seqlens_kv", "lengths_q", "lengths_kv"),
+    *("dropout_seed", "dropout_offset"),
     *("layout", "longest_q", "longest_kv", "mask", "window_left", "window_right", "bias_kind"),
     *("dropout", "scale"),
 )
@@ -348,23 +364,24 @@ _GRADIENTS = ("grad_q", "grad_k", "grad_v", "grad_bias", "grad_o")
 _forward_kernel = function(
     "attention_forward",
     *("o", "stats", *_COMMON),
-    unused=("lengths_q", "capture", "deterministic", *_GRADIENTS),
+    unused=("capture", "deterministic", *_GRADIENTS),
 )
 _backward_kernel = function(
     "attention_backward",
     *(*_GRADIENTS, "o", "stats", *_COMMON, "deterministic"),
-    unused=("lengths_q", "capture"),
+    unused=("capture",),
 )
 
 
 def _forward(outputs, args):
     o, stats = outputs
-    q, k, v, bias, cu_q, cu_k, lengths_k, rng, *problem, with_stats = args
+    q, k, v, bias, *of_sequences, rng = args[:9]
+    *problem, with_stats = args[9:]
     q, k, v = (_readable(n, t) for n, t in (("q", q), ("k", k), ("v", v)))
     if problem[0] == "thd":
         q, k, v = map(_with_rows_apart, (q, k, v))
     bias = _readable_bias(bias)
-    common = _common(cu_q, cu_k, lengths_k, rng)
+    common = _common(*of_sequences, rng=rng)
     _forward_kernel(
         *(o, stats if with_stats else None, q, k, v, bias, *common),
         *_problem(bias, *problem),
@@ -372,24 +389,20 @@ def _forward(outputs, args):
 
 
 def _save(ctx, inputs, output):
-    q, k, v, bias, cu_q, cu_k, lengths_k, rng, *rest = inputs
-    *ctx.problem, with_stats = rest
-    ctx.has_gradient = with_stats and lengths_k is None
+    q, k, v, *others = inputs[:9]
+    *ctx.problem, ctx.has_gradient = inputs[9:]
     o, stats = output
-    ctx.save_for_backward(q, k, v, o, stats, bias, cu_q, cu_k, rng)
+    ctx.save_for_backward(q, k, v, o, stats, *others)
     ctx.mark_non_differentiable(stats)
     ctx.set_materialize_grads(False)
 
 
 def _gradient(ctx, do, *_):
     if not ctx.has_gradient:
-        _inputs.refuse(
-            "attention_fwd was called without stats, or with lengths_k, so it has no "
-            "gradient"
-        )
+        _inputs.refuse("attention_fwd was called without stats, so it has no gradient")
     of_bias = ctx.needs_input_grad[3]
     dq, dk, dv, dbias = attention_bwd(do, *ctx.saved_tensors, *ctx.problem, of_bias)
-    return dq, dk, dv, dbias if of_bias else None, *(None,) * 14
+    return dq, dk, dv, dbias if of_bias else None, *(None,) * 15
 
 
 def _with_strides_of(tensor, like):
@@ -401,16 +414,17 @@ def _with_strides_of(tensor, like):
     return copied("attention.do", tensor, torch.empty_like(like))
 
 
-def _bwd_outputs(do, q, k, v, o, stats, bias, cu_q, cu_k, rng, *rest):
+def _bwd_outputs(do, q, k, v, o, stats, bias, *rest):
     return (
-        *(_gradient_like(each, rest[0]) for each in (q, k, v)),
+        *(_gradient_like(each, rest[5]) for each in (q, k, v)),
         q.new_empty(bias.shape if rest[-1] else 0),
     )
 
 
 def _backward(outputs, args):
     dq, dk, dv, dbias = outputs
-    do, q, k, v, o, stats, bias, cu_q, cu_k, rng, *problem, of_bias = args
+    do, q, k, v, o, stats, bias, *of_sequences, rng = args[:12]
+    *problem, of_bias = args[12:]
     do = _with_strides_of(do, o)
     q, k, v = (_readable(n, t) for n, t in (("q", q), ("k", k), ("v", v)))
     if problem[0] == "thd":
@@ -419,7 +433,7 @@ def _backward(outputs, args):
         bias = dense("attention.attn_mask", bias)
     else:
         bias, dbias = _readable_bias(bias), None
-    common = _common(cu_q, cu_k, None, rng)
+    common = _common(*of_sequences, rng=rng)
     _backward_kernel(
         *(dq, dk, dv, dbias, do, o, stats, q, k, v, bias, *common),
         *_problem(bias, *problem),
@@ -427,16 +441,19 @@ def _backward(outputs, args):
     )
 
 
+_OTHERS = (
+    "Tensor? bias, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, Tensor? lengths_q,"
+    " Tensor? lengths_k, Tensor? rng"
+)
 _PROBLEM = (
     "str layout, SymInt longest_q, SymInt longest_k, int mask, int left, int right,"
     " bool alibi, float dropout, float? scale"
 )
-# layout "bhsd" or "thd"; mask: KILN_ATTENTION_MASK_... of kiln/c.h; lengths_k: as of _attention();
+# layout "bhsd" or "thd"; mask: KILN_ATTENTION_MASK_... of kiln/c.h;
 # rng: the seed and the offset of dropout, int64. Without ``stats`` there is no gradient.
 attention_fwd = Operation(
-    "attention_fwd(Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? cu_seqlens_q,"
-    " Tensor? cu_seqlens_k, Tensor? lengths_k, Tensor? rng,"
-    f" {_PROBLEM}, bool stats) -> (Tensor, Tensor)",
+    f"attention_fwd(Tensor q, Tensor k, Tensor v, {_OTHERS}, {_PROBLEM}, bool stats)"
+    " -> (Tensor, Tensor)",
     outputs=_outputs,
     launch=_forward,
     save=_save,
@@ -445,8 +462,7 @@ attention_fwd = Operation(
 )
 attention_bwd = Operation(
     "attention_bwd(Tensor do, Tensor q, Tensor k, Tensor v, Tensor o, Tensor stats,"
-    " Tensor? bias, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, Tensor? rng,"
-    f" {_PROBLEM}, bool of_bias) -> (Tensor, Tensor, Tensor, Tensor)",
+    f" {_OTHERS}, {_PROBLEM}, bool of_bias) -> (Tensor, Tensor, Tensor, Tensor)",
     outputs=_bwd_outputs,
     launch=_backward,
     reads=4,
