@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -290,20 +291,24 @@ Array<String> parameters(const String& function) {
 
 }  // namespace
 
-void expect_not_found(kiln_result failed) {
+std::string expect_not_found(kiln_result failed) {
   if (kiln_error_code(failed) != KILN_NOT_FOUND)
     check(failed);
+  std::string message = kiln_error_message(failed);
   kiln_error_free(failed);
+  return message;
 }
 
-void refuse_capture(const char* operation, int device, kiln_stream stream) {
+void refuse_capture(const char* operation, int device, kiln_stream stream,
+                    const std::string& missing) {
   bool is_capturing = false;
   check(kiln_stream_is_capturing(service(), device, stream, &is_capturing));
   if (is_capturing)
     refuse(std::string(operation) +
            ": the stream is being captured, and no call with these types, sizes, "
            "strides and options was prepared: call kiln.prepare(), or run it once, "
-           "before the capture begins");
+           "before the capture begins (" +
+           missing + ")");
 }
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(parameters, parameters)

@@ -8,16 +8,13 @@
 
 #include <tvm/ffi/tvm_ffi.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <initializer_list>
 #include <string>
-#include <string_view>
-#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "action.h"
 #include "kiln/c.h"
@@ -104,10 +101,12 @@ class Tensors {
   DLDevice device_;
 };
 
-/// Frees KILN_NOT_FOUND; throws any other error as check().
-void expect_not_found(kiln_result failed);
-/// Throws kiln.InvalidArgument: nothing can be prepared there.
-void refuse_capture(const char* operation, int device, kiln_stream stream);
+/// Takes KILN_NOT_FOUND and returns its message; throws any other error as check().
+std::string expect_not_found(kiln_result failed);
+/// Throws kiln.InvalidArgument if the stream is being captured, where nothing can be
+/// prepared. `missing`: what is not loaded.
+void refuse_capture(const char* operation, int device, kiln_stream stream,
+                    const std::string& missing);
 
 /// A call of one operation. Set `args`, pointers through set(); then run().
 template <typename Arguments>
@@ -138,6 +137,13 @@ class Call : public Tensors {
   template <typename Pointer>
   void set_strided(Pointer*& field, const char* name, const TensorView& tensor) {
     field = static_cast<Pointer*>(strided(name, tensor));
+  }
+
+  /// Refuses a tensor that is given, and that nobody has set.
+  static void expect_set(const void* field, const char* name,
+                         const Optional<TensorView>& tensor) {
+    if (tensor && field == nullptr && tensor.value().numel() > 0)
+      refuse(std::string(name) + " is given, and python/ffi does not set it");
   }
 
   /// run() with sizes and types set: checks and sets all tensors that are left.
@@ -190,13 +196,13 @@ class Call : public Tensors {
   /// Prepares the call if `use` needs what is not loaded.
   template <typename Use>
   void with_prepared(kiln_service* on, const Use& use) {
-    kiln_use_only_loaded(true);
+    const bool before = kiln_use_only_loaded(true);
     kiln_result failed = use();
-    kiln_use_only_loaded(false);
+    kiln_use_only_loaded(before);
     if (failed == nullptr)
       return;
-    expect_not_found(failed);
-    refuse_capture(operation_.name, device(), stream());
+    const std::string missing = expect_not_found(failed);
+    refuse_capture(operation_.name, device(), stream(), missing);
     prepare(on);
     check(use());
   }

@@ -1,7 +1,6 @@
 #include "attention/condition.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -10,7 +9,6 @@
 #include <utility>
 
 #include "device/architecture.h"
-#include "util/nearest.h"
 #include "util/try.h"
 
 namespace kiln::attention {

@@ -74,52 +74,39 @@ double flag(bool value) {
 
 using Q = const RuleQuestion&;
 
+Field derived(std::string_view name, FieldKind kind, FieldValue (*read)(Q)) {
+  return {.name = name, .kind = kind, .read = read};
+}
+
 /// Derived fields, and the device and cuDNN version of the question.
 std::vector<Field> derived_fields() {
+  using enum FieldKind;
   return {
-      {"cudnn",
-       FieldKind::kVersion,
-       {},
-       [](Q q) -> FieldValue { return number(encoded(q.cudnn)); }},
-      {"arch",
-       FieldKind::kArch,
-       {},
-       [](Q q) -> FieldValue { return q.arch.major * 100.0 + q.arch.minor; }},
-      {"max_d",
-       FieldKind::kNumber,
-       {},
-       [](Q q) -> FieldValue { return number(std::max(q.problem.dqk, q.problem.dv)); }},
-      {"window_right",
-       FieldKind::kNumber,
-       {},
-       [](Q q) -> FieldValue { return number(right_bound(q.problem)); }},
-      {"window",
-       FieldKind::kFlag,
-       {},
-       [](Q q) -> FieldValue { return flag(has_window(q.problem)); }},
-      {"elements",
-       FieldKind::kNumber,
-       {},
-       [](Q q) -> FieldValue { return largest_tensor(q.problem); }},
-      {"unit_strides",
-       FieldKind::kFlag,
-       {},
-       [](Q q) -> FieldValue { return flag(has_unit_strides(q.problem)); }},
-      {"mixed_layouts",
-       FieldKind::kFlag,
-       {},
-       [](Q q) -> FieldValue { return flag(has_mixed_layouts(q.problem)); }},
-      {"group_strides",
-       FieldKind::kFlag,
-       {},
-       [](Q q) -> FieldValue {
-         return flag(group_gap(q.problem, q.problem.q) != 0 ||
-                     group_gap(q.problem, q.problem.o) != 0);
-       }},
-      {"interleaved",
-       FieldKind::kFlag,
-       {},
-       [](Q q) -> FieldValue { return flag(is_interleaved(q.problem)); }},
+      derived("cudnn", kVersion,
+              [](Q q) -> FieldValue { return number(encoded(q.cudnn)); }),
+      derived("arch", kArch,
+              [](Q q) -> FieldValue { return q.arch.major * 100.0 + q.arch.minor; }),
+      derived("max_d", kNumber,
+              [](Q q) -> FieldValue {
+                return number(std::max(q.problem.dqk, q.problem.dv));
+              }),
+      derived("window_right", kNumber,
+              [](Q q) -> FieldValue { return number(right_bound(q.problem)); }),
+      derived("window", kFlag,
+              [](Q q) -> FieldValue { return flag(has_window(q.problem)); }),
+      derived("elements", kNumber,
+              [](Q q) -> FieldValue { return largest_tensor(q.problem); }),
+      derived("unit_strides", kFlag,
+              [](Q q) -> FieldValue { return flag(has_unit_strides(q.problem)); }),
+      derived("mixed_layouts", kFlag,
+              [](Q q) -> FieldValue { return flag(has_mixed_layouts(q.problem)); }),
+      derived("group_strides", kFlag,
+              [](Q q) -> FieldValue {
+                return flag(group_gap(q.problem, q.problem.q) != 0 ||
+                            group_gap(q.problem, q.problem.o) != 0);
+              }),
+      derived("interleaved", kFlag,
+              [](Q q) -> FieldValue { return flag(is_interleaved(q.problem)); }),
   };
 }
 

@@ -42,9 +42,9 @@ struct PassOptions {
 };
 
 /// Equal problems have the same execution plan. Has no field besides those of its two
-/// parts; problem_table.h lists them all. What computes by a problem names all fields
-/// of common() by a structured binding: it does not compile until it handles a field
-/// that is added. Thread safety: a value.
+/// parts; problem_table.h lists them all. What a kernel and cuDNN's graph are told by a
+/// problem names all fields of common() by a structured binding: it does not compile
+/// until it handles a field that is added. Thread safety: a value.
 struct Problem : ops::AttentionProblem, PassOptions {
   [[nodiscard]] ops::AttentionProblem& common() { return *this; }
   [[nodiscard]] const ops::AttentionProblem& common() const { return *this; }

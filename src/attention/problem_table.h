@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 
 #include "attention/problem.h"
 #include "util/field_count.h"
@@ -71,6 +72,22 @@ inline constexpr std::tuple kProblemFields{
     ProblemField<&Problem::o>{"o_strides"},
     ProblemField<&Problem::bias>{"bias_strides", Shown::kLater},
 };
+
+/// Whether no member has two rows.
+template <auto... kMembers>
+consteval bool have_a_row_each(std::tuple<ProblemField<kMembers>...> /*fields*/) {
+  const auto rows_of = []<auto kMember>() {
+    const auto is_it = []<auto kOther>() {
+      if constexpr (std::is_same_v<decltype(kMember), decltype(kOther)>)
+        return kMember == kOther ? 1 : 0;
+      else
+        return 0;
+    };
+    return (is_it.template operator()<kMembers>() + ...);
+  };
+  return ((rows_of.template operator()<kMembers>() == 1) && ...);
+}
+static_assert(have_a_row_each(kProblemFields));
 static_assert(std::tuple_size_v<decltype(kProblemFields)> ==
                   field_count<ops::AttentionProblem>() + field_count<PassOptions>(),
               "each field of a problem is in the table");

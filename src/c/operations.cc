@@ -1,6 +1,8 @@
 // The operations. The structs of kiln/c.h, and how they become those of C++, follow
 // from the headers of kiln/ops: c/operation_structs.h.
 
+#include <utility>
+
 #include "c/handles.h"
 #include "c/operation_structs.h"
 #include "kiln/kiln.h"
@@ -23,8 +25,8 @@ kiln_result with_args(kiln_service* service, int device, const InC* args,
 }  // namespace
 }  // namespace kiln::c
 
-void kiln_use_only_loaded(bool only_loaded) {
-  kiln::only_loaded() = only_loaded;
+bool kiln_use_only_loaded(bool only_loaded) {
+  return std::exchange(kiln::only_loaded(), only_loaded);
 }
 
 #define KILN_C_OPERATION(function, Args)                                             \

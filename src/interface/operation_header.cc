@@ -79,10 +79,15 @@ Result<Struct> read_struct(std::string name, std::string base,
       since = {std::stoi(found.str(1)), std::stoi(found.str(2))};
     Field read{found.str(6), found.str(7), found.str(8), since, found[3].matched};
     read.tensor = split(found.str(5), ',');
-    if (found[4].matched) {
+    if (found[4].matched && !read.tensor.empty()) {
       read.flag = read.tensor.front();
       read.tensor.erase(read.tensor.begin());
     }
+    if (found[5].matched && (!read.is_pointer() || read.tensor.empty()))
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("struct {}: KILN_TENSOR needs a pointer and its type: '{}'",
+                      made.name, statement));
     made.fields.push_back(std::move(read));
   }
   return made;

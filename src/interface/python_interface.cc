@@ -52,7 +52,8 @@ std::string type_of(const std::string& word) {
                               : fmt::format("type_of({})", in_args(word));
 }
 
-/// Sets the tensors of KILN_TENSOR that are given, inputs first, and their flags.
+/// Sets the tensors of KILN_TENSOR that are given, inputs first, and their flags. The
+/// others python/ffi has set by then.
 std::string set_tensors(const CStruct& of) {
   std::string set;
   std::set<std::string> flags;
@@ -76,6 +77,9 @@ std::string set_tensors(const CStruct& of) {
     for (const CField& field : of.fields)
       if (!field.tensor.empty() && field.type.starts_with("const ") == is_input)
         add(field);
+  for (const CField& field : of.fields)
+    if (is_tensor(field) && field.tensor.empty() && field.name != "workspace")
+      set += fmt::format("    call.expect_set(args.{0}, \"{0}\", {0});\n", field.name);
   return fmt::format(
       "    [[maybe_unused]] auto& args = call.args;\n"
       "    [[maybe_unused]] std::array<KnownShape, {}> shapes{{}};\n{}",

@@ -213,8 +213,9 @@ KILN_C_RESULT kiln_result kiln_device_info(kiln_service* service, int device,
  * only where all of it is loaded: false until it is set. Else such a call fails at once
  * with KILN_NOT_FOUND, and launches nothing: for a program that then calls the
  * operation's prepare function, which builds in any case, where it can be interrupted.
- */
-KILN_C_API void kiln_use_only_loaded(bool only_loaded);
+ * cuDNN's plans, which belong to a thread, are loaded for it all the same. Returns what
+ * was set before. */
+KILN_C_API bool kiln_use_only_loaded(bool only_loaded);
 
 /* Whether `stream`, of `device`, is being captured into a graph, or work in it would
  * end the capture of another stream. Builds and loads nothing, and disturbs no capture.

@@ -80,8 +80,11 @@ Result<const AttentionDecision*> provide(Service& service, const AttentionCall& 
     return prepare_call(service, call, device);
   const auto* const known =
       ServiceParts::attention_of(service).find_ready(question_of(call, device));
-  if (known != nullptr)
+  if (known != nullptr) {
+    if (known->plan != nullptr)
+      KILN_TRY(known->plan->prepare());  // for this thread
     return known;
+  }
   return fail(ErrorCode::kNotFound,
               fmt::format("{} is not prepared on {}", to_string(call.problem),
                           device::label_of(device)));

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <functional>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -14,12 +15,10 @@ template <typename Count, typename Body>
 void in_threads(Count count, const Body& body) {
   std::vector<std::thread> threads;
   for (Count i = 0; i < count; ++i) {
-    threads.emplace_back([&body, i] {
-      if constexpr (std::is_invocable_v<const Body&, Count>)
-        body(i);
-      else
-        body();
-    });
+    if constexpr (std::is_invocable_v<const Body&, Count>)
+      threads.emplace_back(std::cref(body), i);
+    else
+      threads.emplace_back(std::cref(body));
   }
   for (std::thread& thread : threads) thread.join();
 }

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <source_location>
 #include <stdexcept>
 #include <utility>
 
@@ -15,11 +14,11 @@ namespace kiln::test {
 /// Throws what the error says, and where: so the test ends, and fails. Not for a child
 /// process, which GoogleTest does not watch.
 template <typename Value>
-Value value_of(Result<Value> result,
-               std::source_location here = std::source_location::current()) {
+Value value_of(Result<Value> result, const char* file = __builtin_FILE(),
+               int line = __builtin_LINE()) {
   if (!result)
-    throw std::runtime_error(fmt::format("{}:{}: {}", here.file_name(), here.line(),
-                                         result.error().message));
+    throw std::runtime_error(
+        fmt::format("{}:{}: {}", file, line, result.error().message));
   return *std::move(result);
 }
 

@@ -70,6 +70,7 @@ std::vector<BenchTensor> tensors_of(const Device& device, Args args,
     leave_out(args);
   std::vector<BenchTensor> tensors(places.size());
   std::vector<ops::Argument> memory;
+  // What it refuses, the run refuses, too.
   std::ignore = ops::plan(args, device, ops::Pointers::listed_in(memory));
   for (const ops::Argument& each : memory) {
     const auto begin = reinterpret_cast<std::uintptr_t>(each.begin);

@@ -10,7 +10,8 @@ softmax_bwd.
 A tensor with strides that an operation cannot take is copied: copies() counts that, and
 the first such copy warns (CopyWarning). The first call of an operation with new types and
 sizes may build its kernel; kiln.prepare() does so before. In a capture into a CUDA graph
-only a call that was prepared, or run once, is not refused. What cannot be is refused with
+only a call whose kernels are loaded, by kiln.prepare() or an earlier call, is not refused;
+of attention one that was prepared, or run once. What cannot be is refused with
 kiln.InvalidArgument, with the reason.
 """
 

@@ -105,7 +105,7 @@ struct GluForward {
   const void* bias = nullptr;  // in either layout
   bool has_weight = false;     // not together with has_bias
   KILN_TENSOR_IF(has_weight, f32, rows)
-  const float* weight = nullptr;  // [rows]: one factor per token
+  const float* weight = nullptr;  // one factor per token
   std::int64_t rows = kUnsetSize;
   std::int64_t cols = kUnsetSize;  // of y
   // For kClampedSwiglu, which needs all three; other kinds ignore them. Published

@@ -566,7 +566,7 @@ TEST_F(CTest, AThreadThatUsesOnlyWhatIsLoadedBuildsNothingUntilItPrepares) {
         outcome(kiln_get_source(service.get(), 0, &source, nullptr, &kernel)).code};
   };
 
-  kiln_use_only_loaded(true);
+  EXPECT_FALSE(kiln_use_only_loaded(true));
   EXPECT_THAT(codes(), testing::Each(KILN_NOT_FOUND));
   EXPECT_EQ(builds(), 0U);
   EXPECT_DONE(kiln_softmax_forward_prepare(service.get(), 0, &args));
@@ -578,8 +578,10 @@ TEST_F(CTest, AThreadThatUsesOnlyWhatIsLoadedBuildsNothingUntilItPrepares) {
   })
       .join();
   kiln_kernel_free(std::exchange(kernel, nullptr));
+  EXPECT_THAT(codes(), testing::Each(0)) << "one that is found by its key alone, too";
+  kiln_kernel_free(std::exchange(kernel, nullptr));
   const std::uint64_t built = builds();
-  kiln_use_only_loaded(false);
+  EXPECT_TRUE(kiln_use_only_loaded(false));
   args.skv = 8192;
   x.resize(8192);
   y.resize(8192);

@@ -150,7 +150,7 @@ TEST(PythonInterfaceTest, TensorsAndOptionsAreGivenByName) {
                 "    call.set(args.x, \"x\", x, type_of(args.dtype), {args.rows + 1}, "
                 "shapes[0]);\n"
                 "    call.set(args.sum, \"sum\", sum, kFloat32, {args.rows, 2}, "
-                "shapes[1]);\n  }\n"));
+                "shapes[1]);\n    call.expect_set(args.y, \"y\", y);\n  }\n"));
   EXPECT_THAT(text, HasSubstr("KILN_SCALE_ARGS_INIT, kiln_scale, kiln_scale_prepare}"));
 }
 
@@ -159,6 +159,10 @@ TEST(CInterfaceTest, AFormThatCHasNotIsRefusedByItsName) {
               HasSubstr("struct Scale: C has no form of 'std::string name"));
   EXPECT_THAT(error_of("struct Scale { float factor = kFactor; };"),
               HasSubstr("struct Scale: C has no form of 'float factor = kFactor'"));
+  EXPECT_THAT(error_of("struct Scale { KILN_TENSOR_IF() void* x = nullptr; };"),
+              HasSubstr("struct Scale: KILN_TENSOR needs a pointer and its type"));
+  EXPECT_THAT(error_of("struct Scale { KILN_TENSOR(f32, rows) float x = 0; };"),
+              HasSubstr("KILN_TENSOR needs a pointer"));
   EXPECT_THAT(error_of("struct Scale { float a, b; };"),
               HasSubstr("struct Scale: 'float a, b' is no field of the form"));
   EXPECT_THAT(error_of("struct Strides { KILN_SINCE(0, 2) std::int64_t row = 0; };"

@@ -202,6 +202,19 @@ TEST(EveryOperation, SaysWhichPointersItMissesAndWhichItWouldIgnore) {
   test::expect_golden("tests/unit/ops/golden/pointers.txt", text);
 }
 
+TEST(EveryOperation, WouldIgnoreNoPointerWhereThereAreNoRowsEither) {
+  for_each_call([](const std::string& /*operation*/, const auto& args, Sample sample) {
+    if constexpr (requires { args.rows; })
+      for_each_option_changed(args, [&](const char* option, auto changed) {
+        const std::string said = said_of(changed);
+        if (sample == Sample::kFewest || !said.ends_with(": it would be ignored"))
+          return;
+        changed.rows = 0;
+        EXPECT_EQ(said_of(changed), said) << option;
+      });
+  });
+}
+
 TEST(EveryOperation, RefusesAnAddressBetweenElements) {
   for_each_call([](const std::string& operation, const auto& args, Sample /*sample*/) {
     for (const Memory& memory : memory_of(args)) {
@@ -262,6 +275,7 @@ TEST(EveryOperation, SaysWhichSizeIsNotSetOrNegative) {
                                         std::pair{std::int64_t{-5}, "is -5"}}) {
         const std::int64_t right = std::exchange(size, wrong);
         EXPECT_EQ(said_of(args), fmt::format("{}: {} {}", operation, name, said));
+        EXPECT_FALSE(plan(args, kDevice)) << "prepare() looks at no pointer";
         size = right;
       }
     };
