@@ -96,7 +96,7 @@ TEST_P(RopeShapes, AreRightForEveryLayoutAndGap) {
 TEST_P(RopeShapes, AreRightOffAlignment) {
   const Shape shape = sized({2, 3, 3, 32}, 1, 16);
   for (const bool paired : {false, true}) {
-    for (const std::size_t offset : {1, 2, 4}) {
+    for (const std::size_t offset : {1U, 2U, 4U}) {
       check(shape, {.offset = offset, .paired = paired});
       check(shape, {.table_offset = offset, .paired = paired});
     }

@@ -305,7 +305,9 @@ TEST_F(PackTest, ASignatureCoversTheHeader) {
   const auto block = signatures_at_end(sound);
   Bytes renamed = pack_of(objects_);
   const std::string name = "job.kpack";
-  const auto at = std::ranges::search(renamed, as_bytes(name)).begin();
+  const auto wanted = as_bytes(name);
+  const auto at =
+      std::search(renamed.begin(), renamed.end(), wanted.begin(), wanted.end());
   *at ^= std::byte{1};
   repair_pack(renamed);
   EXPECT_EQ(open(renamed).value()->header().name, "kob.kpack") << "no hash tells";

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <set>
 #include <string>
 #include <string_view>
@@ -93,8 +94,8 @@ std::vector<Memory> memory_of(const Args& args) {
                            [](const Memory& memory) { return memory.argument.access; });
   std::set<std::size_t> numbers;
   for (const Memory& memory : all) numbers.insert(memory.number);
-  EXPECT_EQ(numbers.size(),
-            addresses.size() - std::ranges::count(addresses, std::uint64_t{0}))
+  const auto unset = std::ranges::count(addresses, std::uint64_t{0});
+  EXPECT_EQ(std::ssize(numbers), std::ssize(addresses) - unset)
       << "a pointer is set that no check looks at";
   return all;
 }

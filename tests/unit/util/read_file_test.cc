@@ -77,7 +77,7 @@ TEST_F(ReadFile, AFolderOrAPipeIsAnErrorAndNoWait) {
 
 TEST_F(ReadFile, LinesAreThoseOfTheWholeTextWhereverAPieceEnds) {
   std::string text = "\n";
-  for (int i = 0; i < 1000; ++i) text += std::string(i, 'x') + "\r\n";
+  for (std::size_t i = 0; i < 1000; ++i) text += std::string(i, 'x') + "\r\n";
   for (const std::string_view end : {"", "\n", "no newline"}) {
     test::write_file(file_, as_bytes(text + std::string(end)));
     std::string joined;
