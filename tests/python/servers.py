@@ -159,8 +159,8 @@ Request = collections.namedtuple("Request", "method path headers body")
 class Server(http.server.ThreadingHTTPServer):
     """Files in memory, by GET, HEAD and PUT. `answer(request)` may give a status, or (status, headers).
 
-    `reading(path, bytes)` is called as the body of a PUT arrives. With `keeps_parts` a body that is cut off
-    is kept as it is, which no server should do."""
+    `reading(path, bytes)` is called as the body of a PUT arrives, and says whether the rest is lost. With
+    `keeps_parts` a body that is cut off is kept as it is, which no server should do."""
 
     daemon_threads = True
 
@@ -211,8 +211,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 if not some:
                     break
                 body += some
-                if self.server.reading:
-                    self.server.reading(self.path, len(body))
+                if self.server.reading and self.server.reading(self.path, len(body)):
+                    break
         return body, len(body) == size
 
     def do_it(self):
