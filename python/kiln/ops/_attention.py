@@ -341,11 +341,14 @@ def _outputs(q, k, v, bias, cu_q, cu_k, lengths_q, lengths_k, rng, layout, longe
     return o, q.new_empty(stats, dtype=torch.float32)
 
 
-def _common(*of_sequences, rng):
+def _common(cu_q, cu_k, lengths_q, lengths_k, rng):
     """The arguments behind the bias."""
-    names = ("cu_seqlens_q", "cu_seqlens_k", "lengths_q", "lengths_k")
-    dense_ones = (dense(f"attention.{n}", t) for n, t in zip(names, of_sequences))
-    return *dense_ones, *((None, None) if rng is None else (rng[:1], rng[1:]))
+    cu_q = dense("attention.cu_seqlens_q", cu_q)
+    cu_k = dense("attention.cu_seqlens_k", cu_k)
+    lengths_q = dense("attention.lengths_q", lengths_q)
+    lengths_k = dense("attention.lengths_k", lengths_k)
+    seed, offset = (None, None) if rng is None else (rng[:1], rng[1:])
+    return cu_q, cu_k, lengths_q, lengths_k, seed, offset
 
 
 def _problem(bias, layout, longest_q, longest_k, mask, left, right, alibi, dropout, scale):
@@ -375,13 +378,13 @@ _backward_kernel = function(
 
 def _forward(outputs, args):
     o, stats = outputs
-    q, k, v, bias, *of_sequences, rng = args[:9]
+    q, k, v, bias, *others = args[:9]
     *problem, with_stats = args[9:]
     q, k, v = (_readable(n, t) for n, t in (("q", q), ("k", k), ("v", v)))
     if problem[0] == "thd":
         q, k, v = map(_with_rows_apart, (q, k, v))
     bias = _readable_bias(bias)
-    common = _common(*of_sequences, rng=rng)
+    common = _common(*others)
     _forward_kernel(
         *(o, stats if with_stats else None, q, k, v, bias, *common),
         *_problem(bias, *problem),
@@ -423,7 +426,7 @@ def _bwd_outputs(do, q, k, v, o, stats, bias, *rest):
 
 def _backward(outputs, args):
     dq, dk, dv, dbias = outputs
-    do, q, k, v, o, stats, bias, *of_sequences, rng = args[:12]
+    do, q, k, v, o, stats, bias, *others = args[:12]
     *problem, of_bias = args[12:]
     do = _with_strides_of(do, o)
     q, k, v = (_readable(n, t) for n, t in (("q", q), ("k", k), ("v", v)))
@@ -433,7 +436,7 @@ def _backward(outputs, args):
         bias = dense("attention.attn_mask", bias)
     else:
         bias, dbias = _readable_bias(bias), None
-    common = _common(*of_sequences, rng=rng)
+    common = _common(*others)
     _backward_kernel(
         *(dq, dk, dv, dbias, do, o, stats, q, k, v, bias, *common),
         *_problem(bias, *problem),
