@@ -176,13 +176,36 @@ void* Tensors::strided(const char* name, const TensorView& tensor) {
   return address;
 }
 
+void Tensors::tell_gap(const char* name) {
+  if (has_stand_ins_)
+    return;
+  if (!tells_gaps_)
+    refuse(std::string(name) + " is not contiguous");
+  has_gaps_ = true;
+}
+
 void* Tensors::data(const char* name, const TensorView& tensor) {
-  if (!has_stand_ins_ && !tensor.IsContiguous()) {
-    if (!tells_gaps_)
-      refuse(std::string(name) + " is not contiguous");
-    has_gaps_ = true;
-  }
+  if (!tensor.IsContiguous())
+    tell_gap(name);
   return strided(name, tensor);
+}
+
+std::int64_t Tensors::row_stride(const char* name, const TensorView& tensor) {
+  const std::int64_t columns = tensor.size(-1);
+  std::int64_t stride = 0;  // 0: of no dimension yet
+  std::int64_t next = 0;    // the stride of the next dimension outwards
+  bool fits = columns <= 1 || tensor.stride(-1) == 1;
+  for (int i = tensor.ndim() - 2; i >= 0; --i) {
+    if (tensor.size(i) == 1)
+      continue;
+    if (stride == 0)
+      stride = next = tensor.stride(i);
+    fits = fits && tensor.stride(i) == next && stride >= columns;
+    next *= tensor.size(i);
+  }
+  if (!fits)
+    tell_gap(name);
+  return fits && stride > 0 ? stride : columns;  // else that of its copy
 }
 
 kiln_dtype Tensors::dtype(const char* name, const TensorView& tensor) {

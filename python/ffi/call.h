@@ -64,7 +64,10 @@ class Tensors {
 
   /// The address of the tensor, which must be contiguous and on the call's device.
   void* data(const char* name, const TensorView& tensor);
-  /// The same with any strides.
+  /// The elements from one row of [..., columns] to the next: the same between all
+  /// rows, which must not overlap; columns must be contiguous.
+  std::int64_t row_stride(const char* name, const TensorView& tensor);
+  /// As data(), with any strides.
   void* strided(const char* name, const TensorView& tensor);
 
   /// Checks a tensor, if it is given: `shape` is a tensor of the same type and extents;
@@ -92,6 +95,8 @@ class Tensors {
   [[nodiscard]] kiln_stream stream() const;
 
  private:
+  void tell_gap(const char* name);
+
   Action action_;
   bool is_from_xla_;
   bool tells_gaps_;  // kTellNotContiguous

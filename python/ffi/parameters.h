@@ -42,6 +42,11 @@ class Given {
                               tvm::ffi::TypeTraits<Value>::TypeStr(),
                           "");
   }
+  /// A tensor to write: one without elements is not wanted, as None is.
+  Optional<TensorView> take_output(const char* name) {
+    auto tensor = take<Optional<TensorView>>(name);
+    return tensor && tensor.value().numel() == 0 ? std::nullopt : std::move(tensor);
+  }
 
  private:
   const char* function_;

@@ -96,7 +96,9 @@ std::string parameters(const CStruct& of) {
       continue;
     const std::string type = arriving(field);
     names.push_back(fmt::format("\"{}\"", field.name));
-    read.push_back(fmt::format("{0}(given.take<{1}>(\"{0}\"))", field.name, type));
+    const bool is_output = is_tensor(field) && !field.type.starts_with("const ");
+    read.push_back(fmt::format("{0}(given.{1}(\"{0}\"))", field.name,
+                               is_output ? "take_output" : "take<" + type + ">"));
     members += fmt::format("  {} {};\n", type, field.name);
     if (field.is_option)
       set += set_option(field);

@@ -15,6 +15,8 @@ from kiln._library import library
 from kiln.ops import CopyWarning
 from kiln.ops._launch import function
 
+SQUARED_RELU = ops._activation._KINDS["squared_relu"]
+
 
 def spread(tensor):
     """The same elements, one apart."""
@@ -62,7 +64,7 @@ def test_the_warning_of_a_copy_points_at_the_line_that_called(monkeypatch):
     for call in (
         lambda: ops.squared_relu(apart),
         lambda: ops.squared_relu(apart.detach().requires_grad_()),
-        lambda: torch.ops.kiln.activation_fwd(apart, None, "squared_relu"),
+        lambda: torch.ops.kiln.activation_fwd(apart, None, SQUARED_RELU),
         lambda: ops.rope(Q, None, torch.ones(16, 7).t(), torch.ones(7, 16)),
         lambda: y.backward(apart),
     ):
@@ -77,7 +79,7 @@ def test_an_output_that_is_not_contiguous_is_refused_by_its_name():
     operation = ops._activation.activation_fwd
     for x in (torch.randn(5, 24), torch.randn(24, 5).t()):
         with pytest.raises(kiln.InvalidArgument, match="^y is not contiguous"):
-            operation.write(torch.empty(24, 5).t(), (x, None, "squared_relu"))
+            operation.write(torch.empty(24, 5).t(), (x, None, SQUARED_RELU))
 
 
 def test_heads_split_from_one_tensor_are_not_copied():

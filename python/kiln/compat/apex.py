@@ -21,14 +21,14 @@ _NO_CASTING = 0  # KILN_RMS_NORM_CASTING_NONE: rounded once
 _LN_EPS = 1e-5
 
 
-def _shape(x, shape):
-    """Of a row, as torch.Size."""
+def _rows(x, shape, weight):
+    """x, whose last dimensions make a row; without a weight as one dimension."""
     shape = torch.Size(shape)
     if not shape or x.shape[x.dim() - len(shape) :] != shape:
         _inputs.refuse(
             f"the normalized shape is {list(shape)}, and x has {list(x.shape)}"
         )
-    return shape
+    return x if weight is not None else x.flatten(-len(shape))
 
 
 def _one_type(*tensors):
@@ -40,32 +40,32 @@ def _one_type(*tensors):
 
 def _norm_forward(x, shape, weight, bias, eps, has_mean):
     """[y, mean, invvar]; without a mean, that of an RMSNorm."""
-    shape = _shape(x, shape)
-    dtype = x.dtype if weight is None else weight.dtype
+    dtype, rows = x.dtype if weight is None else weight.dtype, _rows(x, shape, weight)
     if has_mean:
-        options = (len(shape), float(eps), False)
-        y, *statistics = _norm.layer_norm_fwd(*_one_type(x, weight, bias), *options)
+        tensors = _one_type(rows, weight, bias)
+        y, *statistics = _norm.layer_norm_fwd(*tensors, float(eps), False)
     else:
-        options = (len(shape), float(eps), _NO_CASTING, False)
-        y, *statistics = _norm.rms_norm_fwd(*_one_type(x, weight), *options)
-    return [y.to(dtype), *statistics]
+        tensors = _one_type(rows, weight)
+        y, *statistics = _norm.rms_norm_fwd(*tensors, float(eps), _NO_CASTING, False)
+    return [y.view(x.shape).to(dtype), *statistics]
 
 
 def _norm_gradients(dy, mean, rstd, x, shape, weight, bias, eps, from_y, has_mean):
     """[dx, dweight, dbias], as far as there are weights. x is y if ``from_y``."""
-    shape, dtype, of_weight = _shape(x, shape), x.dtype, weight is not None
+    of_weight, dtype = (weight is not None), getattr(weight, "dtype", None)
+    dy, rows = (_rows(each, shape, weight) for each in (dy, x))
+    bias, mean = (bias, None) if from_y else (None, mean)  # with y goes the bias
+    dy, rows, weight, bias = _one_type(dy, rows, weight, bias)
+    tensors = (dy, *((None, rows) if from_y else (rows, None)), weight)
     if has_mean:
-        # With y goes the bias, with x the mean.
-        bias, mean = (bias, None) if from_y else (None, mean)
-        tensors = (*_one_type(dy, x, weight, bias), mean, rstd, None)
-        options = (len(shape), of_weight, of_weight, from_y)
-        dx, *others = _norm.layer_norm_bwd(*tensors, *options)
+        options = (of_weight, from_y, of_weight)
+        made = _norm.layer_norm_bwd(*tensors, bias, mean, rstd, None, *options)
     else:
-        tensors = (*_one_type(dy, x, weight), rstd, None)
-        options = (len(shape), _NO_CASTING, of_weight, from_y)
-        dx, *others = _norm.rms_norm_bwd(*tensors, *options)
-    others = [each.to(weight.dtype) for each in others] if of_weight else []
-    return [dx.to(dtype), *others]
+        options = (_NO_CASTING, from_y, of_weight)
+        made = _norm.rms_norm_bwd(*tensors, rstd, None, *options)
+    dx, *others = made
+    others = [each.to(dtype) for each in others] if of_weight else []
+    return [dx.view(x.shape).to(x.dtype), *others]
 
 
 def _norms(forward_of, gradients_of):

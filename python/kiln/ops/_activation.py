@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import _inputs
 from ._define import Operation
-from ._launch import function, like
+from ._launch import like
 
 _KINDS = {"gelu_tanh": 1, "gelu_erf": 2, "squared_relu": 3}  # KILN_ACTIVATION_KIND_GELU_TANH, ...
 _GLU_KINDS = {"swiglu": 1, "geglu_tanh": 2, "geglu_erf": 3}  # KILN_GLU_KIND_SWIGLU, ...
@@ -45,7 +45,7 @@ def _activation(x, bias, kind):
     _check(x)
     if _inputs.may_autocast():
         x, bias = _inputs.as_first(x, bias)
-    return activation_fwd(x, bias, kind)
+    return activation_fwd(x, bias, _KINDS[kind])
 
 
 def _glu(x, bias, linear, kind):
@@ -57,7 +57,7 @@ def _glu(x, bias, linear, kind):
         )
     if _inputs.may_autocast():
         x, bias, linear = _inputs.as_first(x, bias, linear)
-    return glu_fwd(x, linear, bias, kind)
+    return glu_fwd(x, linear, bias, _GLU_KINDS[kind])
 
 
 def _check(x):
@@ -77,21 +77,6 @@ def _gradient_of(tensor, x):
 
 # ---- Activations
 
-_forward_kernel = function(
-    "activation_forward", "y", "x", "bias", "kind", of="activation", dense=("x", "bias")
-)
-_backward_kernel = function(
-    "activation_backward",
-    *("dx", "dbias", "dy", "x", "bias", "kind"),
-    of="activation",
-    dense=("dy", "x", "bias"),
-)
-
-
-def _forward(y, args):
-    x, bias, kind = args
-    _forward_kernel(y, x, bias, _KINDS[kind])
-
 
 def _save(ctx, inputs, output):
     x, bias, ctx.kind = inputs
@@ -104,55 +89,30 @@ def _gradient(ctx, dy):
     return dx, None if bias is None else dbias, None
 
 
-def _backward(outputs, args):
-    dx, dbias = outputs
-    dy, x, bias, kind = args
-    dbias = None if bias is None else dbias
-    _backward_kernel(dx, dbias, dy, x, bias, _KINDS[kind])
-
-
-# kind: "gelu_tanh", "gelu_erf" or "squared_relu".
+# kind: KILN_ACTIVATION_KIND_...
 activation_fwd = Operation(
-    "activation_fwd(Tensor x, Tensor? bias, str kind) -> Tensor",
+    "activation_fwd(Tensor x, Tensor? bias, int kind) -> (Tensor y)",
     outputs=lambda x, *_: like(x),
-    launch=_forward,
+    launch="activation_forward",
     save=_save,
     backward=_gradient,
 )
 activation_bwd = Operation(
-    "activation_bwd(Tensor dy, Tensor x, Tensor? bias, str kind) -> (Tensor, Tensor)",
+    "activation_bwd(Tensor dy, Tensor x, Tensor? bias, int kind)"
+    " -> (Tensor dx, Tensor dbias)",
     outputs=lambda dy, x, bias, kind: (like(x), _gradient_of(bias, x)),
-    launch=_backward,
+    launch="activation_backward",
 )
 
 # ---- Gated linear units
 
 # Of GluKind::kClampedSwiglu, and of rows with a factor each.
 _UNUSED = ("alpha", "limit", "offset", "weight")
-_glu_forward_kernel = function(
-    "glu_forward",
-    *("y", "x", "linear", "bias", "kind"),
-    of="glu",
-    dense=("x", "linear", "bias"),
-    unused=_UNUSED,
-)
-_glu_backward_kernel = function(
-    "glu_backward",
-    *("dx", "dlinear", "dbias", "dy", "x", "linear", "bias", "kind"),
-    of="glu",
-    dense=("dy", "x", "linear", "bias"),
-    unused=("dweight", *_UNUSED),
-)
 
 
 def _glu_output(x, linear, bias, kind):
     last = x.shape[-1] if linear is not None else x.shape[-1] // 2
     return x.new_empty(*x.shape[:-1], last)
-
-
-def _glu_forward(y, args):
-    x, linear, bias, kind = args
-    _glu_forward_kernel(y, x, linear, bias, _GLU_KINDS[kind])
 
 
 def _glu_save(ctx, inputs, output):
@@ -166,29 +126,23 @@ def _glu_gradient(ctx, dy):
     return dx, None if linear is None else dlinear, None if bias is None else dbias, None
 
 
-def _glu_backward(outputs, args):
-    dx, dlinear, dbias = outputs
-    dy, x, linear, bias, kind = args
-    dlinear = None if linear is None else dlinear
-    dbias = None if bias is None else dbias
-    _glu_backward_kernel(dx, dlinear, dbias, dy, x, linear, bias, _GLU_KINDS[kind])
-
-
-# kind: "swiglu", "geglu_tanh" or "geglu_erf".
+# kind: KILN_GLU_KIND_...
 glu_fwd = Operation(
-    "glu_fwd(Tensor x, Tensor? linear, Tensor? bias, str kind) -> Tensor",
+    "glu_fwd(Tensor x, Tensor? linear, Tensor? bias, int kind) -> (Tensor y)",
     outputs=_glu_output,
-    launch=_glu_forward,
+    launch="glu_forward",
     save=_glu_save,
     backward=_glu_gradient,
+    unused=_UNUSED,
 )
 glu_bwd = Operation(
-    "glu_bwd(Tensor dy, Tensor x, Tensor? linear, Tensor? bias, str kind)"
-    " -> (Tensor, Tensor, Tensor)",
+    "glu_bwd(Tensor dy, Tensor x, Tensor? linear, Tensor? bias, int kind)"
+    " -> (Tensor dx, Tensor dlinear, Tensor dbias)",
     outputs=lambda dy, x, linear, bias, kind: (
         like(x),
         _gradient_of(linear, x),
         _gradient_of(bias, x),
     ),
-    launch=_glu_backward,
+    launch="glu_backward",
+    unused=("dweight", *_UNUSED),
 )

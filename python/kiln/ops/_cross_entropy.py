@@ -6,7 +6,7 @@ import torch
 
 from . import _inputs
 from ._define import Operation
-from ._launch import dense, dense_rows, function, like
+from ._launch import like
 
 _REDUCTIONS = {"mean": "mean", "sum": "sum", "none": "none"}
 
@@ -57,77 +57,42 @@ def cross_entropy(
     return total.to(logits.dtype)
 
 
-_forward_kernel = function(
-    "cross_entropy_forward",
-    *("loss", "saved", "logits", "targets", "ignored_index", "smoothing"),
-    unused=("lse",),
-)
-_backward_kernel = function(
-    "cross_entropy_backward",
-    *("dlogits", "logits", "saved", "targets", "row_scale", "ignored_index", "smoothing"),
-    unused=("scale",),
-)
-
-
-def _outputs(logits, target, ignore_index, label_smoothing):
+def _outputs(logits, targets, ignored_index, smoothing):
     rows = logits.shape[:-1]
     loss = logits.new_empty(rows, dtype=torch.float32)
     return loss, logits.new_empty((*rows, 2), dtype=torch.float32)
 
 
-def _forward(outputs, args):
-    loss, saved = outputs
-    logits, target, ignore_index, label_smoothing = args
-    _forward_kernel(
-        *(loss, saved),
-        dense_rows("cross_entropy.logits", logits),
-        dense("cross_entropy.target", target),
-        *(ignore_index, label_smoothing),
-    )
-
-
 def _save(ctx, inputs, output):
-    logits, target, ctx.ignore_index, ctx.label_smoothing = inputs
+    logits, targets, *ctx.options = inputs
     _, saved = output
-    ctx.save_for_backward(logits, saved, target)
+    ctx.save_for_backward(logits, saved, targets)
     ctx.mark_non_differentiable(saved)
     ctx.set_materialize_grads(False)
 
 
 def _gradient(ctx, dloss, *_):
-    logits, saved, target = ctx.saved_tensors
-    dlogits = cross_entropy_bwd(
-        dloss, logits, saved, target, ctx.ignore_index, ctx.label_smoothing
-    )
+    # One number for each row: after a reduction it is the same, broadcast.
+    row_scale = dloss.contiguous()
+    dlogits = cross_entropy_bwd(row_scale, *ctx.saved_tensors, *ctx.options)
     return dlogits, None, None, None
-
-
-def _backward(dlogits, args):
-    dloss, logits, saved, target, ignore_index, label_smoothing = args
-    _backward_kernel(
-        dense_rows("cross_entropy.dlogits", dlogits),
-        dense_rows("cross_entropy.logits", logits),
-        saved,
-        dense("cross_entropy.target", target),
-        # One number for each row: after a reduction it is the same, broadcast.
-        dloss.contiguous(),
-        *(ignore_index, label_smoothing),
-    )
 
 
 # The classes are the last dimension. Returns the loss of each row, and what the backward
 # pass needs.
 cross_entropy_fwd = Operation(
-    "cross_entropy_fwd(Tensor logits, Tensor target, int ignore_index,"
-    " float label_smoothing) -> (Tensor, Tensor)",
+    "cross_entropy_fwd(Tensor logits, Tensor targets, int ignored_index,"
+    " float smoothing) -> (Tensor loss, Tensor saved)",
     outputs=_outputs,
-    launch=_forward,
+    launch="cross_entropy_forward",
     save=_save,
     backward=_gradient,
+    unused=("lse",),
 )
 cross_entropy_bwd = Operation(
-    "cross_entropy_bwd(Tensor dloss, Tensor logits, Tensor saved, Tensor target,"
-    " int ignore_index, float label_smoothing) -> Tensor",
-    outputs=lambda dloss, logits, *_: like(logits),
-    launch=_backward,
+    "cross_entropy_bwd(Tensor row_scale, Tensor logits, Tensor saved, Tensor targets,"
+    " int ignored_index, float smoothing) -> (Tensor dlogits)",
+    outputs=lambda row_scale, logits, *_: like(logits),
+    launch="cross_entropy_backward",
+    unused=("scale",),
 )

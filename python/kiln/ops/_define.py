@@ -18,6 +18,7 @@ import torch
 
 from .. import errors
 from ._inputs import refuse_no_tensor
+from ._launch import launch_of
 
 LIBRARY = torch.library.Library("kiln", "FRAGMENT")  # ends with the process
 OPERATIONS: list[Operation] = []
@@ -94,19 +95,27 @@ class Operation:
     outputs(*args): new tensors, or one; nothing is written. It is also the fake kernel.
     launch(outputs, args): writes them. It is not called if one of the first ``reads``
       tensors is empty: the outputs are 0 then, where they have elements. It takes a tuple,
-      since a call f(outputs, *args) takes much longer than f(*args).
+      since a call f(outputs, *args) takes much longer than f(*args). Or the name of the
+      library's function that does, with the parameters that the schema names:
+      launch_of(), which takes ``binding``.
     save(ctx, inputs, output), backward(ctx, *gradients): as register_autograd() takes
       them, and for autograd.Function, too. Without them a gradient is refused.
     """
 
-    def __init__(self, schema, outputs, launch, save=None, backward=None, reads=1):
+    def __init__(
+        self, schema, outputs, launch, save=None, backward=None, reads=1, **binding
+    ):
         self.name = schema.partition("(")[0]
         self._outputs = outputs
-        self._launch = launch
         self._reads = tuple(range(reads))
         LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
         self._overload = getattr(torch.ops.kiln, self.name).default
         save = save or (lambda ctx, inputs, output: None)
+        self._launch = (
+            launch_of(self._overload._schema, launch, **binding)
+            if isinstance(launch, str)
+            else launch
+        )
         arguments = self._overload._schema.arguments
         inputs = len(arguments)
         kinds = [str(argument.type) for argument in arguments]

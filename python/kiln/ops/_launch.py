@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
+import re
 import sys
 import threading
 import warnings
@@ -59,12 +60,39 @@ def _detached(args):
     return tuple(a.detach() if isinstance(a, torch.Tensor) else a for a in args)
 
 
-def function(name: str, *given: str, unused=(), of: str = "", dense=()):
+def function(name: str, *given: str, **binding):
     """A function that launches ``name`` on the current stream of the tensors' device.
 
-    Its parameters are those ``given``, in this order. They are bound by name to those of
-    the library, here and not at each call. Raises TypeError for a name that the library
-    has not, and for one of the library's that is in neither list.
+    Its parameters are those ``given``, in this order; ``binding`` as of _bound().
+    """
+    return _bound(name, given, "def launch({given}): return call({order})", **binding)
+
+
+def launch_of(schema, name: str, own=(), unused=()):
+    """launch(outputs, args) of an Operation, of which ``schema`` names outputs and
+    arguments as the library does; but for its ``own``. Tensors that are not contiguous are
+    copied."""
+    outputs = [each.name for each in schema.returns]
+    args = [each.name for each in schema.arguments]
+    given = [each for each in (*outputs, *args) if each not in own]
+    text = "def launch(outputs, args):"
+    text += f" {', '.join(outputs)} = outputs; {', '.join(args)}, = args;"
+    return _bound(
+        name,
+        given,
+        text + " call({order})",
+        unused,
+        of=re.fullmatch("kiln::(add_)?(.*)_[fb]wd", schema.name)[2],
+        dense=[each.name for each in schema.arguments if "Tensor" in str(each.type)],
+    )
+
+
+def _bound(name, given, text, unused=(), of="", dense=()):
+    """The function ``text``, which calls the library with the parameters ``given``.
+
+    They are bound by name to those of the library, here and not at each call. Raises
+    TypeError for a name that the library has not, and for one of the library's that is in
+    neither list. An output without elements is not wanted, as None.
     unused: given as None, which is an option's default.
     dense: arguments that are copied where they are not contiguous, as "<of>.<name>". It
       is the library that looks, since Python would take longer.
@@ -91,7 +119,7 @@ def function(name: str, *given: str, unused=(), of: str = "", dense=()):
 
     # As text, which takes no time at a call: one that picks by index would.
     order = ", ".join(each if each in given else "None" for each in names)
-    text = f"def launch({', '.join(given)}): return call(({order},))"
+    text = text.format(given=", ".join(given), order=f"({order},)")
     made = {"call": call}
     exec(compile(text, os.path.join(_HERE, f"<{name}>"), "exec"), made)
     return made["launch"]
@@ -124,17 +152,6 @@ def dense(name: str, tensor: torch.Tensor | None) -> torch.Tensor | None:
     if tensor is None or tensor.is_contiguous():
         return tensor
     return copied(name, tensor, tensor.new_empty(tensor.shape))
-
-
-def dense_rows(name: str, tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor as [rows, last dimension]; rows may lie apart. Else a copy."""
-    last = tensor.shape[-1]
-    if last <= 1 or tensor.stride(-1) == 1:
-        with contextlib.suppress(RuntimeError):  # its strides allow no such view
-            rows = tensor.view(-1, last)
-            if rows.shape[0] <= 1 or rows.stride(0) >= last:
-                return rows
-    return dense(name, tensor).view(-1, last)
 
 
 def copied(name: str, tensor: torch.Tensor, to: torch.Tensor) -> torch.Tensor:

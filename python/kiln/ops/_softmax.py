@@ -84,9 +84,6 @@ _forward_kernel = function(
     of="softmax",
     dense=("x",),
 )
-_backward_kernel = function(
-    "softmax_backward", "dx", "dy", "y", "scale", "mask", of="softmax", dense=("dy", "y")
-)
 
 
 def _forward(y, args):
@@ -99,10 +96,6 @@ def _forward(y, args):
 
 def _kind(mask, causal):
     return _CAUSAL if causal else _NO_MASK if mask is None else _MASK
-
-
-def _backward(dx, args):
-    _backward_kernel(dx, *args)
 
 
 def _save(ctx, inputs, output):
@@ -124,9 +117,8 @@ softmax_fwd = Operation(
     save=_save,
     backward=_gradient,
 )
-# kind: 0 no mask, 1 a mask, 2 causal.
 softmax_bwd = Operation(
-    "softmax_bwd(Tensor dy, Tensor y, float scale, int kind) -> Tensor",
+    "softmax_bwd(Tensor dy, Tensor y, float scale, int mask) -> (Tensor dx)",
     outputs=lambda dy, y, *_: like(y),
-    launch=_backward,
+    launch="softmax_backward",
 )
