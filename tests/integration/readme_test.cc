@@ -367,57 +367,6 @@ TEST(ReadmeTest, TheGuideHasEverySettingThatIsRead) {
   }
 }
 
-/// The names that a row of kernels has in its first cell; "name_…" and "_suffix" are
-/// parts of names.
-std::vector<std::string> names_of_row(const std::string& row) {
-  const std::string cell = row.substr(0, row.find(" | ", 1));
-  std::vector<std::string> names;
-  const std::regex quoted("`([^`]+)`");
-  for (std::sregex_iterator at(cell.begin(), cell.end(), quoted), end; at != end; ++at)
-    names.push_back((*at)[1]);
-  return names;
-}
-
-TEST(ReadmeTest, TheTableOfKernelsHasEveryTemplateAndNoOther) {
-  constexpr std::string_view kMore = "…";
-  std::set<std::string> listed;
-  std::set<std::string> beginnings;
-  bool is_in = false;
-  for (const std::string& line : lines_of("docs/operations.md")) {
-    if (line.starts_with("#"))
-      is_in = line == "## Kernels";
-    if (!is_in || !line.starts_with("| `"))
-      continue;
-    std::string last;
-    for (const std::string& name : names_of_row(line)) {
-      if (name.ends_with(kMore)) {
-        last = name.substr(0, name.size() - kMore.size());
-        beginnings.insert(last);
-      } else if (name.starts_with("_")) {
-        listed.insert(last.substr(0, last.rfind('_')) + name);
-      } else {
-        last = name;
-        listed.insert(name);
-      }
-    }
-  }
-  test::KilnProgram kiln;
-  std::set<std::string> unknown = listed;
-  std::set<std::string> unused = beginnings;
-  const auto all = kiln.json_of({"templates"});
-  for (const auto& each : all["templates"]) {
-    const std::string name = each["name"];
-    const bool is_listed = unknown.erase(name) == 1;
-    const auto with = std::ranges::find_if(
-        beginnings, [&](const auto& begin) { return name.starts_with(begin); });
-    EXPECT_TRUE(is_listed || with != beginnings.end()) << name;
-    if (!is_listed && with != beginnings.end())
-      unused.erase(*with);
-  }
-  EXPECT_THAT(unknown, testing::IsEmpty());
-  EXPECT_THAT(unused, testing::IsEmpty());
-}
-
 TEST(ReadmeTest, ItsFirstUseIsThatOfTheExample) {
   expect_in_order(code_lines_of("README.md", "From C++", "cpp"),
                   "tests/examples/first_use.cc");
