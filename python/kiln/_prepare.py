@@ -11,15 +11,7 @@ from . import ops
 from ._library import library
 from .errors import InvalidArgument
 from .ops._launch import PREPARE, handled_by
-
-# The types of the tensors that do not have the call's.
-_DTYPES = {
-    "mask": torch.bool,
-    "target": torch.int64,
-    "cu_seqlens": torch.int32,
-    "cu_seqlens_q": torch.int32,
-    "cu_seqlens_k": torch.int32,
-}
+from .ops._types import kinds_of
 
 
 def prepare(op, *shapes, dtype=None, device=None, backward=True, dtypes=None, **arguments):
@@ -41,13 +33,17 @@ def prepare(op, *shapes, dtype=None, device=None, backward=True, dtypes=None, **
     Blocks while it builds. Errors: those of the operation.
     """
     function = _operation(op)
-    types = {**_DTYPES, **(dtypes or {})}
-    for of in (dtype, *types.values()):
+    dtypes = dtypes or {}
+    for of in (dtype, *dtypes.values()):
         if not isinstance(of, (torch.dtype, type(None))):
             raise InvalidArgument(f"dtype is {of!r}, and not one of torch, torch.bfloat16")
     bound = inspect.signature(function).bind(*shapes, **arguments)
-    for name, value in bound.arguments.items():
-        bound.arguments[name] = _stand_in(value, types.get(name, dtype), name, backward)
+    for name, kind in kinds_of(function).items():
+        if name in bound.arguments:
+            of = dtypes.get(name, kind.dtype or dtype)
+            has_gradient = backward and kind.has_gradient
+            value = bound.arguments[name]
+            bound.arguments[name] = _stand_in(value, of, has_gradient, backward)
     ordinal = ordinal_of(device)
     of_threads = []  # calls whose preparation holds for one thread: cuDNN's plans
 
@@ -124,20 +120,17 @@ def stand_in(tensor, wants_gradient=False):
     return made.zero_() if tensor.dtype == torch.int32 else made
 
 
-def _stand_in(value, dtype, name, wants_gradient):
+def _stand_in(value, dtype, has_gradient, backward):
     if isinstance(value, torch.Tensor):
-        wants_gradient = wants_gradient and value.is_floating_point()
-        if name == "attn_mask":
-            wants_gradient = wants_gradient and value.requires_grad
-        return stand_in(value.detach().requires_grad_(wants_gradient), wants_gradient)
-    if not _is_shape(value) or name == "window_size":
+        if has_gradient:
+            value = value.detach().requires_grad_(value.is_floating_point())
+        return stand_in(value, backward)
+    if not _is_shape(value):
         return value
     if dtype is None:
         raise InvalidArgument("dtype is missing, the type of the tensors")
-    # Tables of rope and masks of scores have no gradient here.
-    wants_gradient = wants_gradient and dtype.is_floating_point
-    wants_gradient = wants_gradient and name not in ("cos", "sin", "attn_mask")
-    made = torch.empty(value, dtype=dtype, requires_grad=wants_gradient)
+    has_gradient = has_gradient and dtype.is_floating_point
+    made = torch.empty(value, dtype=dtype, requires_grad=has_gradient)
     return made.zero_() if dtype == torch.int32 else made
 
 

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import typing
 
 import pytest
 from ops_cases import BF16, F32, ops, torch
@@ -209,3 +210,10 @@ def test_attention_is_prepared_for_the_thread_that_computes_gradients_too(monkey
     calls.clear()
     kiln.prepare("squared_relu", (5, 24), dtype=F32, device=0)
     assert calls == ["activation_forward", "activation_backward"]
+
+
+@pytest.mark.parametrize("name", [n for n in ops.__all__ if n not in ("CopyWarning", "copies")])
+def test_each_parameter_has_a_type(name):
+    function = getattr(ops, name)
+    hinted = typing.get_type_hints(function)
+    assert set(hinted) == {*inspect.signature(function).parameters, "return"}

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import torch
+
 from . import _inputs
 from ._define import Operation
 from ._launch import like
+from ._types import Tensor
 
 _KINDS = {"gelu_tanh": 1, "gelu_erf": 2, "squared_relu": 3}  # KILN_ACTIVATION_KIND_GELU_TANH, ...
 _GLU_KINDS = {"swiglu": 1, "geglu_tanh": 2, "geglu_erf": 3}  # KILN_GLU_KIND_SWIGLU, ...
 _GELUS = {"tanh": "tanh", "none": "erf"}  # torch's names, Kiln's names
 
 
-def bias_gelu(x, bias, approximate="tanh"):
+def bias_gelu(
+    x: Tensor, bias: Tensor | None, approximate: str = "tanh"
+) -> torch.Tensor:
     """torch's gelu(x + bias), with a bias of the last dimension of x, or None.
 
     Under autocast: the type of x.
@@ -19,12 +24,14 @@ def bias_gelu(x, bias, approximate="tanh"):
     return _activation(x, bias, "gelu_" + _inputs.choice("approximate", approximate, _GELUS))
 
 
-def squared_relu(x):
+def squared_relu(x: Tensor) -> torch.Tensor:
     """max(x, 0) squared. Under autocast: the type of x."""
     return _activation(x, None, "squared_relu")
 
 
-def swiglu(x, bias=None, linear=None):
+def swiglu(
+    x: Tensor, bias: Tensor | None = None, linear: Tensor | None = None
+) -> torch.Tensor:
     """silu(g) * l of the two halves of the last dimension of x = [g, l].
 
     bias: is added to x first; one for each element of [g, l].
@@ -35,7 +42,12 @@ def swiglu(x, bias=None, linear=None):
     return _glu(x, bias, linear, "swiglu")
 
 
-def geglu(x, bias=None, linear=None, approximate="tanh"):
+def geglu(
+    x: Tensor,
+    bias: Tensor | None = None,
+    linear: Tensor | None = None,
+    approximate: str = "tanh",
+) -> torch.Tensor:
     """gelu(g) * l, with torch's forms of gelu; all else as in swiglu()."""
     kind = "geglu_" + _inputs.choice("approximate", approximate, _GELUS)
     return _glu(x, bias, linear, kind)

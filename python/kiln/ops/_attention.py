@@ -11,6 +11,7 @@ from . import _inputs
 from ._define import Operation, may_need_gradient
 from ._launch import copied, dense, function
 from ._strides import elements_overlap
+from ._types import Constant, Int32, Tensor
 
 # KILN_ATTENTION_MASK_..., KILN_ATTENTION_BIAS_...
 _NO_MASK, _CAUSAL, _PADDING, _PADDING_CAUSAL_BOTTOM_RIGHT = 0, 1, 3, 5
@@ -18,19 +19,19 @@ _NO_BIAS, _POST_SCALE, _ALIBI = 0, 1, 2
 
 
 def scaled_dot_product_attention(
-    q,
-    k,
-    v,
-    attn_mask=None,
-    dropout_p=0.0,
-    is_causal=False,
-    scale=None,
-    enable_gqa=False,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Constant | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
     *,
-    window_size=(-1, -1),
-    alibi=False,
-    return_lse=False,
-):
+    window_size: tuple[int, int] = (-1, -1),
+    alibi: bool = False,
+    return_lse: bool = False,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """torch's scaled_dot_product_attention of [batch, heads, sequence, dim]: by cuDNN, if
     it can, else by Kiln's kernel; kiln.explain() says why.
 
@@ -86,23 +87,23 @@ def scaled_dot_product_attention(
 
 
 def varlen_attention(
-    q,
-    k,
-    v,
-    cu_seqlens_q,
-    cu_seqlens_k,
-    max_seqlen_q=None,
-    max_seqlen_k=None,
-    dropout_p=0.0,
-    is_causal=False,
-    scale=None,
-    window_size=(-1, -1),
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Int32,
+    cu_seqlens_k: Int32,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    window_size: tuple[int, int] = (-1, -1),
     *,
-    lengths_q=None,
-    lengths_k=None,
-    alibi=False,
-    return_lse=False,
-):
+    lengths_q: Int32 | None = None,
+    lengths_k: Int32 | None = None,
+    alibi: bool = False,
+    return_lse: bool = False,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """Attention of packed sequences of different lengths: q is [tokens, heads, dim], k
     and v are [tokens, kv_heads, dim]. The heads of q may be two dimensions, [kv_heads,
     heads of each]: then q may lie beside k and v in one tensor, and is not copied.

@@ -7,13 +7,18 @@ import torch
 from . import _inputs
 from ._define import Operation
 from ._launch import like
+from ._types import Int64, Tensor
 
 _REDUCTIONS = {"mean": "mean", "sum": "sum", "none": "none"}
 
 
 def cross_entropy(
-    logits, target, ignore_index=-100, label_smoothing=0.0, reduction="mean"
-):
+    logits: Tensor,
+    target: Int64,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> torch.Tensor:
     """torch's cross_entropy of class indices, without weights of classes.
 
     logits: [classes], [rows, classes], or [rows, classes, ...], which is copied; rows

@@ -10,11 +10,17 @@ from .._checks import CASTINGS, normalized_dimensions
 from . import _inputs
 from ._define import Operation
 from ._launch import like
+from ._types import Tensor
 
 
 def layer_norm(
-    x, weight=None, bias=None, eps=1e-5, residual=None, memory_efficient=False
-):
+    x: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    residual: Tensor | None = None,
+    memory_efficient: bool = False,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """torch's layer_norm over the last dimensions of x, those of the weight.
 
     weight: of the type of x, or float32. None: over the last dimension alone, and
@@ -45,8 +51,13 @@ def layer_norm(
 
 
 def rms_norm(
-    x, weight=None, eps=1e-6, residual=None, casting="none", memory_efficient=False
-):
+    x: Tensor,
+    weight: Tensor | None = None,
+    eps: float = 1e-6,
+    residual: Tensor | None = None,
+    casting: str = "none",
+    memory_efficient: bool = False,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """torch's rms_norm over the last dimensions of x, those of the weight.
 
     weight, residual, memory_efficient, result and errors: as of layer_norm().

@@ -10,20 +10,21 @@ from . import _inputs
 from ._define import Operation
 from ._launch import copied, dense, function
 from ._strides import elements_overlap
+from ._types import Constant, Int32, Tensor
 
 _LAYOUTS = {"bshd": 2, "bhsd": 1, "sbhd": 2, "thd": 1}  # where the heads are
 
 
 def rope(
-    q,
-    k,
-    cos,
-    sin,
-    style="half",
-    cu_seqlens=None,
-    layout=None,
-    rotary_dim=None,
-):
+    q: Tensor,
+    k: Tensor | None,
+    cos: Constant,
+    sin: Constant | None,
+    style: str = "half",
+    cu_seqlens: Int32 | None = None,
+    layout: str | None = None,
+    rotary_dim: int | None = None,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Rotates q and k, whose heads may differ in number; k may be None. Returns both.
 
     cos, sin: a row for each position from 0 on, [positions, columns]; or, position ids

@@ -8,12 +8,19 @@ from .._checks import check_no_axis, missing_dimensions
 from . import _inputs
 from ._define import Operation
 from ._launch import dense, function, like
+from ._types import Bool, Tensor
 
 _NO_MASK, _MASK, _CAUSAL = 0, 1, 2  # KILN_SOFTMAX_...
 _MASKED_ROWS = {"zero": False, "uniform": True}
 
 
-def softmax(x, scale=1.0, mask=None, causal=False, masked_row="zero"):
+def softmax(
+    x: Tensor,
+    scale: float = 1.0,
+    mask: Bool | None = None,
+    causal: bool = False,
+    masked_row: str = "zero",
+) -> torch.Tensor:
     """softmax(scale * x) over the last dimension, in one pass over x.
 
     mask: bool, broadcastable to x; True leaves an element out, as in Megatron-LM and
