@@ -15,9 +15,6 @@
 namespace kiln::ops {
 namespace {
 
-constexpr std::string_view kForward = "activation_forward";
-constexpr std::string_view kBackward = "activation_backward";
-
 constexpr std::int64_t kForwardRows = 4;  // in flight per thread
 constexpr TileWork kBackwardWork{.rows_in_flight = 2, .blocks_per_sm = 7};
 
@@ -37,11 +34,11 @@ std::string_view kernel_of(ActivationKind kind) {
 
 /// The number of elements.
 template <typename Args>
-Result<std::int64_t> check(std::string_view operation, const Args& args) {
-  KILN_TRY(check_dtype(operation, args.dtype));
+Result<std::int64_t> check(const Args& args) {
+  KILN_TRY(check_dtype(args.dtype));
   if (kernel_of(args.kind).empty())
-    return refuse(operation, "kind is not set: one of ActivationKind");
-  return element_count(operation, {{"rows", args.rows}, {"cols", args.cols}});
+    return refuse("kind is not set: one of ActivationKind");
+  return element_count({{"rows", args.rows}, {"cols", args.cols}});
 }
 
 template <typename Args>
@@ -89,11 +86,11 @@ auto tensors_of(const ActivationBackward& args) {
 
 }  // namespace
 
-Result<Launches> plan(const ActivationForward& args, const Device& /*device*/,
-                      Pointers pointers) {
-  const std::int64_t elements = KILN_TRY(check(kForward, args));
+Result<Launches> make_plan(const ActivationForward& args, const Device& /*device*/,
+                           Pointers pointers) {
+  const std::int64_t elements = KILN_TRY(check(args));
   const auto tensors = tensors_of(args);
-  KILN_TRY(check_memory(kForward, {tensors}, pointers));
+  KILN_TRY(check_memory({tensors}, pointers));
   if (elements == 0)
     return Launches{};
   const Tiles tiles = Tiles::of(args.cols, size_bytes(args.dtype));
@@ -103,15 +100,14 @@ Result<Launches> plan(const ActivationForward& args, const Device& /*device*/,
   return just(std::move(launch));
 }
 
-Result<Launches> plan(const ActivationBackward& args, const Device& device,
-                      Pointers pointers) {
-  const std::uint64_t needed =
-      KILN_TRY(activation_backward_workspace_bytes(device, args));
-  KILN_TRY(check_workspace(kBackward, args.workspace, args.workspace_bytes, needed));
+Result<Launches> make_plan(const ActivationBackward& args, const Device& device,
+                           Pointers pointers) {
+  const std::uint64_t needed = KILN_TRY(workspace_bytes(device, args));
+  KILN_TRY(check_workspace(args.workspace, args.workspace_bytes, needed));
   const std::int64_t parts = parts_of(args, device);
   const auto tensors = tensors_of(args);
   const auto finalized = finalize_arguments(args, args.cols, parts);
-  KILN_TRY(check_memory(kBackward, {tensors, finalized}, pointers));
+  KILN_TRY(check_memory({tensors, finalized}, pointers));
   Launches launches;
   if (parts > 0) {
     const Tiles tiles = Tiles::of(args.cols, size_bytes(args.dtype));
@@ -128,9 +124,9 @@ Result<Launches> plan(const ActivationBackward& args, const Device& device,
   return launches;
 }
 
-Result<std::uint64_t> activation_backward_workspace_bytes(
-    const Device& device, const ActivationBackward& args) {
-  KILN_TRY(check(kBackward, args));
+Result<std::uint64_t> workspace_bytes(const Device& device,
+                                      const ActivationBackward& args) {
+  KILN_TRY(check(args));
   if (!args.has_bias)
     return std::uint64_t{0};
   return static_cast<std::uint64_t>(parts_of(args, device) * args.cols) * sizeof(float);

@@ -15,6 +15,7 @@
 #include "attention/kernel_choice.h"
 #include "ops/attention_arguments.h"
 #include "ops/check.h"
+#include "ops/strides.h"
 #include "util/try.h"
 
 namespace kiln::ops {
@@ -258,54 +259,37 @@ Launch bias_backward(const AttentionCall& call, attention::KernelChoice choice) 
   return launch;
 }
 
-struct Axis {
-  std::int64_t stride;
-  std::int64_t size;
-};
-
-/// Each block writes rows of its own, so no two rows may share memory: each stride must
-/// be at least the extent of all smaller strides.
-Result<void> check_apart(const Problem& problem, std::string_view name,
-                         std::span<Axis> axes, std::string_view remedy = {}) {
-  std::ranges::sort(axes, {}, &Axis::stride);
-  std::int64_t reached = 1;  // elements, from the first to the last
-  for (const auto& [stride, size] : axes) {
-    if (size > 1 && stride < reached)
-      return refuse(
-          operation_of(problem.pass),
-          fmt::format("rows of {} overlap: a stride of {} is less than the {} "
-                      "elements inside it{}",
-                      name, stride, reached, remedy));
-    reached += size > 1 ? (size - 1) * stride : 0;
-  }
-  return {};
-}
-
+/// Each block writes rows of its own, so no two rows may share memory.
 Result<void> check_written(const Problem& problem) {
   if (problem.o == AttentionStrides{} && problem.dv > 1)
     return refuse(
-        operation_of(problem.pass),
         "the strides of o are not set: call set_strides() once the sizes are");
   const bool is_packed = problem.layout == Layout::kThd;
   const auto check = [&](std::string_view name, const AttentionStrides& strides,
                          std::int64_t heads, std::int64_t rows, std::int64_t dim) {
     // The number of packed tokens is known only on the device.
     const std::int64_t groups = strides.group == 0 ? 1 : problem.kv_heads;
-    std::array axes{Axis{strides.dim, dim}, Axis{strides.head, heads / groups},
-                    Axis{strides.group, groups},
-                    Axis{strides.sequence, is_packed ? 2 : rows},
-                    Axis{strides.batch, is_packed ? 1 : problem.batch}};
-    return check_apart(problem, name, axes,
-                       "; if heads share a key or value, set kv_heads");
+    const std::array dimensions{
+        Dimension{"dim", dim, strides.dim},
+        Dimension{"head", heads / groups, strides.head},
+        Dimension{"group", groups, strides.group},
+        Dimension{"sequence", is_packed ? 2 : rows, strides.sequence},
+        Dimension{"batch", is_packed ? 1 : problem.batch, strides.batch}};
+    Result<void> are_apart = check_apart(name, dimensions);
+    if (!are_apart)
+      are_apart.error().message += "; if heads share a key or value, set kv_heads";
+    return are_apart;
   };
   if (!is_backward(problem))
     return check("o", problem.o, problem.heads, problem.sq, problem.dv);
   if (problem.bias_gradient) {
     const AttentionStrides by = attention::bias_strides(problem);
     const attention::BiasSizes of = attention::bias_sizes(problem);
-    std::array axes{Axis{by.dim, problem.skv}, Axis{by.sequence, of.rows},
-                    Axis{by.head, of.heads}, Axis{by.batch, of.batches}};
-    KILN_TRY(check_apart(problem, "grad_bias", axes));
+    const std::array dimensions{Dimension{"dim", problem.skv, by.dim},
+                                Dimension{"sequence", of.rows, by.sequence},
+                                Dimension{"head", of.heads, by.head},
+                                Dimension{"batch", of.batches, by.batch}};
+    KILN_TRY(check_apart("grad_bias", dimensions));
   }
   KILN_TRY(check("grad_q", problem.q, problem.heads, problem.sq, problem.dqk));
   KILN_TRY(check("grad_k", problem.k, problem.kv_heads, problem.skv, problem.dqk));
@@ -362,21 +346,20 @@ std::uint64_t attention_workspace_bytes(const Problem& problem) {
 Result<void> check_options(const AttentionCall& call) {
   const Problem& problem = call.problem;
   if (const auto valid = attention::validate(problem); !valid)
-    return refuse(operation_of(problem.pass), valid.error().message);
+    return valid;
   KILN_TRY(check_written(problem));
   if (const float scale = scale_of(call); !std::isfinite(scale))
-    return refuse(operation_of(problem.pass), fmt::format("scale is {}", scale));
+    return refuse("scale is {}", scale);
   for (const auto& [name, tokens] : {std::pair{"tokens_q", call.tensors.tokens_q},
                                      {"tokens_kv", call.tensors.tokens_kv}})
     if (tokens < 0)
-      return refuse(operation_of(problem.pass), fmt::format("{} is {}", name, tokens));
+      return refuse("{} is {}", name, tokens);
   return {};
 }
 
 Result<Launches> launches(const AttentionCall& call, const Device& device) {
   const Problem& problem = call.problem;
-  KILN_TRY(check_workspace(operation_of(problem.pass), call.tensors.workspace,
-                           call.tensors.workspace_bytes,
+  KILN_TRY(check_workspace(call.tensors.workspace, call.tensors.workspace_bytes,
                            attention_workspace_bytes(problem)));
   attention::KernelChoice choice = KILN_TRY(
       attention::choose_kernel(problem, device.capability, properties_of(call)));
@@ -408,23 +391,21 @@ Launches empty_sequence_launches(const AttentionCall& call) {
 
 Result<Launches> plan(const AttentionCall& call, const Device& device,
                       Pointers pointers) {
-  KILN_TRY(check_options(call));
-  Launches all = KILN_TRY(launches(call, device));
+  const std::string_view operation = operation_of(call.problem.pass);
+  KILN_TRY(named(operation, check_options(call)));
+  Launches all = KILN_TRY(named(operation, launches(call, device)));
   if (pointers.are_checked())
-    KILN_TRY(check_pointers(call));
+    KILN_TRY(named(operation, check_pointers(call)));
   return all;
 }
 
 Result<void> check_pointers(const AttentionCall& call) {
-  const std::string_view operation = operation_of(call.problem.pass);
   const CallArguments given(call);
   if (!is_backward(call.problem))
     return check_memory(
-        operation,
         {given.forward(), given.inputs(), given.sequences(), given.dropout()},
         Pointers::kChecked);
   return check_memory(
-      operation,
       {given.inputs(), given.sequences(), given.dropout(), given.backward_of_queries(),
        given.backward_of_keys(), given.backward_of_bias()},
       Pointers::kChecked);

@@ -111,13 +111,11 @@ Result<const AttentionDecision*> decide(Service& service, CUstream_st* stream,
                     "kiln.prepare()) before the capture begins");
   const std::string_view operation = operation_of(call.problem.pass);
   return refuse(
-      operation,
-      fmt::format(
-          "{}: the stream is being captured, and this problem was not prepared "
-          "on device {} for tensors that are {} to 16 bytes and a scale of that "
-          "sign: call prepare_{}(), or run it once, before the capture begins",
-          to_string(call.problem), device.ordinal,
-          question.call.is_aligned_for_cudnn ? "aligned" : "not aligned", operation));
+      "{}: the stream is being captured, and this problem was not prepared "
+      "on device {} for tensors that are {} to 16 bytes and a scale of that "
+      "sign: call prepare_{}(), or run it once, before the capture begins",
+      to_string(call.problem), device.ordinal,
+      question.call.is_aligned_for_cudnn ? "aligned" : "not aligned", operation);
 }
 
 Result<void> check_decided_workspace(const AttentionDecision& decision,
@@ -126,20 +124,17 @@ Result<void> check_decided_workspace(const AttentionDecision& decision,
   const std::uint64_t needed = workspace_of(decision, call.problem);
   if (needed == 0)
     return {};
-  const std::string_view operation = operation_of(call.problem.pass);
   constexpr std::uint64_t kAlignment = attention::kWorkspaceAlignment;
   if (reinterpret_cast<std::uintptr_t>(given.workspace) % kAlignment != 0)
-    return refuse(operation, fmt::format("workspace is at {}, no multiple of {} bytes",
-                                         given.workspace, kAlignment));
+    return refuse("workspace is at {}, no multiple of {} bytes", given.workspace,
+                  kAlignment);
   if (given.workspace != nullptr && given.workspace_bytes >= needed)
     return {};
-  return refuse(
-      operation,
-      fmt::format("it needs a workspace of {} bytes, as prepare_{}() says, and {}",
-                  needed, operation,
-                  given.workspace == nullptr
-                      ? "none was given"
-                      : fmt::format("{} were given", given.workspace_bytes)));
+  return refuse("it needs a workspace of {} bytes, as prepare_{}() says, and {}",
+                needed, operation_of(call.problem.pass),
+                given.workspace == nullptr
+                    ? "none was given"
+                    : fmt::format("{} were given", given.workspace_bytes));
 }
 
 Result<void> run_cudnn(Service& service, const Device& device, CUstream_st* stream,
@@ -156,8 +151,10 @@ Result<void> run_cudnn(Service& service, const Device& device, CUstream_st* stre
 /// Runs the call in `stream`, on the device whose context is current.
 Result<void> run_there(Service& service, const Device& device, CUstream_st* stream,
                        const AttentionCall& call) {
-  const AttentionDecision& decision = *KILN_TRY(decide(service, stream, call, device));
-  KILN_TRY(check_decided_workspace(decision, call));
+  const std::string_view operation = operation_of(call.problem.pass);
+  const AttentionDecision& decision =
+      *KILN_TRY(named(operation, decide(service, stream, call, device)));
+  KILN_TRY(named(operation, check_decided_workspace(decision, call)));
   if (decision.plan != nullptr)
     return run_cudnn(service, device, stream, call, *decision.plan);
   return run(service, device, stream, KILN_TRY(launches(call, device)));
@@ -166,9 +163,10 @@ Result<void> run_there(Service& service, const Device& device, CUstream_st* stre
 Result<void> run_attention(Service& service, const Device& device, CUstream_st* stream,
                            const AttentionCall& call) {
   return at_border([&]() -> Result<void> {
-    KILN_TRY(check_options(call));
-    KILN_TRY(check_pointers(call));
-    return on_device(service, {operation_of(call.problem.pass), device, stream},
+    const std::string_view operation = operation_of(call.problem.pass);
+    KILN_TRY(named(operation, check_options(call)));
+    KILN_TRY(named(operation, check_pointers(call)));
+    return on_device(service, {operation, device, stream},
                      [&] { return run_there(service, device, stream, call); });
   });
 }
@@ -178,7 +176,7 @@ Result<AttentionChoice> prepare_attention(Service& service, const Device& device
   return at_border([&]() -> Result<AttentionChoice> {
     const AttentionTensors none{};
     const AttentionCall call{.problem = problem, .tensors = none};
-    KILN_TRY(check_options(call));
+    KILN_TRY(named(operation_of(problem.pass), check_options(call)));
     const AttentionDecision& decision = *KILN_TRY(provide(service, call, device));
     return AttentionChoice{.backend = decision.plan == nullptr
                                           ? AttentionBackend::kKiln

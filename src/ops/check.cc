@@ -18,41 +18,35 @@ bool overlap(const Argument& a, const Argument& b) {
          begin_of(b) < begin_of(a) + a.size_bytes;
 }
 
-Result<void> check_address(std::string_view operation, const Argument& argument) {
+Result<void> check_address(const Argument& argument) {
   if (!argument.left_out.empty() && argument.begin != nullptr)
-    return refuse(operation, fmt::format("{} is set, and {}: it would be ignored",
-                                         argument.label, argument.left_out));
+    return refuse("{} is set, and {}: it would be ignored", argument.label,
+                  argument.left_out);
   if (argument.size_bytes == 0)
     return {};
   if (argument.begin == nullptr)
-    return refuse(operation, fmt::format("{} is null", argument.label));
+    return refuse("{} is null", argument.label);
   if (reinterpret_cast<std::uintptr_t>(argument.begin) % argument.element_bytes != 0)
-    return refuse(operation,
-                  fmt::format("{} is at {}, no multiple of an element's {} bytes",
-                              argument.label, argument.begin, argument.element_bytes));
+    return refuse("{} is at {}, no multiple of an element's {} bytes", argument.label,
+                  argument.begin, argument.element_bytes);
   return {};
 }
 
 }  // namespace
 
-tl::unexpected<Error> refuse(std::string_view operation, std::string_view why) {
-  return fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", operation, why));
-}
-
-Result<void> check_dtype(std::string_view operation, DType dtype) {
+Result<void> check_dtype(DType dtype) {
   if (dtype == DType::kF16 || dtype == DType::kBf16 || dtype == DType::kF32)
     return {};
-  return refuse(operation, "dtype is not set: f16, bf16 or f32");
+  return refuse("dtype is not set: f16, bf16 or f32");
 }
 
-Result<std::int64_t> element_count(std::string_view operation,
-                                   std::span<const Extent> extents) {
+Result<std::int64_t> element_count(std::span<const Extent> extents) {
   constexpr std::int64_t kMost = std::int64_t{1} << 60;
   for (const Extent& extent : extents) {
     if (extent.size == kUnsetSize)
-      return refuse(operation, fmt::format("{} is not set", extent.name));
+      return refuse("{} is not set", extent.name);
     if (extent.size < 0)
-      return refuse(operation, fmt::format("{} is {}", extent.name, extent.size));
+      return refuse("{} is {}", extent.name, extent.size);
   }
   for (const Extent& extent : extents) {
     if (extent.size == 0)
@@ -61,15 +55,14 @@ Result<std::int64_t> element_count(std::string_view operation,
   std::int64_t count = 1;
   for (const Extent& extent : extents) {
     if (extent.size >= kMost / count)
-      return refuse(operation, fmt::format("2^60 elements or more, up to {} = {}",
-                                           extent.name, extent.size));
+      return refuse("2^60 elements or more, up to {} = {}", extent.name, extent.size);
     count *= extent.size;
   }
   return count;
 }
 
-Result<void> check_memory(std::string_view operation, const ArgumentLists& kernels,
-                          Pointers pointers, Outputs outputs) {
+Result<void> check_memory(const ArgumentLists& kernels, Pointers pointers,
+                          Outputs outputs) {
   if (pointers.list() != nullptr)
     for (const auto& kernel : kernels)
       pointers.list()->insert(pointers.list()->end(), kernel.begin(), kernel.end());
@@ -88,28 +81,25 @@ Result<void> check_memory(std::string_view operation, const ArgumentLists& kerne
     input_count = access == Access::kReads ? count : input_count;
   }
   for (std::size_t i = 0; i < count; ++i)  // outputs first
-    KILN_TRY(check_address(operation, *all[(input_count + i) % count]));
+    KILN_TRY(check_address(*all[(input_count + i) % count]));
   for (std::size_t output = input_count; output < count; ++output) {
     for (std::size_t other = 0; other < output; ++other) {
       const bool is_input = other < input_count;
       if ((is_input || outputs == Outputs::kApart) &&
           overlap(*all[output], *all[other]))
-        return refuse(
-            operation,
-            fmt::format("{} overlaps {}{}", all[output]->label, all[other]->label,
-                        is_input ? ": it works out of place" : ""));
+        return refuse("{} overlaps {}{}", all[output]->label, all[other]->label,
+                      is_input ? ": it works out of place" : "");
     }
   }
   return {};
 }
 
-Result<void> check_workspace(std::string_view operation, const void* workspace,
-                             std::uint64_t workspace_bytes, std::uint64_t needed) {
+Result<void> check_workspace(const void* workspace, std::uint64_t workspace_bytes,
+                             std::uint64_t needed) {
   const bool is_given = workspace != nullptr || workspace_bytes != 0;
   if (!is_given || workspace_bytes >= needed)
     return {};
-  return refuse(operation, fmt::format("workspace_bytes is {}: {} are needed",
-                                       workspace_bytes, needed));
+  return refuse("workspace_bytes is {}: {} are needed", workspace_bytes, needed);
 }
 
 }  // namespace kiln::ops

@@ -1,13 +1,17 @@
-// Checks of an operation's arguments, made before any kernel is fetched. Every error
-// names the operation and the argument.
+// Checks of an operation's arguments, made before any kernel is fetched. An error names
+// the argument; named() adds the operation.
 
 #pragma once
+
+#include <fmt/format.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "kiln/ops/dtype.h"
 #include "kiln/result.h"
@@ -15,11 +19,23 @@
 
 namespace kiln::ops {
 
-/// "softmax_forward: <why>".
-[[nodiscard]] tl::unexpected<Error> refuse(std::string_view operation,
-                                           std::string_view why);
+/// Refuses an argument: refuse("rows is {}", rows).
+template <typename... Values>
+[[nodiscard]] tl::unexpected<Error> refuse(fmt::format_string<Values...> why,
+                                           Values&&... values) {
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format(why, std::forward<Values>(values)...));
+}
 
-[[nodiscard]] Result<void> check_dtype(std::string_view operation, DType dtype);
+/// Puts the operation before the refusal of an argument: "softmax_forward: <why>".
+template <typename Value>
+[[nodiscard]] Result<Value> named(std::string_view operation, Result<Value> result) {
+  if (!result && result.error().code == ErrorCode::kInvalidArgument)
+    result.error().message.insert(0, std::string(operation) + ": ");
+  return result;
+}
+
+[[nodiscard]] Result<void> check_dtype(DType dtype);
 
 struct Extent {
   std::string_view name;
@@ -28,11 +44,10 @@ struct Extent {
 
 /// The product of the extents. Errors: an extent that is unset or below 0; 2^60
 /// elements or more.
-[[nodiscard]] Result<std::int64_t> element_count(std::string_view operation,
-                                                 std::span<const Extent> extents);
+[[nodiscard]] Result<std::int64_t> element_count(std::span<const Extent> extents);
 [[nodiscard]] inline Result<std::int64_t> element_count(
-    std::string_view operation, std::initializer_list<Extent> extents) {
-  return element_count(operation, std::span(extents.begin(), extents.size()));
+    std::initializer_list<Extent> extents) {
+  return element_count(std::span(extents.begin(), extents.size()));
 }
 
 /// Whether the address ranges of two outputs may interleave.
@@ -42,14 +57,12 @@ enum class Outputs : std::uint8_t { kApart, kInterleaved };
 /// an address, which is a multiple of the element size. Memory that is left out has
 /// none. No output overlaps an input or another output, unless `outputs` allows the
 /// latter.
-[[nodiscard]] Result<void> check_memory(std::string_view operation,
-                                        const ArgumentLists& kernels, Pointers pointers,
+[[nodiscard]] Result<void> check_memory(const ArgumentLists& kernels, Pointers pointers,
                                         Outputs outputs = Outputs::kApart);
 
 /// Checks that a workspace is large enough, if there is one: prepare() is given none,
 /// and check_memory() reports one that is missing.
-[[nodiscard]] Result<void> check_workspace(std::string_view operation,
-                                           const void* workspace,
+[[nodiscard]] Result<void> check_workspace(const void* workspace,
                                            std::uint64_t workspace_bytes,
                                            std::uint64_t needed);
 

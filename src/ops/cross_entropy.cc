@@ -16,13 +16,6 @@ namespace kiln::ops {
 namespace {
 
 template <typename Args>
-constexpr std::string_view kName = "cross_entropy";
-template <>
-constexpr std::string_view kName<CrossEntropyForward> = "cross_entropy_forward";
-template <>
-constexpr std::string_view kName<CrossEntropyBackward> = "cross_entropy_backward";
-
-template <typename Args>
 constexpr bool kHasGradient = !std::is_same_v<Args, CrossEntropyForward>;
 
 template <typename Args>
@@ -49,27 +42,24 @@ template <typename Args>
 Result<void> check_rows(const Args& args, std::string_view name, std::int64_t stride,
                         std::int64_t cols) {
   if (stride < cols)
-    return refuse(kName<Args>,
-                  fmt::format("{} is {}, less than a row's {}", name, stride, cols));
-  KILN_TRY(element_count(kName<Args>, {{"rows", args.rows}, {name, stride}}));
+    return refuse("{} is {}, less than a row's {}", name, stride, cols);
+  KILN_TRY(element_count({{"rows", args.rows}, {name, stride}}));
   return {};
 }
 
 template <typename Args>
-Result<void> check(const Args& args) {
-  KILN_TRY(check_dtype(kName<Args>, args.dtype));
+Result<void> check_call(const Args& args) {
+  KILN_TRY(check_dtype(args.dtype));
   if (args.target_type != TargetType::kInt64 && args.target_type != TargetType::kInt32)
-    return refuse(kName<Args>, "target_type is none of TargetType");
-  KILN_TRY(element_count(kName<Args>,
-                         {{"rows", args.rows}, {"vocabulary", args.vocabulary}}));
+    return refuse("target_type is none of TargetType");
+  KILN_TRY(element_count({{"rows", args.rows}, {"vocabulary", args.vocabulary}}));
   if (args.vocabulary == 0)
-    return refuse(kName<Args>, "vocabulary is 0: 1 at least");
+    return refuse("vocabulary is 0: 1 at least");
   if (!(args.smoothing >= 0 && args.smoothing <= 1))  // also refuses NaN
-    return refuse(kName<Args>, fmt::format("smoothing is {}: 0 to 1", args.smoothing));
+    return refuse("smoothing is {}: 0 to 1", args.smoothing);
   if (padded_vocabulary(args) < args.vocabulary)
-    return refuse(kName<Args>,
-                  fmt::format("padded_vocabulary is {}, less than the vocabulary, {}",
-                              args.padded_vocabulary, args.vocabulary));
+    return refuse("padded_vocabulary is {}, less than the vocabulary, {}",
+                  args.padded_vocabulary, args.vocabulary);
   KILN_TRY(check_rows(args, "logits_stride", logits_stride(args), args.vocabulary));
   if constexpr (kHasGradient<Args>) {
     KILN_TRY(check_rows(args, "dlogits_stride", dlogits_stride(args),
@@ -153,9 +143,9 @@ auto sizes_of(const Args& args) {
 // vocabulary.
 template <typename Args>
 Result<Launches> plan_of(const Args& args, Pointers pointers) {
-  KILN_TRY(check(args));
+  KILN_TRY(check_call(args));
   const auto arguments = arguments_of(args);
-  KILN_TRY(check_memory(kName<Args>, {arguments}, pointers));
+  KILN_TRY(check_memory({arguments}, pointers));
   if (args.rows == 0)
     return Launches{};
   constexpr bool kBackward = std::is_same_v<Args, CrossEntropyBackward>;
@@ -170,16 +160,16 @@ Result<Launches> plan_of(const Args& args, Pointers pointers) {
 
 }  // namespace
 
-Result<Launches> plan(const CrossEntropy& args, const Device& /*device*/,
-                      Pointers pointers) {
+Result<Launches> make_plan(const CrossEntropy& args, const Device& /*device*/,
+                           Pointers pointers) {
   return plan_of(args, pointers);
 }
-Result<Launches> plan(const CrossEntropyForward& args, const Device& /*device*/,
-                      Pointers pointers) {
+Result<Launches> make_plan(const CrossEntropyForward& args, const Device& /*device*/,
+                           Pointers pointers) {
   return plan_of(args, pointers);
 }
-Result<Launches> plan(const CrossEntropyBackward& args, const Device& /*device*/,
-                      Pointers pointers) {
+Result<Launches> make_plan(const CrossEntropyBackward& args, const Device& /*device*/,
+                           Pointers pointers) {
   return plan_of(args, pointers);
 }
 

@@ -17,9 +17,6 @@
 namespace kiln::ops {
 namespace {
 
-constexpr std::string_view kGluForward = "glu_forward";
-constexpr std::string_view kGluBackward = "glu_backward";
-
 constexpr std::int64_t kGluForwardRows = 2;  // in flight per thread
 
 TileWork backward_work(const GluBackward& args) {
@@ -29,23 +26,22 @@ TileWork backward_work(const GluBackward& args) {
 
 /// How many elements y has.
 template <typename Args>
-Result<std::int64_t> check_glu(std::string_view operation, const Args& args) {
-  KILN_TRY(check_dtype(operation, args.dtype));
+Result<std::int64_t> check_glu(const Args& args) {
+  KILN_TRY(check_dtype(args.dtype));
   if (word_of(args.kind) == kUnsetWord)
-    return refuse(operation, "kind is not set: one of GluKind");
+    return refuse("kind is not set: one of GluKind");
   if (args.layout != GluLayout::kPacked && args.layout != GluLayout::kSplit)
-    return refuse(operation, "layout is none of GluLayout");
+    return refuse("layout is none of GluLayout");
   if (args.has_bias && args.has_weight)
-    return refuse(operation, "has_bias and has_weight: one of them, not both");
+    return refuse("has_bias and has_weight: one of them, not both");
   if (args.kind == GluKind::kClampedSwiglu) {
     if (!(args.limit > 0))
-      return refuse(operation, fmt::format("limit is {}: above 0", args.limit));
+      return refuse("limit is {}: above 0", args.limit);
     if (!std::isfinite(args.alpha) || !std::isfinite(args.offset))
-      return refuse(operation, fmt::format("alpha is {} and offset {}: finite",
-                                           args.alpha, args.offset));
+      return refuse("alpha is {} and offset {}: finite", args.alpha, args.offset);
   }
-  const std::int64_t inputs = KILN_TRY(element_count(
-      operation, {{"rows", args.rows}, {"halves", 2}, {"cols", args.cols}}));
+  const std::int64_t inputs = KILN_TRY(
+      element_count({{"rows", args.rows}, {"halves", 2}, {"cols", args.cols}}));
   return inputs / 2;
 }
 
@@ -127,12 +123,12 @@ auto outputs_of(const GluBackward& args) {
 
 }  // namespace
 
-Result<Launches> plan(const GluForward& args, const Device& /*device*/,
-                      Pointers pointers) {
-  const std::int64_t elements = KILN_TRY(check_glu(kGluForward, args));
+Result<Launches> make_plan(const GluForward& args, const Device& /*device*/,
+                           Pointers pointers) {
+  const std::int64_t elements = KILN_TRY(check_glu(args));
   const std::array outputs{writes("y", args.y, elements_of(args))};
   const auto inputs = inputs_of(args);
-  KILN_TRY(check_memory(kGluForward, {outputs, inputs}, pointers));
+  KILN_TRY(check_memory({outputs, inputs}, pointers));
   if (elements == 0)
     return Launches{};
   const Tiles tiles = Tiles::of(args.cols, size_bytes(args.dtype));
@@ -143,15 +139,15 @@ Result<Launches> plan(const GluForward& args, const Device& /*device*/,
   return just(std::move(launch));
 }
 
-Result<Launches> plan(const GluBackward& args, const Device& device,
-                      Pointers pointers) {
-  const std::uint64_t needed = KILN_TRY(glu_backward_workspace_bytes(device, args));
-  KILN_TRY(check_workspace(kGluBackward, args.workspace, args.workspace_bytes, needed));
+Result<Launches> make_plan(const GluBackward& args, const Device& device,
+                           Pointers pointers) {
+  const std::uint64_t needed = KILN_TRY(workspace_bytes(device, args));
+  KILN_TRY(check_workspace(args.workspace, args.workspace_bytes, needed));
   const std::int64_t parts = parts_of(args, device);
   const auto outputs = outputs_of(args);
   const auto inputs = inputs_of(args);
   const auto finalized = finalize_arguments(args, 2 * args.cols, parts);
-  KILN_TRY(check_memory(kGluBackward, {outputs, finalized, inputs}, pointers));
+  KILN_TRY(check_memory({outputs, finalized, inputs}, pointers));
   Launches launches;
   // Without columns each row's dweight is 0, which a kernel still has to write.
   if (parts > 0 || (args.has_weight && args.rows > 0)) {
@@ -171,9 +167,8 @@ Result<Launches> plan(const GluBackward& args, const Device& device,
   return launches;
 }
 
-Result<std::uint64_t> glu_backward_workspace_bytes(const Device& device,
-                                                   const GluBackward& args) {
-  KILN_TRY(check_glu(kGluBackward, args));
+Result<std::uint64_t> workspace_bytes(const Device& device, const GluBackward& args) {
+  KILN_TRY(check_glu(args));
   if (!args.has_bias)
     return std::uint64_t{0};
   return static_cast<std::uint64_t>(parts_of(args, device) * 2 * args.cols) *

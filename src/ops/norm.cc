@@ -18,19 +18,6 @@
 namespace kiln::ops {
 namespace {
 
-std::string_view operation_of(const LayerNormForward& /*args*/) {
-  return "layernorm_forward";
-}
-std::string_view operation_of(const LayerNormBackward& /*args*/) {
-  return "layernorm_backward";
-}
-std::string_view operation_of(const RmsNormForward& /*args*/) {
-  return "rmsnorm_forward";
-}
-std::string_view operation_of(const RmsNormBackward& /*args*/) {
-  return "rmsnorm_backward";
-}
-
 template <typename Args>
 constexpr bool kIsLayerNorm = requires(Args args) {
   args.has_bias;
@@ -121,24 +108,22 @@ std::int64_t chunk_of(const Device& device, std::int64_t cols, bool with_bias) {
 /// The number of elements.
 template <typename Args>
 Result<std::int64_t> check_norm(const Args& args) {
-  const std::string_view operation = operation_of(args);
-  KILN_TRY(check_dtype(operation, args.dtype));
+  KILN_TRY(check_dtype(args.dtype));
   const DType weight = weight_dtype_of(args);
   if (weight != args.dtype && weight != DType::kF32)
-    return refuse(operation, fmt::format("weight_dtype is {}: {} or f32",
-                                         to_string(weight), to_string(args.dtype)));
+    return refuse("weight_dtype is {}: {} or f32", to_string(weight),
+                  to_string(args.dtype));
   if constexpr (!kIsLayerNorm<Args>) {
     if (args.casting > RmsNormCasting::kGemma)
-      return refuse(operation, "casting is none of RmsNormCasting");
+      return refuse("casting is none of RmsNormCasting");
   }
   if (has_bias(args) && !args.has_weight)
-    return refuse(operation,
-                  "has_bias is true, and has_weight is false: a bias needs a weight");
+    return refuse("has_bias is true, and has_weight is false: a bias needs a weight");
   if constexpr (requires { args.eps; }) {
     if (!(args.eps >= 0))
-      return refuse(operation, fmt::format("eps is {}", args.eps));
+      return refuse("eps is {}", args.eps);
   }
-  return element_count(operation, {{"rows", args.rows}, {"cols", args.cols}});
+  return element_count({{"rows", args.rows}, {"cols", args.cols}});
 }
 
 template <typename Args>
@@ -164,7 +149,7 @@ std::int64_t partial_rows(const Args& args, const Device& device) {
 }
 
 template <typename Args>
-Result<std::uint64_t> workspace_bytes(const Device& device, const Args& args) {
+Result<std::uint64_t> bytes_of_partials(const Args& args, const Device& device) {
   if (KILN_TRY(check_norm(args)) == 0 || !sums_columns(args))
     return 0U;
   const std::int64_t floats =
@@ -262,7 +247,7 @@ Result<Launches> forward_plan(const Args& args, const Device& device,
                               std::string_view kernel, Pointers pointers) {
   const std::int64_t elements = KILN_TRY(check_norm(args));
   const auto tensors = forward_tensors(args);
-  KILN_TRY(check_memory(operation_of(args), {tensors}, pointers));
+  KILN_TRY(check_memory({tensors}, pointers));
   if (elements == 0)
     return Launches{};
   Launch launch = norm_launch(args, kernel, forward_blocks(device));
@@ -281,13 +266,12 @@ Result<Launches> forward_plan(const Args& args, const Device& device,
 template <typename Args>
 Result<Launches> backward_plan(const Args& args, const Device& device,
                                const std::string& kernel, Pointers pointers) {
-  const std::uint64_t needed = KILN_TRY(workspace_bytes(device, args));
-  KILN_TRY(check_workspace(operation_of(args), args.workspace, args.workspace_bytes,
-                           needed));
+  const std::uint64_t needed = KILN_TRY(bytes_of_partials(args, device));
+  KILN_TRY(check_workspace(args.workspace, args.workspace_bytes, needed));
   const std::int64_t blocks = partial_rows(args, device);
   const auto tensors = backward_tensors(args);
   const auto finalized = finalize_arguments_of(args, blocks);
-  KILN_TRY(check_memory(operation_of(args), {tensors, finalized}, pointers));
+  KILN_TRY(check_memory({tensors, finalized}, pointers));
   Launches plan;
   if (args.cols == 0)
     return plan;
@@ -311,30 +295,30 @@ Result<Launches> backward_plan(const Args& args, const Device& device,
 
 }  // namespace
 
-Result<Launches> plan(const LayerNormForward& args, const Device& device,
-                      Pointers pointers) {
+Result<Launches> make_plan(const LayerNormForward& args, const Device& device,
+                           Pointers pointers) {
   return forward_plan(args, device, "layernorm_fwd", pointers);
 }
-Result<Launches> plan(const RmsNormForward& args, const Device& device,
-                      Pointers pointers) {
+Result<Launches> make_plan(const RmsNormForward& args, const Device& device,
+                           Pointers pointers) {
   return forward_plan(args, device, "rmsnorm_fwd", pointers);
 }
-Result<Launches> plan(const LayerNormBackward& args, const Device& device,
-                      Pointers pointers) {
+Result<Launches> make_plan(const LayerNormBackward& args, const Device& device,
+                           Pointers pointers) {
   return backward_plan(args, device, "layernorm_bwd", pointers);
 }
-Result<Launches> plan(const RmsNormBackward& args, const Device& device,
-                      Pointers pointers) {
+Result<Launches> make_plan(const RmsNormBackward& args, const Device& device,
+                           Pointers pointers) {
   return backward_plan(args, device, "rmsnorm_bwd", pointers);
 }
 
-Result<std::uint64_t> layernorm_backward_workspace_bytes(
-    const Device& device, const LayerNormBackward& args) {
-  return workspace_bytes(device, args);
+Result<std::uint64_t> workspace_bytes(const Device& device,
+                                      const LayerNormBackward& args) {
+  return bytes_of_partials(args, device);
 }
-Result<std::uint64_t> rmsnorm_backward_workspace_bytes(const Device& device,
-                                                       const RmsNormBackward& args) {
-  return workspace_bytes(device, args);
+Result<std::uint64_t> workspace_bytes(const Device& device,
+                                      const RmsNormBackward& args) {
+  return bytes_of_partials(args, device);
 }
 
 }  // namespace kiln::ops

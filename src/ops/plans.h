@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include <cstdint>
+
 #include "kiln/device.h"
 #include "kiln/result.h"
 #include "ops/operation_table.h"
@@ -20,5 +22,17 @@ namespace kiln::ops {
                                       Pointers pointers = Pointers::kIgnored);
 KILN_EACH_OPERATION(KILN_PLAN)
 #undef KILN_PLAN
+
+// Each family has these. Their errors do not name the operation.
+#define KILN_FAMILY(function, Args)                                                \
+  [[nodiscard]] Result<Launches> make_plan(const Args& args, const Device& device, \
+                                           Pointers pointers);
+KILN_EACH_OPERATION(KILN_FAMILY)
+#undef KILN_FAMILY
+#define KILN_FAMILY(function, Args)                                         \
+  [[nodiscard]] Result<std::uint64_t> workspace_bytes(const Device& device, \
+                                                      const Args& args);
+KILN_EACH_WORKSPACE(KILN_FAMILY)
+#undef KILN_FAMILY
 
 }  // namespace kiln::ops

@@ -17,9 +17,6 @@
 namespace kiln::ops {
 namespace {
 
-constexpr std::string_view kRopeForward = "rope_forward";
-constexpr std::string_view kRopeBackward = "rope_backward";
-
 constexpr std::int64_t kVectorBytes = 16;
 
 bool is_packed(const RopeArguments& args) {
@@ -65,61 +62,60 @@ RopeStrides used_strides(const Dimensions& dimensions) {
 
 // ---- Checks
 
-Result<void> check_table(std::string_view operation, const RopeArguments& args) {
+Result<void> check_table(const RopeArguments& args) {
   const RopeTable& table = args.table;
   if (has_angles(table) == (table.cos != nullptr || table.sin != nullptr))
-    return refuse(operation, "the table has either angles, or cos and sin");
+    return refuse("the table has either angles, or cos and sin");
   if (!has_angles(table)) {
     if (table.cos == nullptr || table.sin == nullptr)
-      return refuse(operation, fmt::format("table.{} is null",
-                                           table.cos == nullptr ? "cos" : "sin"));
+      return refuse("table.{} is null", table.cos == nullptr ? "cos" : "sin");
     if (table.dtype != DType::kF32 && table.dtype != args.dtype)
-      return refuse(operation,
-                    fmt::format("table.dtype is {}: f32, or the tensors' {}",
-                                to_string(table.dtype), to_string(args.dtype)));
+      return refuse("table.dtype is {}: f32, or the tensors' {}",
+                    to_string(table.dtype), to_string(args.dtype));
   }
-  KILN_TRY(element_count(operation, {{"table.positions", table.positions},
-                                     {"table.columns", table.columns}}));
+  KILN_TRY(element_count(
+      {{"table.positions", table.positions}, {"table.columns", table.columns}}));
   if (table.columns != args.rotary_dim && table.columns != args.rotary_dim / 2)
-    return refuse(operation, fmt::format("table.columns is {}: rotary_dim, {}, or half "
-                                         "of it",
-                                         table.columns, args.rotary_dim));
+    return refuse(
+        "table.columns is {}: rotary_dim, {}, or half "
+        "of it",
+        table.columns, args.rotary_dim);
   if (table.row_stride != 0 && table.row_stride < table.columns)
-    return refuse(operation, fmt::format("table.row_stride is {}, and a row has {} "
-                                         "columns",
-                                         table.row_stride, table.columns));
+    return refuse(
+        "table.row_stride is {}, and a row has {} "
+        "columns",
+        table.row_stride, table.columns);
   if (table.positions < 1)
-    return refuse(operation, fmt::format("table.positions is {}", table.positions));
-  return element_count(operation, {{"table.positions", table.positions},
-                                   {"a row of the table", row_stride_of(table)}})
+    return refuse("table.positions is {}", table.positions);
+  return element_count({{"table.positions", table.positions},
+                        {"a row of the table", row_stride_of(table)}})
       .map([](std::int64_t /*count*/) {});
 }
 
 /// Checks positions against the table, as far as the host knows them.
-Result<void> check_positions(std::string_view operation, const RopeArguments& args) {
+Result<void> check_positions(const RopeArguments& args) {
   if (args.start < 0)
-    return refuse(operation, fmt::format("start is {}", args.start));
+    return refuse("start is {}", args.start);
   if (args.starts != nullptr)
     return {};
   // The longest packed sequence is unknown here; it has at least one token.
   const std::int64_t most = is_packed(args) ? 1 : args.sequence;
   if (most > args.table.positions || args.start > args.table.positions - most)
-    return refuse(operation,
-                  fmt::format("position {} is outside the table, which has {}",
-                              args.start + most - 1, args.table.positions));
+    return refuse("position {} is outside the table, which has {}",
+                  args.start + most - 1, args.table.positions);
   return {};
 }
 
-Result<void> check_tensor(std::string_view operation, const RopeArguments& args,
-                          std::string_view name, const RopeTensor& tensor) {
+Result<void> check_tensor(const RopeArguments& args, std::string_view name,
+                          const RopeTensor& tensor) {
   if (tensor.heads == 0)
     return {};
   const std::string out = fmt::format("{}.out", name);
   const Dimensions written = dimensions_of(args, tensor, tensor.out_strides);
-  KILN_TRY(span_of(operation, out, written));
-  KILN_TRY(check_apart(operation, out, written));
+  KILN_TRY(span_of(out, written));
+  KILN_TRY(check_apart(out, written));
   const Dimensions read = dimensions_of(args, tensor, tensor.in_strides);
-  KILN_TRY(span_of(operation, fmt::format("{}.in", name), read));
+  KILN_TRY(span_of(fmt::format("{}.in", name), read));
   // Dimensions may be broadcast, but not all of them.
   const bool is_walked =
       std::any_of(read.begin(), read.end() - 1,
@@ -127,41 +123,41 @@ Result<void> check_tensor(std::string_view operation, const RopeArguments& args,
   const bool is_one_head = std::all_of(read.begin(), read.end() - 1,
                                        [](const auto& each) { return each.size == 1; });
   if (!is_walked && !is_one_head)
-    return refuse(operation, fmt::format("{}.in_strides are 0: every token would have "
-                                         "the same head",
-                                         name));
+    return refuse(
+        "{}.in_strides are 0: every token would have "
+        "the same head",
+        name);
   return {};
 }
 
 /// The number of elements.
-Result<std::int64_t> check(std::string_view operation, const RopeArguments& args) {
-  KILN_TRY(check_dtype(operation, args.dtype));
+Result<std::int64_t> check(const RopeArguments& args) {
+  KILN_TRY(check_dtype(args.dtype));
   if (args.style != RopeStyle::kHalf && args.style != RopeStyle::kInterleaved)
-    return refuse(operation, "style is not set: kHalf or kInterleaved");
-  KILN_TRY(element_count(operation, {{"batch", args.batch}}));
-  KILN_TRY(element_count(operation, {{"rotary_dim", args.rotary_dim}}));
-  KILN_TRY(element_count(operation, {{"q.heads", args.q.heads}}));
-  KILN_TRY(element_count(operation, {{"k.heads", args.k.heads}}));
+    return refuse("style is not set: kHalf or kInterleaved");
+  KILN_TRY(element_count({{"batch", args.batch}}));
+  KILN_TRY(element_count({{"rotary_dim", args.rotary_dim}}));
+  KILN_TRY(element_count({{"q.heads", args.q.heads}}));
+  KILN_TRY(element_count({{"k.heads", args.k.heads}}));
   const std::int64_t heads = args.q.heads + args.k.heads;
   const std::int64_t elements =
-      KILN_TRY(element_count(operation, {{"batch", is_packed(args) ? 1 : args.batch},
-                                         {"sequence", args.sequence},
-                                         {"heads", heads},
-                                         {"head_dim", args.head_dim}}));
+      KILN_TRY(element_count({{"batch", is_packed(args) ? 1 : args.batch},
+                              {"sequence", args.sequence},
+                              {"heads", heads},
+                              {"head_dim", args.head_dim}}));
   constexpr std::int64_t kMost = std::int64_t{1} << 30;  // an int in the kernel
   if (heads > kMost || args.head_dim > kMost)
-    return refuse(operation, "heads or head_dim is above 2^30");
+    return refuse("heads or head_dim is above 2^30");
   if (args.rotary_dim < 2 || args.rotary_dim % 2 != 0 ||
       args.rotary_dim > args.head_dim)
-    return refuse(operation,
-                  fmt::format("rotary_dim is {}: even, and 2 to head_dim, {}",
-                              args.rotary_dim, args.head_dim));
-  KILN_TRY(check_table(operation, args));
+    return refuse("rotary_dim is {}: even, and 2 to head_dim, {}", args.rotary_dim,
+                  args.head_dim);
+  KILN_TRY(check_table(args));
   if (elements == 0)
     return 0;
-  KILN_TRY(check_positions(operation, args));
-  KILN_TRY(check_tensor(operation, args, "q", args.q));
-  KILN_TRY(check_tensor(operation, args, "k", args.k));
+  KILN_TRY(check_positions(args));
+  KILN_TRY(check_tensor(args, "q", args.q));
+  KILN_TRY(check_tensor(args, "k", args.k));
   return elements;
 }
 
@@ -205,7 +201,7 @@ Division divide(const RopeArguments& args, const Device& device) {
 /// accepted the strides, so there is one.
 std::int64_t inner_span(Dimensions dimensions, std::size_t from) {
   for (std::size_t i = 0; i < from; ++i) dimensions[i].size = 1;
-  return span_of({}, {}, dimensions).value_or(0);
+  return span_of({}, dimensions).value_or(0);
 }
 
 /// Argument names: out and in, each as the kernel and as callers name it; their
@@ -287,16 +283,15 @@ bool are_side_by_side(const RopeArguments& args) {
                                      (q[i].size == 1 || q[i].stride == k[i].stride)));
       joined[i].size = i < outer ? q[i].size : 1;
     }
-    if (same && check_apart({}, {}, joined))
+    if (same && check_apart({}, joined))
       return true;
   }
   return false;
 }
 
-Result<Launches> plan(std::string_view operation, std::string_view kernel,
-                      const RopeArguments& args, const Device& device,
-                      Pointers pointers) {
-  if (KILN_TRY(check(operation, args)) == 0)
+Result<Launches> make_plan(std::string_view kernel, const RopeArguments& args,
+                           const Device& device, Pointers pointers) {
+  if (KILN_TRY(check(args)) == 0)
     return Launches{};
   const Division division = divide(args, device);
   const auto q = tensor_arguments(args, args.q, kQ);
@@ -304,7 +299,7 @@ Result<Launches> plan(std::string_view operation, std::string_view kernel,
   const auto tokens = token_arguments(args, division.lanes);
   const Outputs outputs =
       are_side_by_side(args) ? Outputs::kInterleaved : Outputs::kApart;
-  KILN_TRY(check_memory(operation, {q, k, tokens}, pointers, outputs));
+  KILN_TRY(check_memory({q, k, tokens}, pointers, outputs));
   const bool by_halves = args.style == RopeStyle::kHalf;
   Launch launch{.kernel = std::string(kernel),
                 .parameters = {{"dtype", std::string(to_string(args.dtype))},
@@ -317,13 +312,13 @@ Result<Launches> plan(std::string_view operation, std::string_view kernel,
 
 }  // namespace
 
-Result<Launches> plan(const RopeForward& args, const Device& device,
-                      Pointers pointers) {
-  return plan(kRopeForward, "rope_fwd", args, device, pointers);
+Result<Launches> make_plan(const RopeForward& args, const Device& device,
+                           Pointers pointers) {
+  return make_plan("rope_fwd", args, device, pointers);
 }
-Result<Launches> plan(const RopeBackward& args, const Device& device,
-                      Pointers pointers) {
-  return plan(kRopeBackward, "rope_bwd", args, device, pointers);
+Result<Launches> make_plan(const RopeBackward& args, const Device& device,
+                           Pointers pointers) {
+  return make_plan("rope_bwd", args, device, pointers);
 }
 
 }  // namespace kiln::ops

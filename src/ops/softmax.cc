@@ -44,27 +44,25 @@ std::int64_t mask_batch_of(const SoftmaxForward& args) {
 }
 
 template <typename Args>
-Result<std::int64_t> check_softmax(std::string_view operation, const Args& args) {
-  KILN_TRY(check_dtype(operation, args.dtype));
+Result<std::int64_t> check_softmax(const Args& args) {
+  KILN_TRY(check_dtype(args.dtype));
   if (kernel_of(args.mask).empty())
-    return refuse(operation, "mask is none of SoftmaxMask");
+    return refuse("mask is none of SoftmaxMask");
   if (!std::isfinite(args.scale))
-    return refuse(operation, fmt::format("scale is {}: it must be finite", args.scale));
-  const std::int64_t elements =
-      KILN_TRY(element_count(operation, {{"batch", args.batch},
-                                         {"heads", args.heads},
-                                         {"sq", args.sq},
-                                         {"skv", args.skv}}));
+    return refuse("scale is {}: it must be finite", args.scale);
+  const std::int64_t elements = KILN_TRY(element_count({{"batch", args.batch},
+                                                        {"heads", args.heads},
+                                                        {"sq", args.sq},
+                                                        {"skv", args.skv}}));
   if constexpr (requires { args.mask_batch; }) {
     const std::int64_t mask_batch = mask_batch_of(args);
     if (args.mask == SoftmaxMask::kBytes && mask_batch != 1 && mask_batch != args.batch)
-      return refuse(operation, fmt::format("mask_batch is {}: 1 or batch, {}",
-                                           args.mask_batch, args.batch));
+      return refuse("mask_batch is {}: 1 or batch, {}", args.mask_batch, args.batch);
     if (args.masked_row > SoftmaxMaskedRow::kUniform)
-      return refuse(operation, "masked_row is none of SoftmaxMaskedRow");
+      return refuse("masked_row is none of SoftmaxMaskedRow");
     if (args.masked_row == SoftmaxMaskedRow::kUniform &&
         args.mask != SoftmaxMask::kBytes)
-      return refuse(operation, "masked_row is kUniform, and mask is not kBytes");
+      return refuse("masked_row is kUniform, and mask is not kBytes");
   }
   return elements;
 }
@@ -109,11 +107,11 @@ auto arguments_of(const SoftmaxBackward& args) {
 }
 
 template <typename Args>
-Result<Launches> softmax_plan(const Args& args, std::string_view operation,
-                              std::string_view pass, Pointers pointers) {
-  const std::int64_t elements = KILN_TRY(check_softmax(operation, args));
+Result<Launches> softmax_plan(const Args& args, std::string_view pass,
+                              Pointers pointers) {
+  const std::int64_t elements = KILN_TRY(check_softmax(args));
   const auto arguments = arguments_of(args);
-  KILN_TRY(check_memory(operation, {arguments}, pointers));
+  KILN_TRY(check_memory({arguments}, pointers));
   if (elements == 0)
     return Launches{};
   Parameters parameters{{"dtype", std::string(to_string(args.dtype))},
@@ -130,13 +128,13 @@ Result<Launches> softmax_plan(const Args& args, std::string_view operation,
 
 }  // namespace
 
-Result<Launches> plan(const SoftmaxForward& args, const Device& /*device*/,
-                      Pointers pointers) {
-  return softmax_plan(args, "softmax_forward", "fwd", pointers);
+Result<Launches> make_plan(const SoftmaxForward& args, const Device& /*device*/,
+                           Pointers pointers) {
+  return softmax_plan(args, "fwd", pointers);
 }
-Result<Launches> plan(const SoftmaxBackward& args, const Device& /*device*/,
-                      Pointers pointers) {
-  return softmax_plan(args, "softmax_backward", "bwd", pointers);
+Result<Launches> make_plan(const SoftmaxBackward& args, const Device& /*device*/,
+                           Pointers pointers) {
+  return softmax_plan(args, "bwd", pointers);
 }
 
 }  // namespace kiln::ops

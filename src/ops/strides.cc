@@ -10,7 +10,7 @@
 
 namespace kiln::ops {
 
-Result<std::int64_t> span_of(std::string_view operation, std::string_view tensor,
+Result<std::int64_t> span_of(std::string_view tensor,
                              std::span<const Dimension> dimensions) {
   constexpr std::int64_t kMost = std::int64_t{1} << 60;
   std::int64_t last = 0;
@@ -20,20 +20,19 @@ Result<std::int64_t> span_of(std::string_view operation, std::string_view tensor
     if (each.size <= 1)
       continue;
     if (each.stride < 0)
-      return refuse(operation,
-                    fmt::format("{}: the stride of {} is {}: it is 0 or more", tensor,
-                                each.name, each.stride));
+      return refuse("{}: the stride of {} is {}: it is 0 or more", tensor, each.name,
+                    each.stride);
     if (each.stride > (kMost - last) / each.size)
-      return refuse(operation,
-                    fmt::format("{} reaches over 2^60 elements or more, up to "
-                                "{} times {} of {}",
-                                tensor, each.size, each.stride, each.name));
+      return refuse(
+          "{} reaches over 2^60 elements or more, up to "
+          "{} times {} of {}",
+          tensor, each.size, each.stride, each.name);
     last += (each.size - 1) * each.stride;
   }
   return empty ? 0 : last + 1;
 }
 
-Result<void> check_apart(std::string_view operation, std::string_view tensor,
+Result<void> check_apart(std::string_view tensor,
                          std::span<const Dimension> dimensions) {
   std::vector<Dimension> inner_first;
   std::ranges::copy_if(dimensions, std::back_inserter(inner_first),
@@ -41,13 +40,12 @@ Result<void> check_apart(std::string_view operation, std::string_view tensor,
   std::ranges::sort(inner_first, {}, &Dimension::stride);
   for (std::size_t i = 0; i < inner_first.size(); ++i) {
     const std::int64_t span =
-        KILN_TRY(span_of(operation, tensor, std::span(inner_first).first(i)));
+        KILN_TRY(span_of(tensor, std::span(inner_first).first(i)));
     if (inner_first[i].stride < span)
       return refuse(
-          operation,
-          fmt::format("{}: two elements would share an address: the stride of {} is "
-                      "{}, but the inner dimensions span {} elements",
-                      tensor, inner_first[i].name, inner_first[i].stride, span));
+          "{}: two elements would share an address: the stride of {} is "
+          "{}, but the inner dimensions span {} elements",
+          tensor, inner_first[i].name, inner_first[i].stride, span);
   }
   return {};
 }

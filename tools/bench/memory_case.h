@@ -30,13 +30,6 @@ namespace kiln::tools {
 KILN_EACH_OPERATION(KILN_BENCHED)
 #undef KILN_BENCHED
 
-#define KILN_BENCHED(function, Args)                                               \
-  inline std::uint64_t workspace_of(const Device& device, const ops::Args& args) { \
-    return ops::function##_workspace_bytes(device, args).value_or(0);              \
-  }
-KILN_EACH_WORKSPACE(KILN_BENCHED)
-#undef KILN_BENCHED
-
 /// The goal of a kernel that moves `extra_bytes` more than the least, because the
 /// design reads or writes something twice.
 [[nodiscard]] inline double goal_of(double goal, std::uint64_t least_bytes,
@@ -99,7 +92,7 @@ struct MemoryCase {
 template <typename Args>
 BenchCase case_of(const Device& device, MemoryCase<Args> of) {
   if constexpr (requires { of.args.workspace_bytes; })
-    of.args.workspace_bytes = workspace_of(device, of.args);
+    of.args.workspace_bytes = ops::workspace_bytes(device, of.args).value_or(0);
   std::vector<BenchTensor> tensors = tensors_of(device, of.args, of.leave_out);
   std::uint64_t least = 0;
   for (const BenchTensor& tensor : tensors)

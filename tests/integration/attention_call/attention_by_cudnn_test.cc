@@ -369,7 +369,7 @@ TEST_F(AttentionByCudnn, ItIsAskedForNoRowsThatShareMemory) {
   attention::Problem problem = small_problem();
   problem.o.head = 0;
   EXPECT_THAT(why(call_unprepared(0, problem)),
-              HasSubstr("attention_forward: rows of o overlap"));
+              HasSubstr("attention_forward: o: two elements would share an address"));
   EXPECT_EQ(runs(), 0U);
 }
 

@@ -40,17 +40,6 @@ std::int64_t& rows_of(Args& args) {
     return args.batch;
 }
 
-template <typename Args>
-std::uint64_t workspace_bytes_of(const Args& /*args*/) {
-  return 0;
-}
-#define KILN_WORKSPACE(function, Args)                                          \
-  std::uint64_t workspace_bytes_of(const kiln::ops::Args& args) {               \
-    return kiln::ops::function##_workspace_bytes(large_device(), args).value(); \
-  }
-KILN_EACH_WORKSPACE(KILN_WORKSPACE)
-#undef KILN_WORKSPACE
-
 /// The tensors of `args`, with `more` rows.
 template <typename Args>
 std::vector<Argument> tensors_of(Args args, std::int64_t more) {
@@ -152,7 +141,9 @@ void expect_same(const Args& small) {
     large.workspace = nullptr;
     large.workspace_bytes = 0;
   }
-  const std::uint64_t scratch_bytes = workspace_bytes_of(large);
+  std::uint64_t scratch_bytes = 0;
+  if constexpr (requires { large.workspace; })
+    scratch_bytes = workspace_bytes(large_device(), large).value();
   GuardedMemory scratch("workspace", scratch_bytes, {});
   if constexpr (requires { large.workspace; }) {
     large.workspace = scratch.data();
