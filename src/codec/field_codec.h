@@ -10,10 +10,15 @@
 //
 //   Fields fields = fields_of(input, kInputFields);
 //   Result<LinkInput> input = read_fields<LinkInput>(fields, "message", kInputFields);
+//
+// kEveryField describes any struct, of structs, too, for a writer and a reader of one
+// build: its labels are the places of the fields.
 
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -22,6 +27,7 @@
 #include "codec/fields.h"
 #include "kiln/result.h"
 #include "util/bytes.h"
+#include "util/each_field.h"
 
 namespace kiln {
 
@@ -80,6 +86,41 @@ Fields fields_of(const Value& value, const Description& description) {
   description(encoder, value);
   return fields;
 }
+
+/// Of each enumeration that kEveryField meets.
+template <typename Enum>
+inline constexpr std::nullptr_t kLastEnumerator = nullptr;
+
+template <typename Value>
+concept Record = std::is_aggregate_v<Value>;
+
+struct EveryField {
+  template <typename Codec, typename Value>
+  void operator()(Codec& codec, Value& value) const {
+    int place = 0;
+    for_each_field(value,
+                   [&](auto& field) { code(codec, std::to_string(++place), field); });
+  }
+
+ private:
+  template <typename Codec, typename Field>
+  void code(Codec& codec, const std::string& label, Field& field) const {
+    using Value = std::remove_const_t<Field>;
+    if constexpr (std::is_enum_v<Value>)
+      codec.enumerator(label, field, kLastEnumerator<Value>);
+    else if constexpr (Record<Value>)
+      codec.one(label, field, *this);
+    else if constexpr (requires { requires Record<typename Value::value_type>; }) {
+      if constexpr (requires { field.has_value(); })
+        codec.one_if_set(label, field, *this);
+      else
+        codec.each(label, field, *this);
+    } else {
+      codec(label, field);
+    }
+  }
+};
+inline constexpr EveryField kEveryField;
 
 /// Unknown fields are ignored. Errors: kCorrupt for a field that is missing or has an
 /// impossible value; the message starts with `subject`.

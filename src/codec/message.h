@@ -1,8 +1,7 @@
 // Messages of two processes as frames (frame.h). A table has the form of each: the kind
 // of its frame and, for both ways, its fields (field_codec.h).
 //
-//   constexpr MessageForms kForms{message_form<Hello>(1, kHelloFields),
-//                                 message_form<Job>(2, kJobFields)};
+//   constexpr MessageForms kForms{message_form<Hello>(1), message_form<Job>(2)};
 //
 //   using Any = std::variant<Hello, Job>;
 //   Bytes frame = encode_message(Any(Hello{}), kForms);
@@ -27,9 +26,9 @@ struct MessageForm {
   Description description;
 };
 
-template <typename Message, typename Description>
+template <typename Message, typename Description = EveryField>
 constexpr MessageForm<Message, Description> message_form(std::uint32_t kind,
-                                                         Description description) {
+                                                         Description description = {}) {
   return {kind, description};
 }
 

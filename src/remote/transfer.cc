@@ -4,66 +4,25 @@
 
 #include "codec/message.h"
 
+namespace kiln {
+
+template <>
+inline constexpr auto kLastEnumerator<remote::Method> = remote::Method::kPut;
+template <>
+inline constexpr auto kLastEnumerator<remote::TransferEnd> =
+    remote::TransferEnd::kBroken;
+
+}  // namespace kiln
+
 namespace kiln::remote {
 namespace {
 
-constexpr auto kRequestFields = [](auto& codec, auto& request) {
-  auto& [id, method, url, credentials, limits, body, replaces] = request;
-  auto& [authorization, aws_region, user, aws_token, ca_bundle, certificate, key] =
-      credentials;
-  auto& [connect, whole, least, slow_for, most] = limits;
-  codec("id", id);
-  codec.enumerator("method", method, Method::kPut);
-  codec("url", url);
-  codec("authorization", authorization);
-  codec("aws region", aws_region);
-  codec("user", user);
-  codec("aws token", aws_token);
-  codec("ca bundle", ca_bundle);
-  codec("certificate", certificate);
-  codec("certificate key", key);
-  codec("connect ms", connect);
-  codec("whole ms", whole);
-  codec("least bytes per second", least);
-  codec("slow for s", slow_for);
-  codec("most bytes", most);
-  codec("body", body);
-  codec("replaces", replaces);
-};
-
-constexpr auto kCancelFields = [](auto& codec, auto& cancel) {
-  auto& [id] = cancel;
-  codec("id", id);
-};
-
-constexpr auto kHelloFields = [](auto& codec, auto& hello) {
-  auto& [build_id] = hello;
-  codec("build id", build_id);
-};
-
-constexpr auto kReplyFields = [](auto& codec, auto& reply) {
-  auto& [id, end, status, retry_after_s, error, times, server_time, body] = reply;
-  auto& [name, connect, tls, first_byte, whole] = times;
-  codec("id", id);
-  codec.enumerator("end", end, TransferEnd::kBroken);
-  codec("status", status);
-  codec("retry after s", retry_after_s);
-  codec("error", error);
-  codec("name us", name);
-  codec("connect us", connect);
-  codec("tls us", tls);
-  codec("first byte us", first_byte);
-  codec("whole us", whole);
-  codec("server time", server_time);
-  codec("body", body);
-};
-
 // Other kinds than those of compile/protocol.
 constexpr MessageForms kForms{
-    message_form<TransferRequest>(0x100, kRequestFields),
-    message_form<TransferCancel>(0x101, kCancelFields),
-    message_form<HelperHello>(0x102, kHelloFields),
-    message_form<TransferReply>(0x103, kReplyFields),
+    message_form<TransferRequest>(0x100),
+    message_form<TransferCancel>(0x101),
+    message_form<HelperHello>(0x102),
+    message_form<TransferReply>(0x103),
 };
 
 }  // namespace
