@@ -169,8 +169,6 @@ class PackWriter {
   /// of the signers.
   [[nodiscard]] Result<void> finish(std::span<const Signer> signers);
 
-  [[nodiscard]] std::uint64_t written_bytes() const { return at_; }
-
  private:
   [[nodiscard]] Result<void> write(ByteView bytes);
   [[nodiscard]] Result<void> pad();
