@@ -327,6 +327,21 @@ def test_norms_are_those_of_torch(case, dtype, from_y, path):
         assert worst_error(gradient, expected) < 16 * torch.finfo(dtype).eps
 
 
+@pytest.mark.parametrize("case", ["layer without weights", "rms without weight"])
+def test_norms_without_weights_take_several_dimensions(case, path):
+    module = module_of("apex", "fused_layer_norm_cuda")
+    forward, backward, _, has_mean = NORMS[case]
+    x, dy = torch.randn(5, 2, 24), torch.randn(5, 2, 24)
+    y, *statistics = path(getattr(module, forward))(x, (2, 24), 1e-5)
+    dx = path(getattr(module, backward))(dy, *statistics, x, (2, 24), 1e-5, False)
+    flat, flat_dy = (each.flatten(1).double() for each in (x, dy))
+    flat.requires_grad_()
+    expected = (layer_norm if has_mean else rms_norm)(flat)
+    expected.backward(flat_dy)
+    assert worst_error(y.flatten(1), expected) < 16 * torch.finfo(F32).eps
+    assert worst_error(dx.flatten(1), flat.grad) < 16 * torch.finfo(F32).eps
+
+
 @pytest.mark.parametrize("from_y", [False, True], ids=["from_x", "from_y"])
 def test_norms_of_two_types_have_the_type_of_the_weight(from_y, path):
     module = module_of("apex", "fused_layer_norm_cuda")
