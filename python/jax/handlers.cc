@@ -35,21 +35,18 @@ namespace kiln::python {
 
 using Function = int (*)(void*, const TVMFFIAny*, std::int32_t, TVMFFIAny*);
 
+#define KILN_EACH_FUNCTION(use)                                                       \
+  use(attention_backward) use(attention_forward) use(rmsnorm_backward)                \
+      use(rmsnorm_forward) use(rope_backward) use(rope_forward) use(softmax_backward) \
+          use(softmax_forward)
+
 // The symbols that KILN_PYTHON_FUNCTION of python/ffi makes.
-#define KILN_FUNCTION(name)                       \
+#define KILN_DECLARED(name)                       \
   int name(void*, const TVMFFIAny*, std::int32_t, \
-           TVMFFIAny*) __asm__("__tvm_ffi_" #name)
+           TVMFFIAny*) __asm__("__tvm_ffi_" #name);
 extern "C" {
-KILN_FUNCTION(attention_backward);
-KILN_FUNCTION(attention_forward);
-KILN_FUNCTION(rmsnorm_backward);
-KILN_FUNCTION(rmsnorm_forward);
-KILN_FUNCTION(rope_backward);
-KILN_FUNCTION(rope_forward);
-KILN_FUNCTION(softmax_backward);
-KILN_FUNCTION(softmax_forward);
+KILN_EACH_FUNCTION(KILN_DECLARED)
 }
-#undef KILN_FUNCTION
 
 namespace {
 
@@ -63,24 +60,12 @@ constexpr std::size_t kXlaAlignment = 16;  // XLA refuses to allocate for a grea
   throw tvm::ffi::Error("kiln.InvalidArgument", message, "");
 }
 
-struct NamedFunction {
-  std::string_view name;
-  Function function;
-};
-constexpr std::array kFunctions{NamedFunction{"attention_backward", attention_backward},
-                                NamedFunction{"attention_forward", attention_forward},
-                                NamedFunction{"rmsnorm_backward", rmsnorm_backward},
-                                NamedFunction{"rmsnorm_forward", rmsnorm_forward},
-                                NamedFunction{"rope_backward", rope_backward},
-                                NamedFunction{"rope_forward", rope_forward},
-                                NamedFunction{"softmax_backward", softmax_backward},
-                                NamedFunction{"softmax_forward", softmax_forward}};
-
-Function function_of(std::string_view name) {
-  for (const NamedFunction& each : kFunctions)
-    if (each.name == name)
-      return each.function;
-  refuse("libkiln_jax.so has no function " + std::string(name));
+Function function_of(std::string_view text) {
+#define KILN_NAMED(name) \
+  if (text == #name)     \
+    return name;
+  KILN_EACH_FUNCTION(KILN_NAMED)
+  refuse("libkiln_jax.so has no function " + std::string(text));
 }
 
 // ---- Errors
