@@ -8,6 +8,7 @@
 // integer, d0.5 a real number, sbshd a text, and w scratch memory, as much as the
 // function asks for.
 
+#include <dlfcn.h>
 #include <tvm/ffi/extra/c_env_api.h>
 #include <tvm/ffi/tvm_ffi.h>
 #include <xla/ffi/api/ffi.h>
@@ -35,19 +36,6 @@ namespace kiln::python {
 
 using Function = int (*)(void*, const TVMFFIAny*, std::int32_t, TVMFFIAny*);
 
-#define KILN_EACH_FUNCTION(use)                                                       \
-  use(attention_backward) use(attention_forward) use(rmsnorm_backward)                \
-      use(rmsnorm_forward) use(rope_backward) use(rope_forward) use(softmax_backward) \
-          use(softmax_forward)
-
-// The symbols that KILN_PYTHON_FUNCTION of python/ffi makes.
-#define KILN_DECLARED(name)                       \
-  int name(void*, const TVMFFIAny*, std::int32_t, \
-           TVMFFIAny*) __asm__("__tvm_ffi_" #name);
-extern "C" {
-KILN_EACH_FUNCTION(KILN_DECLARED)
-}
-
 namespace {
 
 using tvm::ffi::AnyView;
@@ -60,12 +48,13 @@ constexpr std::size_t kXlaAlignment = 16;  // XLA refuses to allocate for a grea
   throw tvm::ffi::Error("kiln.InvalidArgument", message, "");
 }
 
-Function function_of(std::string_view text) {
-#define KILN_NAMED(name) \
-  if (text == #name)     \
-    return name;
-  KILN_EACH_FUNCTION(KILN_NAMED)
-  refuse("libkiln_jax.so has no function " + std::string(text));
+/// The symbol that KILN_PYTHON_FUNCTION of python/ffi makes.
+Function function_of(std::string_view name) {
+  const std::string symbol = "__tvm_ffi_" + std::string(name);
+  void* const found = ::dlsym(RTLD_NEXT, symbol.c_str());
+  if (found == nullptr)
+    refuse("libkiln_ffi.so has no function " + std::string(name));
+  return reinterpret_cast<Function>(found);
 }
 
 // ---- Errors

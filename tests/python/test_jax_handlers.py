@@ -187,7 +187,7 @@ def test_only_the_handler_for_calls_without_scratch_memory_may_be_captured():
         ({"scale": " "}, "an empty word"),
         ({"mask_bytes": "a0"}, "elements of one byte"),
         ({"y": "sy"}, "softmax_forward: y is of the type"),
-        ("softmax_sideways r0", "3: kiln.InvalidArgument: libkiln_jax.so has no function"),
+        ("softmax_sideways r0", "3: kiln.InvalidArgument: libkiln_ffi.so has no function"),
         ("softmax_forward r0 a0", "softmax_forward takes "),
         ("", "an empty word"),
     ],
