@@ -17,9 +17,9 @@ enum class Action : std::int64_t { kLaunch, kPrepare };
 /// kPrepare then does nothing for what was prepared.
 inline constexpr std::int64_t kFromXla = 8;
 
-/// Added to kLaunch: if a tensor that must be contiguous is not, nothing is launched,
-/// and the call returns kNotContiguous. Without it such a tensor is refused.
+/// Added to kLaunch: if tensors that must be contiguous are not, nothing is launched,
+/// and the call returns -(the sum of 2^i of the tensors' places i among its values).
+/// Without it such a tensor is refused.
 inline constexpr std::int64_t kTellNotContiguous = 16;
-inline constexpr std::int64_t kNotContiguous = -1;
 
 }  // namespace kiln::python

@@ -181,7 +181,7 @@ void Tensors::tell_gap(const char* name) {
     return;
   if (!tells_gaps_)
     refuse(std::string(name) + " is not contiguous");
-  has_gaps_ = true;
+  gaps_.emplace_back(name);
 }
 
 void* Tensors::data(const char* name, const TensorView& tensor) {

@@ -8,11 +8,13 @@
 
 #include <tvm/ffi/tvm_ffi.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -88,8 +90,8 @@ class Tensors {
 
   [[nodiscard]] Action action() const { return action_; }
   [[nodiscard]] bool is_from_xla() const { return is_from_xla_; }
-  /// Whether kNotContiguous is the answer.
-  [[nodiscard]] bool has_gaps() const { return has_gaps_; }
+  /// The tensors of kTellNotContiguous.
+  [[nodiscard]] const std::vector<std::string_view>& gaps() const { return gaps_; }
   [[nodiscard]] int device() const { return static_cast<int>(device_.device_id); }
   /// The framework's current stream of that device.
   [[nodiscard]] kiln_stream stream() const;
@@ -100,7 +102,7 @@ class Tensors {
   Action action_;
   bool is_from_xla_;
   bool tells_gaps_;  // kTellNotContiguous
-  bool has_gaps_ = false;
+  std::vector<std::string_view> gaps_;
   bool has_stand_ins_;  // the device is given, and the tensors need not be there
   bool has_device_;
   DLDevice device_;
@@ -160,10 +162,10 @@ class Call : public Tensors {
       return run();
   }
 
-  /// Returns 0, or kNotContiguous.
+  /// Returns 0, or which tensors are not contiguous.
   std::int64_t run() {
-    if (has_gaps())
-      return kNotContiguous;
+    if (!gaps().empty())
+      return -places_of(gaps());
     kiln_service* const on = service();
     if (action() == Action::kPrepare) {
       prepare(on);
@@ -181,7 +183,7 @@ class Call : public Tensors {
   /// returns the bytes.
   template <typename Part>
   std::int64_t run(Part& part, const Optional<TensorView>& workspace) {
-    if (action() == Action::kPrepare || has_gaps())
+    if (action() == Action::kPrepare || !gaps().empty())
       return run();
     if (workspace) {
       set(part.workspace, "workspace", *workspace);
@@ -198,6 +200,16 @@ class Call : public Tensors {
   Arguments args;
 
  private:
+  static std::int64_t places_of(const std::vector<std::string_view>& tensors) {
+    const auto& names = Parameters<Arguments>::kNames;
+    std::int64_t places = 0;
+    for (std::size_t i = 0; i < names.size(); ++i)
+      if (std::ranges::find(tensors, names[i]) != tensors.end())
+        places |= std::int64_t{1} << i;
+    if (places == 0)
+      refuse(std::string(tensors.front()) + " is not contiguous");
+    return places;
+  }
   /// Prepares the call if `use` needs what is not loaded.
   template <typename Use>
   void with_prepared(kiln_service* on, const Use& use) {

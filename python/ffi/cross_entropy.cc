@@ -10,18 +10,18 @@ template <typename Arguments>
 void set_inputs(Call<Arguments>& call, const Parameters<Arguments>& given) {
   auto& args = call.args;
   const TensorView& logits = needed("logits", given.logits);
-  const TensorView& targets = needed("target", given.targets);
+  const TensorView& targets = needed("targets", given.targets);
   args.dtype = Tensors::dtype("logits", logits);
   args.vocabulary = logits.size(-1);
   args.rows = args.vocabulary > 0 ? logits.numel() / args.vocabulary : 0;
   args.logits_stride = call.row_stride("logits", logits);
   call.set_strided(args.logits, "logits", logits);
-  Tensors::expect_elements("target", targets, args.rows);
+  Tensors::expect_elements("targets", targets, args.rows);
   if (targets.dtype().code != kDLInt || targets.dtype().bits < 32)
-    refuse("target must be int32 or int64");
+    refuse("targets must be int32 or int64");
   args.target_type =
       targets.dtype().bits == 32 ? KILN_TARGET_TYPE_INT32 : KILN_TARGET_TYPE_INT64;
-  call.set(args.targets, "target", targets);
+  call.set(args.targets, "targets", targets);
 }
 
 using Forward = kiln_cross_entropy_forward_args;

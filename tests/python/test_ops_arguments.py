@@ -58,6 +58,14 @@ def test_a_copy_is_counted_and_warned_of_once():
     ops._launch._copies["activation.x"] += before
 
 
+def test_logits_whose_rows_lie_apart_are_not_copied_beside_targets_that_are():
+    logits, target = torch.randn(6, 40)[:, :33], torch.arange(12)[::2]
+    before = collections.Counter(ops.copies())
+    loss = ops.cross_entropy(logits, target)
+    assert collections.Counter(ops.copies()) - before == {"cross_entropy.targets": 1}
+    torch.testing.assert_close(loss, torch.nn.functional.cross_entropy(logits, target))
+
+
 def test_the_warning_of_a_copy_points_at_the_line_that_called(monkeypatch):
     apart = torch.randn(24, 5).t()
     y = ops.squared_relu(torch.randn(5, 24, requires_grad=True))

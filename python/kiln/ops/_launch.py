@@ -19,7 +19,7 @@ _INSIDE = tuple(
     folder + os.sep for folder in (os.path.dirname(_HERE), os.path.dirname(torch.__file__))
 )
 LAUNCH, PREPARE = 0, 1
-_LAUNCH_DENSE = LAUNCH + 16  # tells by a number below 0 that an argument is not contiguous
+_LAUNCH_DENSE = LAUNCH + 16  # tells by a number below 0 which arguments are not contiguous
 _FROM_TENSORS = -1  # the device of the call
 _HEAD, _HEAD_DENSE = (LAUNCH, _FROM_TENSORS), (_LAUNCH_DENSE, _FROM_TENSORS)
 
@@ -110,7 +110,7 @@ def _bound(name, given, text, unused=(), of="", dense=()):
             args = _detached(args)
         # Tuples are added, since f(1, *args) takes longer than f(*args).
         if (size := run(*(_HEAD_DENSE + args))) < 0:
-            args = _dense_ones(at_copies, args)
+            args = _dense_ones(at_copies, args, -size)
             size = run(*(_HEAD + args))
         if size > 0:  # launched nothing: it needs so many bytes of scratch memory
             device = next(each for each in args if isinstance(each, torch.Tensor)).device
@@ -125,10 +125,12 @@ def _bound(name, given, text, unused=(), of="", dense=()):
     return made["launch"]
 
 
-def _dense_ones(names, args):
+def _dense_ones(names, args, places):
+    """The arguments, copied where bit i of ``places`` says that i must be."""
     args = list(args)
     for i, name in names.items():
-        args[i] = dense(name, args[i])
+        if places >> i & 1:
+            args[i] = dense(name, args[i])
     return tuple(args)
 
 
