@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cuda.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "tests/support/simulated_driver.h"
 #include "util/bytes.h"
@@ -75,6 +78,17 @@
 
 namespace kiln::test {
 
+/// What `function` stores at its first argument. Throws, so that the test ends and
+/// fails, where it returns an error.
+template <typename Out, typename... Rest>
+Out value_of(CUresult (*function)(Out*, Rest...), std::type_identity_t<Rest>... rest) {
+  Out out{};
+  if (const CUresult result = function(&out, rest...); result != CUDA_SUCCESS)
+    throw std::runtime_error(
+        fmt::format("the driver's error {}, not a value", static_cast<int>(result)));
+  return out;
+}
+
 /// A driver of its own, not yet started, with every function.
 class DriverUnderTest : public SimulatedDriver {
  public:
@@ -122,6 +136,14 @@ class DriverUnderTest : public SimulatedDriver {
                   unsigned dynamic_shared_bytes = 0, CUstream stream = nullptr) const {
     return cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, dynamic_shared_bytes,
                           stream, nullptr, nullptr);
+  }
+};
+
+/// A driver whose first device's primary context is current.
+class UsedDriver : public DriverUnderTest {
+ public:
+  explicit UsedDriver(const std::string& devices = "9.0") : DriverUnderTest(devices) {
+    use();
   }
 };
 

@@ -50,8 +50,7 @@ TEST_F(SimulatedCapture, MakesAGraphOfLaunchesThatCanBeRepeated) {
   std::size_t nodes = 0;
   EXPECT_EQ(driver_.cuGraphGetNodes(graph, nullptr, &nodes), CUDA_SUCCESS);
   EXPECT_EQ(nodes, 1U);
-  CUgraphExec executable = nullptr;
-  ASSERT_EQ(driver_.cuGraphInstantiate(&executable, graph, 0), CUDA_SUCCESS);
+  const CUgraphExec executable = value_of(driver_.cuGraphInstantiate, graph, 0);
   ASSERT_EQ(driver_.cuGraphDestroy(graph), CUDA_SUCCESS);
   ASSERT_EQ(driver_.cuGraphLaunch(executable, nullptr), CUDA_SUCCESS);
   const auto launches = driver_.launches();
@@ -67,8 +66,7 @@ TEST_F(SimulatedCapture, MakesAGraphOfLaunchesThatCanBeRepeated) {
 }
 
 TEST_F(SimulatedCapture, RepeatsCopiesAndFillsWheneverTheGraphIsLaunched) {
-  CUdeviceptr memory = 0;
-  ASSERT_EQ(driver_.cuMemAlloc(&memory, 8), CUDA_SUCCESS);
+  const CUdeviceptr memory = value_of(driver_.cuMemAlloc, 8);
   ASSERT_EQ(driver_.cuMemsetD8(memory, 1, 8), CUDA_SUCCESS);
   std::array<unsigned, 2> host{7, 7};
   begin();
@@ -80,8 +78,7 @@ TEST_F(SimulatedCapture, RepeatsCopiesAndFillsWheneverTheGraphIsLaunched) {
   std::array<unsigned, 2> read{};
   EXPECT_EQ(driver_.cuMemcpyDtoH(read.data(), memory, 8), CUDA_SUCCESS);
   EXPECT_EQ(read[0], 0x01010101U) << "captured, not done";
-  CUgraphExec executable = nullptr;
-  ASSERT_EQ(driver_.cuGraphInstantiate(&executable, graph, 0), CUDA_SUCCESS);
+  const CUgraphExec executable = value_of(driver_.cuGraphInstantiate, graph, 0);
   host[0] = 9;  // a graph reads the host's memory when it runs
   ASSERT_EQ(driver_.cuGraphLaunch(executable, stream_), CUDA_SUCCESS);
   EXPECT_EQ(driver_.cuMemcpyDtoH(read.data(), memory, 8), CUDA_SUCCESS);
@@ -165,10 +162,8 @@ TEST_F(SimulatedCapture, OfABlockingStreamForbidsTheLegacyStream) {
 }
 
 TEST_F(SimulatedCapture, TakesInStreamsThatWaitForItsEvents) {
-  CUstream other = nullptr;
-  CUevent event = nullptr;
-  ASSERT_EQ(driver_.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  ASSERT_EQ(driver_.cuEventCreate(&event, 0), CUDA_SUCCESS);
+  const CUstream other = value_of(driver_.cuStreamCreate, CU_STREAM_NON_BLOCKING);
+  const CUevent event = value_of(driver_.cuEventCreate, 0);
   const auto fork = [&] {
     begin();
     EXPECT_EQ(driver_.launch(function_, 1, 32, 0, stream_), CUDA_SUCCESS);
@@ -202,16 +197,14 @@ TEST_F(SimulatedCapture, TakesInStreamsThatWaitForItsEvents) {
   EXPECT_EQ(edges, 4U);
   EXPECT_EQ(from[0], from[1]) << "both wait for the first";
   EXPECT_EQ(to[2], to[3]) << "the last waits for both";
-  CUgraphExec executable = nullptr;
-  ASSERT_EQ(driver_.cuGraphInstantiate(&executable, graph, 0), CUDA_SUCCESS);
+  const CUgraphExec executable = value_of(driver_.cuGraphInstantiate, graph, 0);
   EXPECT_EQ(calls, 0);
   EXPECT_EQ(driver_.cuGraphLaunch(executable, stream_), CUDA_SUCCESS);
   EXPECT_EQ(calls, 1);
 }
 
 TEST_F(SimulatedCapture, DoesNotWaitForWhatIsOutsideOfIt) {
-  CUevent event = nullptr;
-  ASSERT_EQ(driver_.cuEventCreate(&event, 0), CUDA_SUCCESS);
+  const CUevent event = value_of(driver_.cuEventCreate, 0);
   ASSERT_EQ(driver_.cuEventRecord(event, nullptr), CUDA_SUCCESS);
   begin();
   EXPECT_EQ(driver_.cuStreamWaitEvent(stream_, event, CU_EVENT_WAIT_EXTERNAL),

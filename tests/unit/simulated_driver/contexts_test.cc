@@ -7,8 +7,7 @@ namespace kiln::test {
 namespace {
 
 CUcontext current(const DriverUnderTest& driver) {
-  CUcontext context = nullptr;
-  EXPECT_EQ(driver.cuCtxGetCurrent(&context), CUDA_SUCCESS);
+  const CUcontext context = value_of(driver.cuCtxGetCurrent);
   return context;
 }
 
@@ -23,10 +22,8 @@ TEST(SimulatedContexts, APrimaryOneLivesAsLongAsItIsRetained) {
   const DriverUnderTest driver;
   ASSERT_EQ(driver.cuInit(0), CUDA_SUCCESS);
   EXPECT_FALSE(is_primary_active(driver, 0));
-  CUcontext first = nullptr;
-  CUcontext second = nullptr;
-  ASSERT_EQ(driver.cuDevicePrimaryCtxRetain(&first, 0), CUDA_SUCCESS);
-  ASSERT_EQ(driver.cuDevicePrimaryCtxRetain(&second, 0), CUDA_SUCCESS);
+  const CUcontext first = value_of(driver.cuDevicePrimaryCtxRetain, 0);
+  const CUcontext second = value_of(driver.cuDevicePrimaryCtxRetain, 0);
   EXPECT_EQ(first, second);
   EXPECT_EQ(current(driver), nullptr);
   EXPECT_EQ(driver.cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
@@ -42,10 +39,8 @@ TEST(SimulatedContexts, WhatWasInAPrimaryOneIsGoneWithIt) {
   const DriverUnderTest driver;
   const CUcontext context = driver.use();
   const CUfunction function = driver.load(cubin_for("sm_90"), "k");
-  CUstream stream = nullptr;
-  CUdeviceptr memory = 0;
-  ASSERT_EQ(driver.cuStreamCreate(&stream, 0), CUDA_SUCCESS);
-  ASSERT_EQ(driver.cuMemAlloc(&memory, 64), CUDA_SUCCESS);
+  const CUstream stream = value_of(driver.cuStreamCreate, 0);
+  const CUdeviceptr memory = value_of(driver.cuMemAlloc, 64);
   ASSERT_EQ(driver.cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
   EXPECT_EQ(driver.launch(function), CUDA_ERROR_CONTEXT_IS_DESTROYED);
   EXPECT_EQ(driver.alive(KILN_SIMULATED_MODULES), 0U);
@@ -58,8 +53,7 @@ TEST(SimulatedContexts, WhatWasInAPrimaryOneIsGoneWithIt) {
 }
 
 TEST(SimulatedContexts, AResetOneHasToBeReleasedAllTheSame) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   ASSERT_EQ(driver.cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
   EXPECT_FALSE(is_primary_active(driver, 0));
   EXPECT_EQ(driver.cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
@@ -70,11 +64,9 @@ TEST(SimulatedContexts, AResetOneHasToBeReleasedAllTheSame) {
 TEST(SimulatedContexts, EachThreadHasAStackOfItsOwn) {
   const DriverUnderTest driver("9.0,8.0");
   const CUcontext first = driver.use(0);
-  CUcontext second = nullptr;
-  ASSERT_EQ(driver.cuDevicePrimaryCtxRetain(&second, 1), CUDA_SUCCESS);
+  const CUcontext second = value_of(driver.cuDevicePrimaryCtxRetain, 1);
   ASSERT_EQ(driver.cuCtxPushCurrent(second), CUDA_SUCCESS);
-  CUdevice device = -1;
-  EXPECT_EQ(driver.cuCtxGetDevice(&device), CUDA_SUCCESS);
+  CUdevice device = value_of(driver.cuCtxGetDevice);
   EXPECT_EQ(device, 1);
   std::thread([&] {
     EXPECT_EQ(current(driver), nullptr);
@@ -83,9 +75,7 @@ TEST(SimulatedContexts, EachThreadHasAStackOfItsOwn) {
     CUcontext none = nullptr;
     EXPECT_EQ(driver.cuCtxPopCurrent(&none), CUDA_ERROR_INVALID_CONTEXT);
   }).join();
-  CUcontext popped = nullptr;
-  EXPECT_EQ(driver.cuCtxPopCurrent(&popped), CUDA_SUCCESS);
-  EXPECT_EQ(popped, second);
+  EXPECT_EQ(value_of(driver.cuCtxPopCurrent), second);
   EXPECT_EQ(current(driver), first);
   EXPECT_EQ(driver.cuCtxSetCurrent(nullptr), CUDA_SUCCESS);
   EXPECT_EQ(current(driver), nullptr);
@@ -94,8 +84,7 @@ TEST(SimulatedContexts, EachThreadHasAStackOfItsOwn) {
 TEST(SimulatedContexts, OneThatWasDestroyedElsewhereIsAnErrorWhereItIsCurrent) {
   const DriverUnderTest driver;
   ASSERT_EQ(driver.cuInit(0), CUDA_SUCCESS);
-  CUcontext context = nullptr;
-  ASSERT_EQ(driver.create_context(&context, 0, 0), CUDA_SUCCESS);
+  const CUcontext context = value_of(driver.create_context, 0, 0);
   EXPECT_EQ(current(driver), context);
   unsigned version = 0;
   EXPECT_EQ(driver.cuCtxGetApiVersion(context, &version), CUDA_SUCCESS);

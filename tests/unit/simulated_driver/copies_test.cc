@@ -9,16 +9,13 @@ namespace kiln::test {
 namespace {
 
 TEST(SimulatedPinnedMemory, IsTheHostsAndTheDevicesAtOneAddress) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   void* pinned = nullptr;
   EXPECT_EQ(driver.cuMemHostAlloc(&pinned, 64, 8), CUDA_ERROR_INVALID_VALUE);
   ASSERT_EQ(driver.cuMemHostAlloc(&pinned, 64, CU_MEMHOSTALLOC_PORTABLE), CUDA_SUCCESS);
-  unsigned flags = 0;
-  EXPECT_EQ(driver.cuMemHostGetFlags(&flags, pinned), CUDA_SUCCESS);
-  EXPECT_EQ(flags, unsigned{CU_MEMHOSTALLOC_PORTABLE});
-  CUdeviceptr device = 0;
-  EXPECT_EQ(driver.cuMemHostGetDevicePointer(&device, pinned, 0), CUDA_SUCCESS);
+  EXPECT_EQ(value_of(driver.cuMemHostGetFlags, pinned),
+            unsigned{CU_MEMHOSTALLOC_PORTABLE});
+  CUdeviceptr device = value_of(driver.cuMemHostGetDevicePointer, pinned, 0);
   EXPECT_EQ(device, reinterpret_cast<CUdeviceptr>(pinned));
   EXPECT_EQ(driver.cuMemFreeHost(pinned), CUDA_SUCCESS);
   EXPECT_EQ(driver.cuMemHostGetDevicePointer(&device, pinned, 0),
@@ -26,8 +23,7 @@ TEST(SimulatedPinnedMemory, IsTheHostsAndTheDevicesAtOneAddress) {
 }
 
 TEST(SimulatedPinnedMemory, CanBeTheProgramsOwn) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   std::vector<char> own(256);
   const auto at = reinterpret_cast<CUdeviceptr>(own.data());
   EXPECT_EQ(driver.cuMemsetD8(at, 1, 4), CUDA_ERROR_INVALID_VALUE) << "not yet";
@@ -44,8 +40,7 @@ TEST(SimulatedPinnedMemory, CanBeTheProgramsOwn) {
 }
 
 TEST(SimulatedManagedMemory, IsOfBoth) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   CUdeviceptr memory = 0;
   EXPECT_EQ(driver.cuMemAllocManaged(&memory, 64, 0), CUDA_ERROR_INVALID_VALUE);
   ASSERT_EQ(driver.cuMemAllocManaged(&memory, 64, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
@@ -68,8 +63,7 @@ TEST(SimulatedManagedMemory, IsOfBoth) {
 }
 
 TEST(SimulatedCopies, OfRowsTakeThemFromWhereTheyAre) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   CUdeviceptr memory = 0;
   std::size_t pitch = 0;
   EXPECT_EQ(driver.cuMemAllocPitch(&memory, &pitch, 12, 3, 5),
@@ -103,10 +97,8 @@ TEST(SimulatedCopies, OfRowsTakeThemFromWhereTheyAre) {
 }
 
 TEST(SimulatedCopies, OfSlicesTakeABoxOutOfABox) {
-  const DriverUnderTest driver;
-  driver.use();
-  CUdeviceptr memory = 0;
-  ASSERT_EQ(driver.cuMemAlloc(&memory, 4 * 3 * 2), CUDA_SUCCESS);
+  const UsedDriver driver;
+  const CUdeviceptr memory = value_of(driver.cuMemAlloc, 4 * 3 * 2);
   std::array<unsigned char, 24> box{};
   std::iota(box.begin(), box.end(), static_cast<unsigned char>(0));
   ASSERT_EQ(driver.cuMemcpyHtoD(memory, box.data(), box.size()), CUDA_SUCCESS);

@@ -9,21 +9,18 @@ namespace {
 
 int attribute(const DriverUnderTest& driver, CUdevice device,
               CUdevice_attribute which) {
-  int value = -1;
-  EXPECT_EQ(driver.cuDeviceGetAttribute(&value, which, device), CUDA_SUCCESS);
+  const int value = value_of(driver.cuDeviceGetAttribute, which, device);
   return value;
 }
 
 TEST(SimulatedDevices, AreThoseAskedForInThatOrder) {
   const DriverUnderTest driver("7.5,12.1,9.0");
   ASSERT_EQ(driver.cuInit(0), CUDA_SUCCESS);
-  int count = 0;
-  ASSERT_EQ(driver.cuDeviceGetCount(&count), CUDA_SUCCESS);
+  const int count = value_of(driver.cuDeviceGetCount);
   ASSERT_EQ(count, 3);
   constexpr std::array<std::array<int, 2>, 3> kExpected{{{7, 5}, {12, 1}, {9, 0}}};
   for (int i = 0; i < count; ++i) {
-    CUdevice device = -1;
-    ASSERT_EQ(driver.cuDeviceGet(&device, i), CUDA_SUCCESS);
+    const CUdevice device = value_of(driver.cuDeviceGet, i);
     const auto& expected = kExpected[static_cast<std::size_t>(i)];
     EXPECT_EQ(attribute(driver, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
               expected[0]);
@@ -40,9 +37,7 @@ TEST(SimulatedDevices, ComeFromTheEnvironmentToo) {
   ASSERT_EQ(driver.cuInit(0), CUDA_SUCCESS);
   ::unsetenv("KILN_SIMULATED_DEVICES");         // NOLINT(concurrency-mt-unsafe)
   ::unsetenv("KILN_SIMULATED_DRIVER_VERSION");  // NOLINT(concurrency-mt-unsafe)
-  int version = 0;
-  EXPECT_EQ(driver.cuDriverGetVersion(&version), CUDA_SUCCESS);
-  EXPECT_EQ(version, 12040);
+  EXPECT_EQ(value_of(driver.cuDriverGetVersion), 12040);
   EXPECT_EQ(attribute(driver, 0, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR), 6);
   EXPECT_EQ(attribute(driver, 1, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR), 0);
 }
@@ -76,9 +71,7 @@ TEST(SimulatedDevices, AnEnvironmentThatCannotBeReadIsAnErrorOfInitialisation) {
 
 TEST(SimulatedDevices, BeforeInitialisationOnlyVersionAndErrorTextsAreTold) {
   const DriverUnderTest driver;
-  int value = 0;
-  EXPECT_EQ(driver.cuDriverGetVersion(&value), CUDA_SUCCESS);
-  EXPECT_EQ(value, 13000);
+  EXPECT_EQ(value_of(driver.cuDriverGetVersion), 13000);
   const char* text = nullptr;
   EXPECT_EQ(driver.cuGetErrorName(CUDA_ERROR_NO_BINARY_FOR_GPU, &text), CUDA_SUCCESS);
   EXPECT_STREQ(text, "CUDA_ERROR_NO_BINARY_FOR_GPU");
@@ -141,18 +134,13 @@ TEST(SimulatedDevices, HaveNamesAndIdentitiesOfTheirOwn) {
   EXPECT_STREQ(name.data(), "Simulated 8.0");
   ASSERT_EQ(driver.cuDeviceGetName(name.data(), 4, 2), CUDA_SUCCESS);
   EXPECT_STREQ(name.data(), "Sim");
-  CUuuid first{};
-  CUuuid second{};
-  ASSERT_EQ(driver.cuDeviceGetUuid(&first, 0), CUDA_SUCCESS);
-  ASSERT_EQ(driver.cuDeviceGetUuid(&second, 1), CUDA_SUCCESS);
+  const CUuuid first = value_of(driver.cuDeviceGetUuid, 0);
+  const CUuuid second = value_of(driver.cuDeviceGetUuid, 1);
   EXPECT_NE(std::memcmp(first.bytes, second.bytes, sizeof(first.bytes)), 0);
   std::array<char, 32> bus{};
   ASSERT_EQ(driver.cuDeviceGetPCIBusId(bus.data(), 32, 1), CUDA_SUCCESS);
-  CUdevice found = -1;
-  ASSERT_EQ(driver.cuDeviceGetByPCIBusId(&found, bus.data()), CUDA_SUCCESS);
-  EXPECT_EQ(found, 1);
-  int can = -1;
-  EXPECT_EQ(driver.cuDeviceCanAccessPeer(&can, 0, 1), CUDA_SUCCESS);
+  EXPECT_EQ(value_of(driver.cuDeviceGetByPCIBusId, bus.data()), 1);
+  int can = value_of(driver.cuDeviceCanAccessPeer, 0, 1);
   EXPECT_EQ(can, 1);
   EXPECT_EQ(driver.cuDeviceCanAccessPeer(&can, 0, 2), CUDA_SUCCESS);
   EXPECT_EQ(can, 0);

@@ -7,11 +7,9 @@ namespace kiln::test {
 namespace {
 
 TEST(SimulatedFaults, HitTheCallThatWasNamedAndNoOther) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   const Bytes image = cubin_for("sm_90");
-  CUmodule module = nullptr;
-  ASSERT_EQ(driver.cuModuleLoadData(&module, image.data()), CUDA_SUCCESS);
+  CUmodule module = value_of(driver.cuModuleLoadData, image.data());
   ASSERT_EQ(driver.inject("cuModuleLoadData", 2, CUDA_ERROR_OUT_OF_MEMORY), 0);
   EXPECT_EQ(driver.cuModuleLoadData(&module, image.data()), CUDA_SUCCESS);
   EXPECT_EQ(driver.cuModuleLoadData(&module, image.data()), CUDA_ERROR_OUT_OF_MEMORY);
@@ -28,11 +26,9 @@ TEST(SimulatedFaults, HitTheCallThatWasNamedAndNoOther) {
 TEST(SimulatedFaults, ComeFromTheEnvironmentToo) {
   // NOLINTNEXTLINE(concurrency-mt-unsafe)
   ::setenv("KILN_SIMULATED_FAULTS", "cuMemAlloc:3=2,cuCtxSynchronize=719", 1);
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   ::unsetenv("KILN_SIMULATED_FAULTS");  // NOLINT(concurrency-mt-unsafe)
-  CUdeviceptr memory = 0;
-  EXPECT_EQ(driver.cuMemAlloc(&memory, 4), CUDA_SUCCESS);
+  CUdeviceptr memory = value_of(driver.cuMemAlloc, 4);
   EXPECT_EQ(driver.cuMemAlloc(&memory, 4), CUDA_SUCCESS);
   EXPECT_EQ(driver.cuMemAlloc(&memory, 4), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(driver.cuCtxSynchronize(), CUDA_ERROR_LAUNCH_FAILED);
@@ -51,9 +47,7 @@ TEST(SimulatedFaults, AnErrorOfTheDeviceIsTheEndOfItsContextOnly) {
   CUmodule module = nullptr;
   const Bytes image = cubin_for("sm_90");
   EXPECT_EQ(driver.cuModuleLoadData(&module, image.data()), CUDA_ERROR_ILLEGAL_ADDRESS);
-  CUcontext current = nullptr;
-  EXPECT_EQ(driver.cuCtxGetCurrent(&current), CUDA_SUCCESS);
-  EXPECT_EQ(current, context);
+  EXPECT_EQ(value_of(driver.cuCtxGetCurrent), context);
   driver.use(1);
   EXPECT_EQ(driver.launch(other), CUDA_SUCCESS);
   ASSERT_EQ(driver.cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
@@ -78,8 +72,7 @@ TEST(SimulatedFaults, WhatCannotBeInjectedIsSaid) {
 }
 
 TEST(SimulatedFaults, AtTheEndOfTheProcessEveryCallSaysSo) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   driver.deinitialize();
   EXPECT_EQ(driver.cuCtxSynchronize(), CUDA_ERROR_DEINITIALIZED);
   EXPECT_EQ(driver.cuDevicePrimaryCtxRelease(0), CUDA_ERROR_DEINITIALIZED);
@@ -101,9 +94,7 @@ TEST(SimulatedFaults, AResetMakesEverythingAsNew) {
   CUcontext current = nullptr;
   EXPECT_EQ(driver.cuCtxGetCurrent(&current), CUDA_ERROR_NOT_INITIALIZED);
   ASSERT_EQ(driver.cuInit(0), CUDA_SUCCESS);
-  int count = 0;
-  EXPECT_EQ(driver.cuDeviceGetCount(&count), CUDA_SUCCESS);
-  EXPECT_EQ(count, 1) << "the environment's again";
+  EXPECT_EQ(value_of(driver.cuDeviceGetCount), 1) << "the environment's again";
   EXPECT_EQ(driver.cuCtxGetCurrent(&current), CUDA_SUCCESS);
   EXPECT_EQ(current, nullptr);
   EXPECT_EQ(driver.cuCtxPushCurrent(context), CUDA_ERROR_INVALID_CONTEXT);

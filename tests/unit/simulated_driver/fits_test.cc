@@ -53,8 +53,7 @@ constexpr std::array kRows{
 TEST(SimulatedFits, EveryTargetOnEveryDeviceIsAsTheTableSays) {
   const DriverUnderTest driver{std::string(kDevices)};
   ASSERT_EQ(driver.cuInit(0), CUDA_SUCCESS);
-  int devices = 0;
-  ASSERT_EQ(driver.cuDeviceGetCount(&devices), CUDA_SUCCESS);
+  const int devices = value_of(driver.cuDeviceGetCount);
   ASSERT_EQ(devices, 12);
   for (int device = 0; device < devices; ++device) {
     driver.use(device);
@@ -115,8 +114,7 @@ TEST(SimulatedFits, ACubinThatNamesNoToolkitIsOfTheOneThatTheTestSays) {
   const DriverUnderTest driver;
   ASSERT_EQ(driver.set_driver_version(12040), 0);
   driver.use();
-  CUmodule module = nullptr;
-  EXPECT_EQ(driver.cuModuleLoadData(&module, image.data()), CUDA_SUCCESS);
+  CUmodule module = value_of(driver.cuModuleLoadData, image.data());
   ASSERT_EQ(driver.set_toolkit_version(13000), 0);
   EXPECT_EQ(driver.cuModuleLoadData(&module, image.data()),
             CUDA_ERROR_NO_BINARY_FOR_GPU);

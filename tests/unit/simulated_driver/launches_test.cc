@@ -15,8 +15,7 @@ TEST(SimulatedLaunches, AreRecorded) {
   const DriverUnderTest driver("8.0,9.0");
   driver.use(1);
   const CUfunction function = driver.load(cubin_for("sm_90"), "k");
-  CUstream stream = nullptr;
-  ASSERT_EQ(driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  const CUstream stream = value_of(driver.cuStreamCreate, CU_STREAM_NON_BLOCKING);
   ASSERT_EQ(
       driver.cuLaunchKernel(function, 4, 3, 2, 32, 2, 1, 128, stream, nullptr, nullptr),
       CUDA_SUCCESS);
@@ -34,8 +33,7 @@ TEST(SimulatedLaunches, AreRecorded) {
 }
 
 TEST(SimulatedLaunches, NameTheImageThatWasLoaded) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   EXPECT_EQ(driver.last_image(), nullptr);
   const std::array images{cubin_for("sm_90"), cubin_for("sm_90", "12.9"),
                           ptx_for("sm_90")};
@@ -54,8 +52,7 @@ TEST(SimulatedLaunches, NameTheImageThatWasLoaded) {
 }
 
 TEST(SimulatedLaunches, OfImpossibleShapesAreRefused) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   const CUfunction function = driver.load(cubin_for("sm_90"), "plain");
   EXPECT_EQ(driver.launch(function, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(driver.launch(function, 1, 0), CUDA_ERROR_INVALID_VALUE);
@@ -77,8 +74,7 @@ TEST(SimulatedLaunches, OfImpossibleShapesAreRefused) {
 }
 
 TEST(SimulatedLaunches, BeyondTheKernelsOwnBoundsAreTooManyResources) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   const CUfunction function = driver.load(cubin_for("sm_90"), "k");
   EXPECT_EQ(driver.launch(function, 1, 256), CUDA_SUCCESS);
   EXPECT_EQ(driver.launch(function, 1, 257), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
@@ -105,8 +101,7 @@ TEST(SimulatedLaunches, MoreThan48KiBOfSharedMemoryHaveToBeAskedForFirst) {
 }
 
 TEST(SimulatedLaunches, StaticSharedMemoryCountsToo) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   const CUfunction function = driver.load(cubin_for("sm_90"), "k");
   EXPECT_EQ(driver.launch(function, 1, 32, 48 * 1024 - 512), CUDA_SUCCESS);
   EXPECT_EQ(driver.launch(function, 1, 32, 48 * 1024 - 511), CUDA_ERROR_INVALID_VALUE);
@@ -115,11 +110,9 @@ TEST(SimulatedLaunches, StaticSharedMemoryCountsToo) {
 }
 
 TEST(SimulatedLaunches, AFunctionOrStreamOfAnotherContextIsAnInvalidHandle) {
-  const DriverUnderTest driver("9.0,9.0");
-  driver.use(0);
+  const UsedDriver driver("9.0,9.0");
   const CUfunction function = driver.load(cubin_for("sm_90"), "k");
-  CUstream stream = nullptr;
-  ASSERT_EQ(driver.cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+  const CUstream stream = value_of(driver.cuStreamCreate, 0);
   const CUcontext second = driver.use(1);
   EXPECT_EQ(driver.launch(function), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(driver.launch(function, 1, 32, 0, stream), CUDA_ERROR_INVALID_HANDLE);
@@ -139,16 +132,12 @@ TEST(SimulatedLaunches, AFunctionOrStreamOfAnotherContextIsAnInvalidHandle) {
 }
 
 TEST(SimulatedLaunches, ALibrarysKernelGoesToTheStreamsContext) {
-  const DriverUnderTest driver("9.0,9.0");
-  driver.use(0);
-  CUstream stream = nullptr;
-  ASSERT_EQ(driver.cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+  const UsedDriver driver("9.0,9.0");
+  const CUstream stream = value_of(driver.cuStreamCreate, 0);
   const Bytes image = cubin_for("sm_90");
-  CUlibrary library = nullptr;
   CUkernel kernel = nullptr;
-  ASSERT_EQ(driver.cuLibraryLoadData(&library, image.data(), nullptr, nullptr, 0,
-                                     nullptr, nullptr, 0),
-            CUDA_SUCCESS);
+  const CUlibrary library = value_of(driver.cuLibraryLoadData, image.data(), nullptr,
+                                     nullptr, 0, nullptr, nullptr, 0);
   ASSERT_EQ(driver.cuLibraryGetKernel(&kernel, library, "k"), CUDA_SUCCESS);
   driver.use(1);
   const auto function = reinterpret_cast<CUfunction>(kernel);
@@ -160,13 +149,10 @@ TEST(SimulatedLaunches, ALibrarysKernelGoesToTheStreamsContext) {
 }
 
 TEST(SimulatedLaunches, ACooperativeOneHasToFitTheDeviceAtOnce) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   const CUfunction function = driver.load(cubin_for("sm_90"), "plain");
-  int blocks = 0;
-  ASSERT_EQ(
-      driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 512, 0),
-      CUDA_SUCCESS);
+  int blocks =
+      value_of(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor, function, 512, 0);
   EXPECT_EQ(blocks, 4);
   ASSERT_EQ(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 512,
                                                                std::size_t{100} * 1024),
@@ -211,8 +197,7 @@ CUresult launch_cluster(const DriverUnderTest& driver, CUfunction function,
 }
 
 TEST(SimulatedLaunches, AClusterHasToDivideTheGridAndBeSmall) {
-  const DriverUnderTest driver("9.0,8.0");
-  driver.use();
+  const UsedDriver driver("9.0,8.0");
   const CUfunction function = driver.load(cubin_for("sm_90"), "k");
   for (const ClusterCase& each :
        {ClusterCase{8, {4, 1, 1}, CUDA_SUCCESS},
@@ -240,11 +225,9 @@ void add_up(const kiln_simulated_launch* launch, void** parameters, void* user) 
 }
 
 TEST(SimulatedLaunches, RunWhatATestHasRegisteredForTheEntryPoint) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   const CUfunction function = driver.load(cubin_for("sm_90"), "k");
-  CUdeviceptr memory = 0;
-  ASSERT_EQ(driver.cuMemAlloc(&memory, 4 * sizeof(int)), CUDA_SUCCESS);
+  CUdeviceptr memory = value_of(driver.cuMemAlloc, 4 * sizeof(int));
   ASSERT_EQ(driver.cuMemsetD32(memory, 40, 4), CUDA_SUCCESS);
   bool has_run = false;
   driver.register_kernel("k", &add_up, &has_run);
@@ -276,14 +259,11 @@ int see(const kiln_simulated_launch* launch, void** /*parameters*/,
 }
 
 TEST(SimulatedLaunches, WithoutAFunctionOfTheirOwnRunTheOneForAnyKernel) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   const MadeCubin cubin{.parameters = {8, 4, 2}};
   const CUmodule module = driver.load(cubin.build());
-  CUfunction function = nullptr;
-  CUfunction plain = nullptr;
-  ASSERT_EQ(driver.cuModuleGetFunction(&function, module, "k"), CUDA_SUCCESS);
-  ASSERT_EQ(driver.cuModuleGetFunction(&plain, module, "plain"), CUDA_SUCCESS);
+  const CUfunction function = value_of(driver.cuModuleGetFunction, module, "k");
+  const CUfunction plain = value_of(driver.cuModuleGetFunction, module, "plain");
   Seen seen;
   driver.register_any_kernel(&see, &seen);
   EXPECT_EQ(driver.launch(function), CUDA_SUCCESS);
@@ -302,19 +282,15 @@ TEST(SimulatedLaunches, WithoutAFunctionOfTheirOwnRunTheOneForAnyKernel) {
 }
 
 TEST(SimulatedOccupancy, TellsTheBlockWithWhichMostThreadsRun) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   const CUfunction function = driver.load(cubin_for("sm_90"), "k");
-  int grid = 0;
   int block = 0;
-  EXPECT_EQ(
-      driver.cuOccupancyMaxPotentialBlockSize(&grid, &block, function, nullptr, 0, 0),
-      CUDA_SUCCESS);
+  const int grid = value_of(driver.cuOccupancyMaxPotentialBlockSize, &block, function,
+                            nullptr, 0, 0);
   EXPECT_EQ(block, 256) << "its bounds";
   EXPECT_EQ(grid % 132, 0);
-  std::size_t bytes = 0;
-  EXPECT_EQ(driver.cuOccupancyAvailableDynamicSMemPerBlock(&bytes, function, 2, 256),
-            CUDA_SUCCESS);
+  std::size_t bytes =
+      value_of(driver.cuOccupancyAvailableDynamicSMemPerBlock, function, 2, 256);
   EXPECT_EQ(bytes, 228U * 1024 / 2 - 1024 - 512);
   EXPECT_EQ(driver.cuOccupancyAvailableDynamicSMemPerBlock(&bytes, function, 99, 256),
             CUDA_ERROR_INVALID_VALUE);

@@ -13,8 +13,7 @@ CUresult load(const DriverUnderTest& driver, CUlibrary& library, const Bytes& im
 }
 
 CUkernel kernel_of(const DriverUnderTest& driver, CUlibrary library) {
-  CUkernel kernel = nullptr;
-  EXPECT_EQ(driver.cuLibraryGetKernel(&kernel, library, "k"), CUDA_SUCCESS);
+  const CUkernel kernel = value_of(driver.cuLibraryGetKernel, library, "k");
   return kernel;
 }
 
@@ -26,12 +25,9 @@ TEST(SimulatedLibraries, LazyOnesAreLoadedWhereTheyAreAskedFor) {
   ASSERT_EQ(load(driver, library, cubin_for("sm_90")), CUDA_SUCCESS);
   EXPECT_EQ(driver.loads(), 0U);
   const CUkernel kernel = kernel_of(driver, library);
-  CUfunction function = nullptr;
-  ASSERT_EQ(driver.cuKernelGetFunction(&function, kernel), CUDA_SUCCESS);
+  CUfunction function = value_of(driver.cuKernelGetFunction, kernel);
   EXPECT_EQ(driver.loads(), 1U);
-  CUfunction again = nullptr;
-  ASSERT_EQ(driver.cuKernelGetFunction(&again, kernel), CUDA_SUCCESS);
-  EXPECT_EQ(again, function);
+  EXPECT_EQ(value_of(driver.cuKernelGetFunction, kernel), function);
   EXPECT_EQ(driver.loads(), 1U);
   driver.use(1);
   EXPECT_EQ(driver.cuKernelGetFunction(&function, kernel),
@@ -75,18 +71,13 @@ TEST(SimulatedLibraries, NeedNoContextUntilAKernelIsUsed) {
   ASSERT_EQ(driver.cuInit(0), CUDA_SUCCESS);
   CUlibrary library = nullptr;
   ASSERT_EQ(load(driver, library, cubin_for("sm_90")), CUDA_SUCCESS);
-  unsigned count = 0;
-  ASSERT_EQ(driver.cuLibraryGetKernelCount(&count, library), CUDA_SUCCESS);
+  const unsigned count = value_of(driver.cuLibraryGetKernelCount, library);
   ASSERT_EQ(count, 2U);
   std::array<CUkernel, 2> kernels{};
   ASSERT_EQ(driver.cuLibraryEnumerateKernels(kernels.data(), 2, library), CUDA_SUCCESS);
   EXPECT_EQ(kernels[0], kernel_of(driver, library));
-  const char* name = nullptr;
-  ASSERT_EQ(driver.cuKernelGetName(&name, kernels[1]), CUDA_SUCCESS);
-  EXPECT_STREQ(name, "plain");
-  CUlibrary owner = nullptr;
-  EXPECT_EQ(driver.cuKernelGetLibrary(&owner, kernels[1]), CUDA_SUCCESS);
-  EXPECT_EQ(owner, library);
+  EXPECT_STREQ(value_of(driver.cuKernelGetName, kernels[1]), "plain");
+  EXPECT_EQ(value_of(driver.cuKernelGetLibrary, kernels[1]), library);
   CUfunction function = nullptr;
   EXPECT_EQ(driver.cuKernelGetFunction(&function, kernels[0]),
             CUDA_ERROR_INVALID_CONTEXT);
@@ -97,16 +88,13 @@ TEST(SimulatedLibraries, NeedNoContextUntilAKernelIsUsed) {
 }
 
 TEST(SimulatedLibraries, AnAttributeSetForADeviceHoldsInItsContexts) {
-  const DriverUnderTest driver("9.0,9.0");
-  driver.use(0);
+  const UsedDriver driver("9.0,9.0");
   CUlibrary library = nullptr;
   ASSERT_EQ(load(driver, library, cubin_for("sm_90")), CUDA_SUCCESS);
   const CUkernel kernel = kernel_of(driver, library);
   constexpr auto kDynamic = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
   ASSERT_EQ(driver.cuKernelSetAttribute(kDynamic, 100'000, kernel, 1), CUDA_SUCCESS);
-  int value = 0;
-  ASSERT_EQ(driver.cuKernelGetAttribute(&value, kDynamic, kernel, 1), CUDA_SUCCESS);
-  EXPECT_EQ(value, 100'000);
+  EXPECT_EQ(value_of(driver.cuKernelGetAttribute, kDynamic, kernel, 1), 100'000);
   const auto handle = reinterpret_cast<CUfunction>(kernel);
   EXPECT_EQ(driver.launch(handle, 1, 32, 100'000), CUDA_ERROR_INVALID_VALUE);
   driver.use(1);
@@ -116,14 +104,12 @@ TEST(SimulatedLibraries, AnAttributeSetForADeviceHoldsInItsContexts) {
 }
 
 TEST(SimulatedLibraries, HandlesAreStaleOnceTheyAreUnloaded) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   CUlibrary library = nullptr;
   ASSERT_EQ(load(driver, library, cubin_for("sm_90")), CUDA_SUCCESS);
   const CUkernel kernel = kernel_of(driver, library);
-  CUmodule module = nullptr;
   CUfunction function = nullptr;
-  ASSERT_EQ(driver.cuLibraryGetModule(&module, library), CUDA_SUCCESS);
+  const CUmodule module = value_of(driver.cuLibraryGetModule, library);
   EXPECT_EQ(driver.cuModuleUnload(module), CUDA_ERROR_NOT_PERMITTED);
   ASSERT_EQ(driver.cuKernelGetFunction(&function, kernel), CUDA_SUCCESS);
   ASSERT_EQ(driver.cuLibraryUnload(library), CUDA_SUCCESS);
@@ -133,8 +119,7 @@ TEST(SimulatedLibraries, HandlesAreStaleOnceTheyAreUnloaded) {
 }
 
 TEST(SimulatedLibraries, ComeFromFilesAndHaveVariablesAndParameters) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   const auto path = driver.path().replace_extension(".cubin");
   CUlibrary library = nullptr;
   const auto load = [&] {
@@ -147,22 +132,18 @@ TEST(SimulatedLibraries, ComeFromFilesAndHaveVariablesAndParameters) {
       .write(reinterpret_cast<const char*>(image.data()),
              static_cast<std::streamsize>(image.size()));
   ASSERT_EQ(load(), CUDA_SUCCESS);
-  CUdeviceptr pointer = 0;
   std::size_t bytes = 0;
-  EXPECT_EQ(driver.cuLibraryGetGlobal(&pointer, &bytes, library, "table"),
-            CUDA_SUCCESS);
+  CUdeviceptr pointer = value_of(driver.cuLibraryGetGlobal, &bytes, library, "table");
   EXPECT_EQ(bytes, 8U);
   EXPECT_EQ(driver.cuLibraryGetGlobal(&pointer, &bytes, library, "nothing"),
             CUDA_ERROR_NOT_FOUND);
-  CUkernel kernel = nullptr;
-  ASSERT_EQ(driver.cuLibraryGetKernel(&kernel, library, "k"), CUDA_SUCCESS);
+  const CUkernel kernel = value_of(driver.cuLibraryGetKernel, library, "k");
   std::size_t offset = 1;
   EXPECT_EQ(driver.cuKernelGetParamInfo(kernel, 0, &offset, &bytes), CUDA_SUCCESS);
   EXPECT_EQ(offset, 0U);
   EXPECT_EQ(driver.cuKernelGetParamInfo(kernel, 1, &offset, &bytes),
             CUDA_ERROR_INVALID_VALUE);
-  CUmodule module = nullptr;
-  EXPECT_EQ(driver.cuModuleLoad(&module, path.c_str()), CUDA_SUCCESS);
+  EXPECT_NE(value_of(driver.cuModuleLoad, path.c_str()), nullptr);
 }
 
 }  // namespace

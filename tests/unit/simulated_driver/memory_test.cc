@@ -8,13 +8,10 @@ namespace kiln::test {
 namespace {
 
 TEST(SimulatedMemory, HoldsWhatIsCopiedIntoIt) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   const std::string text = "a row of bytes";
-  CUdeviceptr first = 0;
-  CUdeviceptr second = 0;
-  ASSERT_EQ(driver.cuMemAlloc(&first, text.size()), CUDA_SUCCESS);
-  ASSERT_EQ(driver.cuMemAllocAsync(&second, text.size(), nullptr), CUDA_SUCCESS);
+  const CUdeviceptr first = value_of(driver.cuMemAlloc, text.size());
+  const CUdeviceptr second = value_of(driver.cuMemAllocAsync, text.size(), nullptr);
   EXPECT_EQ(first % 256, 0U);
   ASSERT_EQ(driver.cuMemcpyHtoD(first, text.data(), text.size()), CUDA_SUCCESS);
   ASSERT_EQ(driver.cuMemcpyDtoDAsync(second, first, text.size(), CU_STREAM_PER_THREAD),
@@ -30,10 +27,8 @@ TEST(SimulatedMemory, HoldsWhatIsCopiedIntoIt) {
 }
 
 TEST(SimulatedMemory, WhatLeavesAnAllocationIsRefused) {
-  const DriverUnderTest driver;
-  driver.use();
-  CUdeviceptr memory = 0;
-  ASSERT_EQ(driver.cuMemAlloc(&memory, 64), CUDA_SUCCESS);
+  const UsedDriver driver;
+  const CUdeviceptr memory = value_of(driver.cuMemAlloc, 64);
   std::vector<char> buffer(128);
   EXPECT_EQ(driver.cuMemcpyHtoD(memory, buffer.data(), 65), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(driver.cuMemcpyHtoD(memory + 63, buffer.data(), 1), CUDA_SUCCESS);
@@ -57,10 +52,8 @@ TEST(SimulatedMemory, WhatLeavesAnAllocationIsRefused) {
 TEST(SimulatedMemory, KnowsWhoseItIs) {
   const DriverUnderTest driver("9.0,8.0");
   driver.use(1);
-  CUcontext context = nullptr;
-  EXPECT_EQ(driver.cuCtxGetCurrent(&context), CUDA_SUCCESS);
-  CUdeviceptr memory = 0;
-  ASSERT_EQ(driver.cuMemAlloc(&memory, 8), CUDA_SUCCESS);
+  const CUcontext context = value_of(driver.cuCtxGetCurrent);
+  const CUdeviceptr memory = value_of(driver.cuMemAlloc, 8);
   void* pinned = nullptr;
   ASSERT_EQ(driver.cuMemAllocHost(&pinned, 8), CUDA_SUCCESS);
   const auto ask = [&](CUdeviceptr pointer, CUcontext& owner, unsigned& type,
@@ -87,11 +80,9 @@ TEST(SimulatedMemory, KnowsWhoseItIs) {
 }
 
 TEST(SimulatedMemory, EndsWhereTheDevicesDoes) {
-  const DriverUnderTest driver;
-  driver.use();
-  std::size_t left = 0;
+  const UsedDriver driver;
   std::size_t total = 0;
-  ASSERT_EQ(driver.cuMemGetInfo(&left, &total), CUDA_SUCCESS);
+  std::size_t left = value_of(driver.cuMemGetInfo, &total);
   EXPECT_EQ(left, total);
   CUdeviceptr memory = 0;
   EXPECT_EQ(driver.cuMemAlloc(&memory, total + 1), CUDA_ERROR_OUT_OF_MEMORY);
@@ -103,12 +94,9 @@ TEST(SimulatedMemory, EndsWhereTheDevicesDoes) {
 }
 
 TEST(SimulatedMemory, EventsAndStreamsOfAnotherContextDoNotMix) {
-  const DriverUnderTest driver("9.0,9.0");
-  driver.use(0);
-  CUevent start = nullptr;
-  CUevent end = nullptr;
-  ASSERT_EQ(driver.cuEventCreate(&start, 0), CUDA_SUCCESS);
-  ASSERT_EQ(driver.cuEventCreate(&end, 0), CUDA_SUCCESS);
+  const UsedDriver driver("9.0,9.0");
+  const CUevent start = value_of(driver.cuEventCreate, 0);
+  const CUevent end = value_of(driver.cuEventCreate, 0);
   float milliseconds = -1;
   EXPECT_EQ(driver.cuEventElapsedTime(&milliseconds, start, end),
             CUDA_ERROR_INVALID_HANDLE);

@@ -11,60 +11,45 @@ namespace {
 using testing::HasSubstr;
 
 TEST(SimulatedModules, GiveTheirFunctionsByNameAndByCount) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   const CUmodule module = driver.load(cubin_for("sm_90"));
-  unsigned count = 0;
-  ASSERT_EQ(driver.cuModuleGetFunctionCount(&count, module), CUDA_SUCCESS);
+  const unsigned count = value_of(driver.cuModuleGetFunctionCount, module);
   ASSERT_EQ(count, 2U);
   std::vector<CUfunction> functions(count);
   ASSERT_EQ(driver.cuModuleEnumerateFunctions(functions.data(), count, module),
             CUDA_SUCCESS);
-  const char* name = nullptr;
-  ASSERT_EQ(driver.cuFuncGetName(&name, functions[1]), CUDA_SUCCESS);
-  EXPECT_STREQ(name, "plain");
-  CUfunction found = nullptr;
-  EXPECT_EQ(driver.cuModuleGetFunction(&found, module, "k"), CUDA_SUCCESS);
+  EXPECT_STREQ(value_of(driver.cuFuncGetName, functions[1]), "plain");
+  CUfunction found = value_of(driver.cuModuleGetFunction, module, "k");
   EXPECT_EQ(found, functions[0]);
-  CUmodule owner = nullptr;
-  EXPECT_EQ(driver.cuFuncGetModule(&owner, found), CUDA_SUCCESS);
-  EXPECT_EQ(owner, module);
+  EXPECT_EQ(value_of(driver.cuFuncGetModule, found), module);
   for (const char* other : {"helper", "elsewhere", "table", ""})
     EXPECT_EQ(driver.cuModuleGetFunction(&found, module, other), CUDA_ERROR_NOT_FOUND);
 }
 
 // What the real driver does by name is not known; a program must not rely on it.
 TEST(SimulatedModules, AKernelOfLocalBindingIsEnumeratedAndNotFoundByName) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   const CUmodule module = driver.load(MadeCubin{.local_kernel = "own"}.build());
-  unsigned count = 0;
-  EXPECT_EQ(driver.cuModuleGetFunctionCount(&count, module), CUDA_SUCCESS);
+  const unsigned count = value_of(driver.cuModuleGetFunctionCount, module);
   ASSERT_EQ(count, 3U);
   std::vector<CUfunction> functions(count);
   EXPECT_EQ(driver.cuModuleEnumerateFunctions(functions.data(), count, module),
             CUDA_SUCCESS);
-  const char* name = nullptr;
-  EXPECT_EQ(driver.cuFuncGetName(&name, functions[2]), CUDA_SUCCESS);
-  EXPECT_STREQ(name, "own");
+  EXPECT_STREQ(value_of(driver.cuFuncGetName, functions[2]), "own");
   CUfunction found = nullptr;
   EXPECT_EQ(driver.cuModuleGetFunction(&found, module, "own"), CUDA_ERROR_NOT_FOUND);
 }
 
 TEST(SimulatedModules, AVariableOfLocalBindingIsFoundByName) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   const CUmodule module = driver.load(MadeCubin{}.build());
-  CUdeviceptr address = 0;
   std::size_t bytes = 0;
-  EXPECT_EQ(driver.cuModuleGetGlobal(&address, &bytes, module, "own_table"),
-            CUDA_SUCCESS);
+  EXPECT_NE(value_of(driver.cuModuleGetGlobal, &bytes, module, "own_table"), 0U);
   EXPECT_EQ(bytes, 4U);
 }
 
 TEST(SimulatedModules, AFunctionTellsItsParametersOneByOne) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   Bytes ptx = bytes_of(
       ".version 9.0\n.target sm_90\n.visible .entry k(\n"
       ".param .u64 .ptr .align 1 k_param_0,\n.param .u8 k_param_1,\n"
@@ -89,12 +74,10 @@ TEST(SimulatedModules, AFunctionTellsItsParametersOneByOne) {
 }
 
 TEST(SimulatedModules, AFunctionTellsWhatTheImageSaysOfIt) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   const CUfunction function = driver.load(cubin_for("sm_90a"), "k");
   const auto get = [&](CUfunction_attribute which) {
-    int value = -1;
-    EXPECT_EQ(driver.cuFuncGetAttribute(&value, which, function), CUDA_SUCCESS);
+    const int value = value_of(driver.cuFuncGetAttribute, which, function);
     return value;
   };
   EXPECT_EQ(get(CU_FUNC_ATTRIBUTE_NUM_REGS), 24);
@@ -114,8 +97,7 @@ TEST(SimulatedModules, WithoutAContextNothingIsLoaded) {
 }
 
 TEST(SimulatedModules, AnImageThatIsNoneIsRefusedWithItsOwnError) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   CUmodule module = nullptr;
   EXPECT_EQ(driver.cuModuleLoadData(&module, "no image"), CUDA_ERROR_INVALID_IMAGE);
   EXPECT_EQ(driver.cuModuleLoadData(&module, ".version 9.0\n.target nothing\n"),
@@ -125,8 +107,7 @@ TEST(SimulatedModules, AnImageThatIsNoneIsRefusedWithItsOwnError) {
 }
 
 TEST(SimulatedModules, TheErrorLogSaysWhyAndHowLongItIs) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   const Bytes image = cubin_for("sm_80");
   std::array<char, 256> log{};
   std::array options{CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
@@ -152,11 +133,9 @@ TEST(SimulatedModules, TheErrorLogSaysWhyAndHowLongItIs) {
 }
 
 TEST(SimulatedModules, HandlesAreStaleOnceTheyAreUnloaded) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   const CUmodule module = driver.load(cubin_for("sm_90"));
-  CUfunction function = nullptr;
-  ASSERT_EQ(driver.cuModuleGetFunction(&function, module, "k"), CUDA_SUCCESS);
+  CUfunction function = value_of(driver.cuModuleGetFunction, module, "k");
   ASSERT_EQ(driver.cuModuleUnload(module), CUDA_SUCCESS);
   EXPECT_EQ(driver.cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
   const CUmodule next = driver.load(cubin_for("sm_90"));
@@ -171,8 +150,7 @@ TEST(SimulatedModules, HandlesAreStaleOnceTheyAreUnloaded) {
 }
 
 TEST(SimulatedModules, AreUnloadedInTheirOwnContextOnly) {
-  const DriverUnderTest driver("9.0,9.0");
-  driver.use(0);
+  const UsedDriver driver("9.0,9.0");
   const CUmodule module = driver.load(cubin_for("sm_90"));
   driver.use(1);
   EXPECT_EQ(driver.cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
@@ -181,8 +159,7 @@ TEST(SimulatedModules, AreUnloadedInTheirOwnContextOnly) {
 }
 
 TEST(SimulatedModules, LoadsAreCountedByDevice) {
-  const DriverUnderTest driver("9.0,8.0");
-  driver.use(0);
+  const UsedDriver driver("9.0,8.0");
   driver.load(cubin_for("sm_90"));
   driver.load(ptx_for("sm_80"));
   driver.use(1);
@@ -195,12 +172,10 @@ TEST(SimulatedModules, LoadsAreCountedByDevice) {
 }
 
 TEST(SimulatedModules, VariablesAreMemoryWithTheirContents) {
-  const DriverUnderTest driver;
-  driver.use();
+  const UsedDriver driver;
   const CUmodule module = driver.load(cubin_for("sm_90"));
-  CUdeviceptr pointer = 0;
   std::size_t size = 0;
-  ASSERT_EQ(driver.cuModuleGetGlobal(&pointer, &size, module, "table"), CUDA_SUCCESS);
+  CUdeviceptr pointer = value_of(driver.cuModuleGetGlobal, &size, module, "table");
   ASSERT_EQ(size, 8U);
   std::string text(size, '\0');
   ASSERT_EQ(driver.cuMemcpyDtoH(text.data(), pointer, size), CUDA_SUCCESS);
@@ -215,12 +190,10 @@ TEST(SimulatedModules, LazyFunctionsAreLoadedByTheirFirstLaunch) {
     const DriverUnderTest driver;
     ASSERT_EQ(driver.set_loading(mode), 0);
     driver.use();
-    CUmoduleLoadingMode told{};
-    ASSERT_EQ(driver.cuModuleGetLoadingMode(&told), CUDA_SUCCESS);
-    EXPECT_EQ(told, is_eager ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING);
+    EXPECT_EQ(value_of(driver.cuModuleGetLoadingMode),
+              is_eager ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING);
     const CUfunction function = driver.load(cubin_for("sm_90"), "k");
-    CUfunctionLoadingState state{};
-    ASSERT_EQ(driver.cuFuncIsLoaded(&state, function), CUDA_SUCCESS);
+    CUfunctionLoadingState state = value_of(driver.cuFuncIsLoaded, function);
     EXPECT_EQ(state, is_eager ? CU_FUNCTION_LOADING_STATE_LOADED
                               : CU_FUNCTION_LOADING_STATE_UNLOADED);
     ASSERT_EQ(driver.launch(function), CUDA_SUCCESS);

@@ -15,8 +15,7 @@ class SimulatedPools : public testing::Test {
     asked.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     asked.location = device(0);
     asked.maxSize = most_bytes;
-    CUmemoryPool pool = nullptr;
-    EXPECT_EQ(driver_.cuMemPoolCreate(&pool, &asked), CUDA_SUCCESS);
+    const CUmemoryPool pool = value_of(driver_.cuMemPoolCreate, &asked);
     return pool;
   }
 
@@ -38,17 +37,14 @@ class SimulatedPools : public testing::Test {
 };
 
 TEST_F(SimulatedPools, OfADeviceAreTheDefaultOneUntilAnotherIsSet) {
-  CUmemoryPool first = nullptr;
-  CUmemoryPool current = nullptr;
-  ASSERT_EQ(driver_.cuDeviceGetDefaultMemPool(&first, 0), CUDA_SUCCESS);
-  ASSERT_EQ(driver_.cuDeviceGetMemPool(&current, 0), CUDA_SUCCESS);
+  const CUmemoryPool first = value_of(driver_.cuDeviceGetDefaultMemPool, 0);
+  CUmemoryPool current = value_of(driver_.cuDeviceGetMemPool, 0);
   EXPECT_EQ(first, current);
   EXPECT_EQ(driver_.cuMemPoolDestroy(first), CUDA_ERROR_INVALID_VALUE);
   const CUmemoryPool own = make();
   EXPECT_EQ(driver_.cuDeviceSetMemPool(1, own), CUDA_ERROR_INVALID_VALUE);
   ASSERT_EQ(driver_.cuDeviceSetMemPool(0, own), CUDA_SUCCESS);
-  CUdeviceptr memory = 0;
-  ASSERT_EQ(driver_.cuMemAllocAsync(&memory, 64, nullptr), CUDA_SUCCESS);
+  const CUdeviceptr memory = value_of(driver_.cuMemAllocAsync, 64, nullptr);
   CUmemoryPool its = nullptr;
   EXPECT_EQ(
       driver_.cuPointerGetAttribute(&its, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, memory),
@@ -95,8 +91,8 @@ TEST_F(SimulatedPools, AreReachedByWhomeverTheyAreOpenedFor) {
   const CUmemoryPool pool = make();
   const auto access = [&](int ordinal) {
     CUmemLocation location = device(ordinal);
-    CUmemAccess_flags flags{};
-    EXPECT_EQ(driver_.cuMemPoolGetAccess(&flags, pool, &location), CUDA_SUCCESS);
+    const CUmemAccess_flags flags =
+        value_of(driver_.cuMemPoolGetAccess, pool, &location);
     return flags;
   };
   EXPECT_EQ(access(0), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -116,8 +112,8 @@ TEST_F(SimulatedPools, OfTheHostGivePinnedMemory) {
   host.type = CU_MEM_LOCATION_TYPE_HOST;
   CUmemoryPool pool = nullptr;
   ASSERT_EQ(find(&pool, &host, CU_MEM_ALLOCATION_TYPE_PINNED), CUDA_SUCCESS);
-  CUdeviceptr memory = 0;
-  ASSERT_EQ(driver_.cuMemAllocFromPoolAsync(&memory, 16, pool, nullptr), CUDA_SUCCESS);
+  const CUdeviceptr memory =
+      value_of(driver_.cuMemAllocFromPoolAsync, 16, pool, nullptr);
   unsigned type = 0;
   EXPECT_EQ(
       driver_.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, memory),
