@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <set>
 
+#include "tests/integration/program_machines.h"
 #include "tests/support/object_server.h"
 #include "tests/support/processes.h"
-#include "tests/support/program.h"
 
 namespace kiln {
 namespace {
@@ -23,33 +23,21 @@ using Arguments = test::KilnProgram::Arguments;
 using Clock = std::chrono::steady_clock;
 
 const Arguments kAsked{"--template", "tiny_fwd", "--arch", "9.0"};
-constexpr int kKernels = 6;
 
-class ProgramFleetTest : public testing::Test {
+class ProgramFleetTest : public ProgramMachinesTest {
  protected:
-  ProgramFleetTest() {
-    kiln_.set("KILN_TEMPLATE_DIR", test::write_tiny_templates(kiln_));
-    kiln_.use_fake_nvrtc();
-    kiln_.set("KILN_REMOTE", server_.url() + ";unsigned=1");
-  }
+  ProgramFleetTest() { kiln_.set("KILN_REMOTE", server_.url() + ";unsigned=1"); }
 
   test::Running start(const std::string& cache, const Arguments& more) {
-    kiln_.set("KILN_CACHE_DIR", kiln_.folder() / cache);
+    use_machine(cache);
     return kiln_.start(Arguments{"warm", "--json"} + kAsked + more);
   }
   json warm(const std::string& cache, const Arguments& more, int status = 0) {
-    kiln_.set("KILN_CACHE_DIR", kiln_.folder() / cache);
+    use_machine(cache);
     return kiln_.json_of(Arguments{"warm"} + kAsked + more, status);
-  }
-  static int hits_of_tier(const json& report, const std::string& tier) {
-    int hits = 0;
-    for (const json& entry : report["entries"])
-      hits += entry["outcome"] == "hit" && entry["tier"] == tier ? 1 : 0;
-    return hits;
   }
 
   test::ObjectServer server_;
-  test::KilnProgram kiln_;
 };
 
 TEST_F(ProgramFleetTest, ShardsBuildEachKeyOnceAndAllHaveAll) {
@@ -64,7 +52,7 @@ TEST_F(ProgramFleetTest, ShardsBuildEachKeyOnceAndAllHaveAll) {
     const auto ended = machine.finish();
     ASSERT_EQ(ended.status, 0) << ended.text();
     const json report = ended.json();
-    EXPECT_EQ(report["requested"], kKernels);
+    EXPECT_EQ(report["requested"], kObjects);
     EXPECT_EQ(report["failed"], 0);
     EXPECT_EQ(report["pull"]["missing"], 0);
     EXPECT_EQ(report["pull"]["pulled"], report["shard"]["elsewhere"]);
@@ -72,12 +60,12 @@ TEST_F(ProgramFleetTest, ShardsBuildEachKeyOnceAndAllHaveAll) {
     EXPECT_EQ(report["push"]["sent"], report["compiled"]);
     compiled += report["compiled"].get<int>();
   }
-  EXPECT_EQ(compiled, kKernels);
-  EXPECT_THAT(server_.files(), SizeIs(kKernels));
+  EXPECT_EQ(compiled, kObjects);
+  EXPECT_THAT(server_.files(), SizeIs(kObjects));
   kiln_.set("KILN_REMOTE_MODE", "off");
   kiln_.set("KILN_NO_JIT", "1");
   for (const char* node : {"node0", "node1", "node2"})
-    EXPECT_EQ(hits_of_tier(warm(node, {}), "disk"), kKernels);
+    EXPECT_EQ(hits_of_tier(warm(node, {}), "disk"), kObjects);
 }
 
 TEST_F(ProgramFleetTest, WhatADeadShardOwesIsBuiltAfterTheWaitAndSent) {
@@ -85,10 +73,10 @@ TEST_F(ProgramFleetTest, WhatADeadShardOwesIsBuiltAfterTheWaitAndSent) {
   const json report =
       warm("node", {"--shard", "0/2", "--push", "--pull", "--wait", "1"});
   EXPECT_GE(Clock::now() - began, seconds(1));
-  EXPECT_EQ(report["compiled"], kKernels);
+  EXPECT_EQ(report["compiled"], kObjects);
   EXPECT_EQ(report["pull"]["missing"], report["shard"]["elsewhere"]);
   EXPECT_GT(report["shard"]["elsewhere"], 0);
-  EXPECT_EQ(report["push"]["sent"], kKernels);
+  EXPECT_EQ(report["push"]["sent"], kObjects);
 }
 
 TEST_F(ProgramFleetTest, WithoutShardsAPullComesFirstAndDoesNotWait) {
@@ -98,20 +86,20 @@ TEST_F(ProgramFleetTest, WithoutShardsAPullComesFirstAndDoesNotWait) {
     break;
   }
   const json report = warm("node", {"--pull"});
-  EXPECT_EQ(report["pull"]["pulled"], kKernels - 1);
+  EXPECT_EQ(report["pull"]["pulled"], kObjects - 1);
   EXPECT_EQ(report["pull"]["failed"], 1);
   EXPECT_EQ(report["pull"]["problems"][0]["error"]["code"], "corrupt");
-  EXPECT_EQ(hits_of_tier(report, "remote"), kKernels - 1);
+  EXPECT_EQ(hits_of_tier(report, "remote"), kObjects - 1);
   EXPECT_EQ(report["compiled"], 1);
 }
 
 TEST_F(ProgramFleetTest, WhatTheServerHasIsNotSentAgain) {
-  EXPECT_EQ(warm("cache", {"--push"})["push"]["sent"], kKernels);
+  EXPECT_EQ(warm("cache", {"--push"})["push"]["sent"], kObjects);
   const json again = warm("cache", {"--push"});
-  EXPECT_EQ(again["hits"], kKernels);
+  EXPECT_EQ(again["hits"], kObjects);
   EXPECT_EQ(again["push"]["sent"], 0);
-  EXPECT_EQ(again["push"]["already_there"], kKernels);
-  EXPECT_EQ(server_.count("PUT"), kKernels);
+  EXPECT_EQ(again["push"]["already_there"], kObjects);
+  EXPECT_EQ(server_.count("PUT"), kObjects);
   // What was pulled is not sent to where it comes from.
   const json node = warm("node", {"--pull", "--push"});
   EXPECT_EQ(node["push"]["already_there"], 0);
@@ -126,23 +114,23 @@ TEST_F(ProgramFleetTest, AServerThatTakesNothingCostsAnExitStatusAndNoKernel) {
     return true;
   });
   const json report = warm("cache", {"--push"}, 1);
-  EXPECT_EQ(report["compiled"], kKernels);
+  EXPECT_EQ(report["compiled"], kObjects);
   EXPECT_EQ(report["not_stored"], 0);
-  EXPECT_EQ(report["push"]["failed"], kKernels);
+  EXPECT_EQ(report["push"]["failed"], kObjects);
 }
 
 TEST_F(ProgramFleetTest, AWarmBesideADeadServerBuildsAll) {
   kiln_.set("KILN_REMOTE", "http://127.0.0.1:1/kiln;unsigned=1");
   const auto began = Clock::now();
   const json report = warm("cache", {"--shard", "0/2", "--pull"});
-  EXPECT_EQ(report["compiled"], kKernels);
+  EXPECT_EQ(report["compiled"], kObjects);
   EXPECT_LT(Clock::now() - began, seconds(30)) << "no wait for a server that is dead";
 }
 
 TEST_F(ProgramFleetTest, ADryRunAsksNobody) {
   const json report =
       warm("cache", {"--dry-run", "--shard", "0/2", "--push", "--pull"});
-  EXPECT_EQ(report["missing"], kKernels - report["shard"]["elsewhere"].get<int>());
+  EXPECT_EQ(report["missing"], kObjects - report["shard"]["elsewhere"].get<int>());
   EXPECT_EQ(server_.heads().size(), 0U);
 }
 

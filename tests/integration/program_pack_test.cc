@@ -12,8 +12,8 @@
 
 #include "cache/pack.h"
 #include "codec/private_key.h"
+#include "tests/integration/program_machines.h"
 #include "tests/support/namespaces.h"
-#include "tests/support/program.h"
 #include "tests/support/sample_pack.h"
 #include "util/read_file.h"
 
@@ -30,20 +30,9 @@ using testing::Not;
 using Arguments = test::KilnProgram::Arguments;
 
 const Arguments kWarm{"warm", "--template", "tiny_fwd", "--arch", "9.0"};
-constexpr int kObjects = 6;
 
-class ProgramPackTest : public testing::Test {
+class ProgramPackTest : public ProgramMachinesTest {
  protected:
-  ProgramPackTest() {
-    kiln_.set("KILN_TEMPLATE_DIR", test::write_tiny_templates(kiln_));
-    kiln_.use_fake_nvrtc();
-  }
-
-  /// Goes on with another, empty cache.
-  void use_cache(const std::string& name) { kiln_.set("KILN_CACHE_DIR", place(name)); }
-  [[nodiscard]] std::string place(const std::string& name) const {
-    return kiln_.folder() / name;
-  }
   [[nodiscard]] Bytes bytes_of(const std::string& name) const {
     return read_file(place(name), 1 << 24).value().value();
   }
@@ -54,22 +43,11 @@ class ProgramPackTest : public testing::Test {
         kObjects);
     return place("job.kpack");
   }
-  void make_key(const std::string& name) {
-    ASSERT_EQ(kiln_.run({"key", "new", place(name)}).status, 0);
-  }
-  static int hits_of_tier(const json& report, const std::string& tier) {
-    int hits = 0;
-    for (const json& entry : report["entries"])
-      hits += entry["outcome"] == "hit" && entry["tier"] == tier ? 1 : 0;
-    return hits;
-  }
-
-  test::KilnProgram kiln_;
 };
 
 TEST_F(ProgramPackTest, WhatIsPackedIsUnpackedOnAnotherMachine) {
   const std::string pack = warm_and_pack();
-  use_cache("node");
+  use_machine("node");
   const json unpacked = kiln_.json_of({"unpack", pack});
   EXPECT_EQ(unpacked["stored"], kObjects);
   EXPECT_TRUE(unpacked["toolchain"].is_string());
@@ -101,7 +79,7 @@ TEST_F(ProgramPackTest, UnpackingOntoAFullDiskEndsSoonAndGoesOnWhenThereIsRoom) 
   test::in_mount_namespace([&] {
     if (!test::mount_small_disk(place("node"), "size=1m"))
       return test::kImpossible;
-    use_cache("node");
+    use_machine("node");
     std::ofstream(place("node/fill")) << std::string(std::size_t{1} << 20U, ' ');
     const auto full = kiln_.run({"unpack", pack});
     EXPECT_EQ(full.status, 3) << full.text();
@@ -117,7 +95,7 @@ TEST_F(ProgramPackTest, AJobHitsASeedAndNeedsNoNvrtcForIt) {
   const std::string pack = warm_and_pack();
   const json record = json::parse(
       read_text_file(kiln_.cache_dir() / "toolchains/recorded.json", 65536).value());
-  use_cache("node");
+  use_machine("node");
   kiln_.set("KILN_SEED", pack);
   // Whatever NVRTC is here, the fake one is no longer: the seed alone knows of it.
   kiln_.unset("KILN_NVRTC");
@@ -139,9 +117,9 @@ TEST_F(ProgramPackTest, SeveralSeedsAndARootAmongThem) {
       kiln_.run({"warm", "--template", "tiny_fwd:dtype=f16", "--arch", "9.0"}).status,
       0);
   const std::string root = kiln_.cache_dir();
-  use_cache("other");
+  use_machine("other");
   const std::string pack = warm_and_pack();
-  use_cache("node");
+  use_machine("node");
   const json report = kiln_.json_of(
       kWarm + Arguments{"--seed", place("none.kpack") + ":" + root + ":" + pack});
   EXPECT_EQ(hits_of_tier(report, "seed"), kObjects);
@@ -153,7 +131,7 @@ TEST_F(ProgramPackTest, SeveralSeedsAndARootAmongThem) {
 TEST_F(ProgramPackTest, DoctorStatsAndWhyKnowTheSeeds) {
   const std::string pack = warm_and_pack();
   fs::create_directories(place("node/objects"));
-  use_cache("node");
+  use_machine("node");
   kiln_.set("KILN_SEED", pack + ":" + place("none.kpack"));
   const json stats = kiln_.json_of({"stats"});
   ASSERT_EQ(stats["seeds"].size(), 2U);
@@ -282,11 +260,11 @@ TEST_F(ProgramPackTest, LtoIrOfAnySizeIsPackedAndUnpacked) {
   EXPECT_GT(largest, 65536U) << "more than the record of a toolchain may have";
   const std::string pack = place("job.kpack");
   ASSERT_EQ(kiln_.json_of({"pack", "-o", pack})["objects"], 2);
-  use_cache("node");
+  use_machine("node");
   kiln_.set("KILN_NO_JIT", "1");
   for (const Arguments& each : {small, large})
     EXPECT_EQ(hits_of_tier(kiln_.json_of(each + Arguments{"--seed", pack}), "seed"), 1);
-  use_cache("other");
+  use_machine("other");
   EXPECT_EQ(kiln_.json_of({"unpack", pack})["stored"], 2);
   for (const Arguments& each : {small, large})
     EXPECT_EQ(hits_of_tier(kiln_.json_of(each), "disk"), 1);
@@ -303,7 +281,7 @@ TEST_F(ProgramPackTest, ABadRowCostsThatRowAndIsNamed) {
   test::store_le(lying, row + 32, std::uint64_t{1} << 40U);
   test::repair_pack(lying);
   test::write_bytes(pack, lying);
-  use_cache("node");
+  use_machine("node");
   const json unpacked = kiln_.json_of({"unpack", pack}, 1);
   EXPECT_EQ(unpacked["stored"], kObjects - 1);
   EXPECT_EQ(unpacked["failed"], 1);
@@ -323,7 +301,7 @@ TEST_F(ProgramPackTest, ACompressedPackIsUnpackedAndABombIsNot) {
   const json packed = kiln_.json_of({"pack", "-o", place("job.kpack.zst")});
   EXPECT_EQ(packed["bytes"], fs::file_size(place("job.kpack.zst")));
   EXPECT_LT(packed["bytes"].get<std::uint64_t>(), fs::file_size(place("job.kpack")));
-  use_cache("node");
+  use_machine("node");
   EXPECT_EQ(kiln_.json_of({"unpack", place("job.kpack.zst")})["stored"], kObjects);
   Bytes cut = bytes_of("job.kpack.zst");
   cut.resize(cut.size() - 5);
@@ -367,7 +345,7 @@ TEST_F(ProgramPackTest, WithTrustedKeysOnlyWhatTheySignedIsUnpacked) {
   make_key("ours");
   make_key("theirs");
   const std::string pack = warm_and_pack({"--sign", place("ours")});
-  use_cache("node");
+  use_machine("node");
   EXPECT_EQ(kiln_.run({"unpack", pack, "--keys", place("theirs.pub")}).status, 1);
   EXPECT_FALSE(fs::exists(place("node")));
   const json unpacked = kiln_.json_of({"unpack", pack, "--keys", place("ours.pub")});
@@ -382,50 +360,6 @@ TEST_F(ProgramPackTest, WithTrustedKeysOnlyWhatTheySignedIsUnpacked) {
   EXPECT_THAT(unsigned_one.err, HasSubstr("no signature"));
 }
 
-TEST_F(ProgramPackTest, APoisonedObjectWithAllHashesRemadeIsRefusedByItsSignature) {
-  make_key("ours");
-  warm_and_pack({"--sign", place("ours")});
-  const Bytes signed_pack = bytes_of("job.kpack");
-  const SignatureBlock block = signatures_at_end(signed_pack);
-  Bytes poisoned(signed_pack.begin(),
-                 signed_pack.end() - static_cast<std::ptrdiff_t>(block.size));
-  // A bit of a cubin is changed; then every hash is made to fit.
-  std::size_t row = test::row_of(poisoned, 0);
-  if (load_le<std::uint32_t>(poisoned, row + 80) == 4)  // the toolchain's record
-    row = test::row_of(poisoned, 1);
-  const auto offset = load_le<std::uint64_t>(poisoned, row + 32);
-  const auto size = load_le<std::uint64_t>(poisoned, row + 40);
-  poisoned[offset + cache::header::kBytes + 4] ^= std::byte{1};
-  Bytes object(poisoned.begin() + static_cast<std::ptrdiff_t>(offset),
-               poisoned.begin() + static_cast<std::ptrdiff_t>(offset + size));
-  const auto parsed = cache::header::decode(object, size);
-  ASSERT_TRUE(parsed);
-  test::store_bytes(
-      object, cache::header::kPayloadDigest,
-      Digest::of(ByteView(object).subspan(parsed->sections[0].offset,
-                                          parsed->sections[0].stored_bytes))
-          .bytes());
-  test::repair_checksum(object);
-  test::store_bytes(poisoned, offset, object);
-  test::repair_pack(poisoned);
-  Bytes with_signature = poisoned;
-  with_signature.insert(with_signature.end(),
-                        signed_pack.end() - static_cast<std::ptrdiff_t>(block.size),
-                        signed_pack.end());
-  test::write_bytes(place("poisoned.kpack"), with_signature);
-  use_cache("node");
-  const auto refused =
-      kiln_.run({"unpack", place("poisoned.kpack"), "--keys", place("ours.pub")});
-  EXPECT_EQ(refused.status, 1);
-  EXPECT_THAT(refused.err, HasSubstr("it was changed"));
-  EXPECT_THAT(kiln_.object_files(), testing::SizeIs(kObjects)) << "those of the first";
-  kiln_.set("KILN_SEED", place("poisoned.kpack"));
-  kiln_.set("KILN_REMOTE_KEYS", place("ours.pub"));
-  const auto warmed = kiln_.run(kWarm + Arguments{"--json"});
-  EXPECT_EQ(warmed.json()["compiled"], kObjects);
-  EXPECT_THAT(warmed.err, HasSubstr("a seed is not used"));
-}
-
 TEST_F(ProgramPackTest, ACommandMaySignInThePlaceOfAKeyFile) {
   make_key("ours");
   make_key("theirs");
@@ -436,7 +370,7 @@ TEST_F(ProgramPackTest, ACommandMaySignInThePlaceOfAKeyFile) {
     GTEST_SKIP() << "THERE IS NO openssl PROGRAM: --signer was not tried with it";
   const std::string pack =
       warm_and_pack({"--signer", openssl, "--keys", place("ours.pub")});
-  use_cache("node");
+  use_machine("node");
   EXPECT_EQ(kiln_.json_of({"unpack", pack, "--keys", place("ours.pub")})["stored"],
             kObjects);
   const Arguments again{"pack", "-o", pack, "--keys"};
@@ -471,7 +405,7 @@ TEST_F(ProgramPackTest, MinisignChecksOurSignaturesAndWeCheckMinisigns) {
                   "-s m.key",
                   kiln_.folder().native()));
   ASSERT_EQ(signed_by_minisign.status, 0) << signed_by_minisign.text();
-  use_cache("node");
+  use_machine("node");
   EXPECT_EQ(kiln_.run({"unpack", plain, "--keys", place("ours.pub")}).status, 1);
   EXPECT_EQ(kiln_.json_of({"unpack", plain, "--keys", place("m.pub")})["stored"],
             kObjects);
@@ -482,7 +416,7 @@ TEST_F(ProgramPackTest, MinisignChecksOurSignaturesAndWeCheckMinisigns) {
 TEST_F(ProgramPackTest, APackThatAnybodyCanWriteIsNotUnpacked) {
   const std::string pack = warm_and_pack();
   fs::permissions(pack, fs::perms(0666));
-  use_cache("node");
+  use_machine("node");
   EXPECT_EQ(kiln_.run({"unpack", pack}).status, 1);
   const json report = kiln_.json_of(kWarm + Arguments{"--seed", pack});
   EXPECT_EQ(report["compiled"], kObjects) << "a seed is trusted like a root";

@@ -10,9 +10,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/integration/program_machines.h"
 #include "tests/support/object_server.h"
 #include "tests/support/processes.h"
-#include "tests/support/program.h"
 #include "util/read_file.h"
 
 namespace kiln {
@@ -34,22 +34,15 @@ using Arguments = test::KilnProgram::Arguments;
 using Clock = std::chrono::steady_clock;
 
 const Arguments kTiny{"--template", "tiny_fwd:", "--arch", "9.0"};
-constexpr int kObjects = 6;
 
-class ProgramPushTest : public testing::Test {
+class ProgramPushTest : public ProgramMachinesTest {
  protected:
   ProgramPushTest() {
-    kiln_.set("KILN_TEMPLATE_DIR", test::write_tiny_templates(kiln_));
-    kiln_.use_fake_nvrtc();
-    EXPECT_EQ(kiln_.run({"key", "new", place("ours")}).status, 0);
+    make_key("ours");
     kiln_.set("KILN_REMOTE", server_.url());
     kiln_.set("KILN_REMOTE_KEYS", place("ours.pub"));
   }
 
-  void use_cache(const std::string& name) { kiln_.set("KILN_CACHE_DIR", place(name)); }
-  [[nodiscard]] std::string place(const std::string& name) const {
-    return kiln_.folder() / name;
-  }
   void warm() {
     kiln_.set("KILN_REMOTE_MODE", "off");
     EXPECT_EQ(kiln_.json_of(Arguments{"warm"} + kTiny)["compiled"], kObjects);
@@ -68,7 +61,6 @@ class ProgramPushTest : public testing::Test {
 
   const ObjectServer holder_;  // of no test: a second server
   ObjectServer server_;
-  test::KilnProgram kiln_;
 };
 
 TEST_F(ProgramPushTest, WhatIsPushedIsPulledOnAnotherMachine) {
@@ -84,7 +76,7 @@ TEST_F(ProgramPushTest, WhatIsPushedIsPulledOnAnotherMachine) {
   EXPECT_EQ(again["sent"], 0);
   EXPECT_EQ(again["already_there"], kObjects);
   EXPECT_EQ(server_.count("PUT"), kObjects);
-  use_cache("node");
+  use_machine("node");
   const json pulled = pull();
   EXPECT_EQ(pulled["pulled"], kObjects);
   EXPECT_EQ(pulled["bytes"], pushed["bytes"]);
@@ -108,7 +100,7 @@ TEST_F(ProgramPushTest, FiltersKeysAndRequestsSelectWhatGoes) {
       push({"--template", "tiny_fwd:dtype=f16", "--arch", "8.0,9.0"}, 1);
   EXPECT_EQ(lacking["failed"], 2);
   EXPECT_EQ(lacking["problems"][0]["error"]["code"], "not_found");
-  use_cache("node");
+  use_machine("node");
   EXPECT_EQ(pull({key})["pulled"], 1);
   const json missing = pull({std::string(64, 'a'), key}, 1);
   EXPECT_EQ(missing["missing"], 1);
@@ -118,9 +110,9 @@ TEST_F(ProgramPushTest, FiltersKeysAndRequestsSelectWhatGoes) {
 
 TEST_F(ProgramPushTest, OnlyWhatATrustedKeySignedIsPulled) {
   warm();
-  ASSERT_EQ(kiln_.run({"key", "new", place("theirs")}).status, 0);
+  make_key("theirs");
   EXPECT_EQ(kiln_.json_of({"push", "--sign", place("theirs")})["sent"], kObjects);
-  use_cache("node");
+  use_machine("node");
   const json refused = pull(kTiny, 1);
   EXPECT_EQ(refused["pulled"], 0);
   EXPECT_EQ(refused["failed"], kObjects);
@@ -130,11 +122,11 @@ TEST_F(ProgramPushTest, OnlyWhatATrustedKeySignedIsPulled) {
 
 TEST_F(ProgramPushTest, APushWithReplaceSignsAnew) {
   warm();
-  ASSERT_EQ(kiln_.run({"key", "new", place("theirs")}).status, 0);
+  make_key("theirs");
   EXPECT_EQ(kiln_.json_of({"push", "--sign", place("theirs")})["sent"], kObjects);
   EXPECT_EQ(push()["already_there"], kObjects);
   EXPECT_EQ(push({"--replace"})["sent"], kObjects);
-  use_cache("node");
+  use_machine("node");
   EXPECT_EQ(pull()["pulled"], kObjects);
 }
 
@@ -145,9 +137,9 @@ TEST_F(ProgramPushTest, NobodySendsWhatNobodyWouldTake) {
   EXPECT_THAT(refused.err, AllOf(HasSubstr("--sign"), HasSubstr("unsigned=1")));
   kiln_.set("KILN_REMOTE", server_.url() + ";unsigned=1");
   EXPECT_EQ(kiln_.json_of({"push"})["sent"], kObjects);
-  use_cache("node");
+  use_machine("node");
   EXPECT_EQ(pull()["pulled"], kObjects);
-  use_cache("other");
+  use_machine("other");
   kiln_.set("KILN_REMOTE", server_.url());
   EXPECT_EQ(pull(kTiny, 1)["failed"], kObjects);
 }
@@ -173,7 +165,7 @@ TEST_F(ProgramPushTest, FailuresAreRepeatedAndARestIsKept) {
   EXPECT_EQ(push()["sent"], kObjects);
   EXPECT_GT(failures, 2);
   // 429 and a second of rest, once: nobody asks meanwhile.
-  use_cache("node");
+  use_machine("node");
   std::atomic<bool> has_asked = false;
   std::atomic<Clock::rep> rests_until = 0;
   std::atomic<int> too_early = 0;
@@ -208,17 +200,17 @@ TEST_F(ProgramPushTest, ADeadServerIsGivenUpSoon) {
 TEST_F(ProgramPushTest, TheSecondServerHasWhatTheFirstLacksOrFailsToSend) {
   warm();
   push();
-  use_cache("node");
+  use_machine("node");
   kiln_.set("KILN_REMOTE", holder_.url() + " " + server_.url());
   const json pulled = pull();
   EXPECT_EQ(pulled["pulled"], kObjects);
   EXPECT_EQ(pulled["servers"][0]["pulled"], 0);
   EXPECT_EQ(pulled["servers"][1]["pulled"], kObjects);
-  use_cache("other");
+  use_machine("other");
   kiln_.set("KILN_REMOTE", "http://127.0.0.1:1/kiln " + server_.url());
   EXPECT_EQ(pull()["pulled"], kObjects);
   // Both get what is pushed, but one that is for reading.
-  use_cache("node");
+  use_machine("node");
   kiln_.set("KILN_REMOTE",
             holder_.url() + " " + server_.url() + " http://127.0.0.1:1/kiln;mode=r");
   const json pushed = push();
@@ -333,7 +325,7 @@ TEST_F(ProgramPushTest, APackIsOneFileForTheServerAndOneGetForANode) {
   EXPECT_EQ(pushed["sent"], 1);
   EXPECT_EQ(server_.files().count("/kiln/packs/job.kpack.zst"), 1U);
   EXPECT_EQ(server_.files().count("/kiln/packs/job.kpack.zst.minisig"), 1U);
-  use_cache("node");
+  use_machine("node");
   const json pulled = pull({"--pack", "job.kpack.zst"});
   EXPECT_EQ(pulled["stored"], kObjects);
   EXPECT_TRUE(pulled["toolchain"].is_string());
@@ -343,25 +335,25 @@ TEST_F(ProgramPushTest, APackIsOneFileForTheServerAndOneGetForANode) {
   EXPECT_EQ(kept["objects"], kObjects);
   EXPECT_FALSE(fs::exists(place("kept.kpack.zst.minisig")));
   EXPECT_EQ(server_.count("GET"), 2U);
-  use_cache("other");
+  use_machine("other");
   EXPECT_EQ(kiln_.json_of({"unpack", place("kept.kpack.zst")})["stored"], kObjects);
 }
 
 TEST_F(ProgramPushTest, APackSignedByAKeyThatIsTrustedNoLongerMayBeSignedBesideIt) {
   warm();
-  ASSERT_EQ(kiln_.run({"key", "new", place("old")}).status, 0);
+  make_key("old");
   const Arguments by_old{"--sign", place("old"), "--keys", place("old.pub")};
   for (const char* const name : {"job.kpack", "job.kpack.zst"}) {
     const std::string file = pack(name, by_old);
     EXPECT_EQ(kiln_.json_of({"push", "--pack", file})["sent"], 1);
-    use_cache(std::string("refuses-") + name);
+    use_machine(std::string("refuses-") + name);
     EXPECT_EQ(kiln_.json_of({"pull", "--pack", name}, 1)["error"]["code"], "untrusted");
     EXPECT_EQ(push({"--pack", file})["sent"], 1);
     const std::size_t before = server_.count("GET");
     const json kept = pull({"--pack", name, "-o", place("kept-") + name});
     EXPECT_EQ(kept["objects"], kObjects);
     EXPECT_EQ(server_.count("GET"), before + 2) << "the pack, and its signature";
-    use_cache(std::string("node-") + name);
+    use_machine(std::string("node-") + name);
     EXPECT_EQ(kiln_.json_of({"unpack", place("kept-") + name})["stored"], kObjects);
     kiln_.set("KILN_CACHE_DIR", kiln_.cache_dir());
   }
@@ -371,10 +363,10 @@ TEST_F(ProgramPushTest, ASignedPackIsCheckedOfAServerThatNeedsNoSignatureToo) {
   warm();
   const std::string file = pack("job.kpack", {"--sign", place("ours")});
   EXPECT_EQ(kiln_.json_of({"push", "--pack", file})["sent"], 1);
-  ASSERT_EQ(kiln_.run({"key", "new", place("theirs")}).status, 0);
+  make_key("theirs");
   kiln_.set("KILN_REMOTE", server_.url() + ";unsigned=1");
   kiln_.set("KILN_REMOTE_KEYS", place("theirs.pub"));
-  use_cache("node");
+  use_machine("node");
   EXPECT_EQ(kiln_.json_of({"pull", "--pack", "job"}, 1)["error"]["code"], "untrusted");
   EXPECT_FALSE(fs::exists(place("node/objects")));
   // Without keys nobody's signature is looked at.
@@ -391,7 +383,7 @@ TEST_F(ProgramPushTest, APackNeedsATrustedSignatureUnlessItsServerIsTrusted) {
   EXPECT_EQ(refused.status, 2) << refused.text();
   server_.put("/kiln/packs/plain.kpack",
               read_text_file(unsigned_pack, 1 << 24).value());
-  use_cache("node");
+  use_machine("node");
   const json none = kiln_.json_of({"pull", "--pack", "plain"}, 1);
   EXPECT_EQ(none["error"]["code"], "untrusted");
   kiln_.set("KILN_REMOTE", server_.url() + ";unsigned=1");
@@ -399,13 +391,13 @@ TEST_F(ProgramPushTest, APackNeedsATrustedSignatureUnlessItsServerIsTrusted) {
   // Signed on its way, and by another name.
   kiln_.set("KILN_REMOTE", server_.url());
   EXPECT_EQ(push({"--pack", unsigned_pack, "--name", "signed"})["sent"], 1);
-  use_cache("other");
+  use_machine("other");
   EXPECT_EQ(pull({"--pack", "signed"})["stored"], kObjects);
   // Another pack's signature.
   server_.put("/kiln/packs/plain.kpack.minisig",
               server_.files()["/kiln/packs/signed.kpack.minisig"]);
   server_.put("/kiln/packs/plain.kpack", "KILNPACK" + std::string(5000, 'x'));
-  use_cache("third");
+  use_machine("third");
   EXPECT_EQ(kiln_.json_of({"pull", "--pack", "plain"}, 1)["error"]["code"],
             "untrusted");
   EXPECT_FALSE(fs::exists(place("third/objects")));
@@ -414,7 +406,7 @@ TEST_F(ProgramPushTest, APackNeedsATrustedSignatureUnlessItsServerIsTrusted) {
 TEST_F(ProgramPushTest, APackThatIsMadeMeanwhileIsWaitedFor) {
   warm();
   const std::string file = pack("job.kpack", {"--sign", place("ours")});
-  use_cache("node");
+  use_machine("node");
   EXPECT_EQ(kiln_.json_of({"pull", "--pack", "job"}, 2)["error"]["code"], "not_found");
   auto waiting = kiln_.start({"pull", "--pack", "job", "--wait", "30", "--json"});
   ASSERT_TRUE(test::eventually(seconds(20), [&] { return server_.count("GET") > 4; }));
@@ -425,7 +417,7 @@ TEST_F(ProgramPushTest, APackThatIsMadeMeanwhileIsWaitedFor) {
 TEST_F(ProgramPushTest, ObjectsThatAreBuiltMeanwhileAreWaitedFor) {
   warm();
   auto waiting = [&] {
-    use_cache("node");
+    use_machine("node");
     return kiln_.start(Arguments{"pull", "--wait", "30", "--json"} + kTiny);
   }();
   ASSERT_TRUE(test::eventually(seconds(20), [&] { return server_.count("HEAD") > 0; }));
@@ -437,7 +429,7 @@ TEST_F(ProgramPushTest, ObjectsThatAreBuiltMeanwhileAreWaitedFor) {
 }
 
 TEST_F(ProgramPushTest, AWaitEndsAtItsTime) {
-  use_cache("node");
+  use_machine("node");
   const auto began = Clock::now();
   const json report = pull(kTiny + Arguments{"--wait", "1"}, 1);
   EXPECT_EQ(report["missing"], kObjects);

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "remote/client/servers.h"
-#include "tests/support/program.h"
+#include "tests/integration/program_machines.h"
 #include "tests/support/remote_server.h"
 
 namespace kiln {
@@ -26,26 +26,16 @@ using testing::HasSubstr;
 using Arguments = test::KilnProgram::Arguments;
 
 const Arguments kWarm{"warm", "--template", "tiny_fwd", "--arch", "9.0"};
-constexpr int kObjects = 6;
 
-class ProgramRemoteTest : public testing::Test {
+class ProgramRemoteTest : public ProgramMachinesTest {
  protected:
   ProgramRemoteTest() {
-    kiln_.set("KILN_TEMPLATE_DIR", test::write_tiny_templates(kiln_));
-    kiln_.use_fake_nvrtc();
-    EXPECT_EQ(kiln_.run({"key", "new", place("key")}).status, 0);
+    make_key("key");
     kiln_.set("KILN_REMOTE_KEYS", place("key.pub"));
     kiln_.set("KILN_REMOTE_SIGN", place("key"));
     kiln_.set("KILN_REMOTE_WAIT", "60s");  // the fake compiler is quicker than a server
   }
 
-  /// Goes on as another machine.
-  void use_machine(const std::string& name) {
-    kiln_.set("KILN_CACHE_DIR", place(name));
-  }
-  [[nodiscard]] std::string place(const std::string& name) const {
-    return kiln_.folder() / name;
-  }
   [[nodiscard]] std::string url() const { return server_.address().base; }
   /// One machine builds, and the server has it all.
   void build_elsewhere(const std::string& options = "") {
@@ -56,15 +46,8 @@ class ProgramRemoteTest : public testing::Test {
     EXPECT_EQ(server_.requests("PUT"), kObjects);
     use_machine("node");
   }
-  static int hits_of_tier(const json& report, const std::string& tier) {
-    int hits = 0;
-    for (const json& entry : report["entries"])
-      hits += entry["outcome"] == "hit" && entry["tier"] == tier ? 1 : 0;
-    return hits;
-  }
 
   test::RemoteServer server_;
-  test::KilnProgram kiln_;
 };
 
 TEST_F(ProgramRemoteTest, WhatOneMachineBuildsIsAHitOnTheNext) {

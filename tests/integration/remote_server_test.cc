@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zstd.h>
 
 #include <deque>
 #include <filesystem>
@@ -312,25 +311,6 @@ TEST_F(RemoteServerTest, WhateverTheLengthSaysTheObjectIsWholeOrNone) {
   EXPECT_EQ(huge.rejected, Rejected::kSize);
 }
 
-TEST_F(RemoteServerTest, ACompressedObjectIsTakenAndABombIsNot) {
-  const auto compressed = [](const std::string& plain) {
-    std::string out(::ZSTD_compressBound(plain.size()), '\0');
-    out.resize(::ZSTD_compress(out.data(), out.size(), plain.data(), plain.size(), 3));
-    return out;
-  };
-  const auto asked = [&](const std::string& body) {
-    set_script([body](const Exchange& exchange) {
-      exchange.answer("200 OK", body, "Content-Encoding: zstd\r\n");
-      return true;
-    });
-    return get();
-  };
-  EXPECT_TRUE(asked(compressed(good_body())).object);
-  EXPECT_FALSE(asked(good_body()).object) << "it is not compressed";
-  limits_.most_bytes = 1'000'000;
-  EXPECT_EQ(asked(compressed(std::string(50'000'000, 'x'))).rejected, Rejected::kSize);
-}
-
 TEST_F(RemoteServerTest, EachStatusSaysWhatItShould) {
   struct Row {
     const char* status;
@@ -555,18 +535,6 @@ TEST_F(RemoteServerTest, TheCertificatesKeyIsASecret) {
   ::chmod(files_.certificate.c_str(), 0644);
   own_ = server();
   EXPECT_THAT(get().why, AllOf(HasSubstr("KILN_REMOTE_CERT"), HasSubstr("chmod 600")));
-}
-
-TEST_F(RemoteServerTest, ARedirectToAnotherHostGetsNoCredentialsAndMayHaveTheObject) {
-  const FaultServer other([&](const Exchange& exchange) {
-    exchange.answer("200 OK", good_body());
-    return true;
-  });
-  set_status("302 Found", "Location: " + other.url("/x", "localhost") + "\r\n");
-  write_auth("bearer secret");
-  EXPECT_TRUE(get().object);
-  ASSERT_THAT(other.heads(), SizeIs(1));
-  EXPECT_THAT(other.heads()[0], Not(HasSubstr("secret")));
 }
 
 TEST_F(RemoteServerTest, NoErrorHasASecret) {

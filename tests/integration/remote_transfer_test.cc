@@ -40,6 +40,21 @@ ChildCommand helper() {
   return {.path = test::paths::built("bin/kiln-remote"), .name = "remote helper"};
 }
 
+/// A server that answers each request so, and keeps the connection.
+FaultServer::Script answering(const std::string& status, const std::string& body,
+                              const std::string& headers = "") {
+  return [=](const Exchange& exchange) {
+    exchange.answer(status, body, headers);
+    return true;
+  };
+}
+
+/// A server that takes a request and says nothing.
+bool silence(const Exchange& exchange) {
+  exchange.wait_for_its_end();
+  return false;
+}
+
 class RemoteTransferTest : public testing::Test {
  protected:
   static TransferRequest get(std::string url) {
@@ -47,6 +62,13 @@ class RemoteTransferTest : public testing::Test {
     request.url = std::move(url);
     request.limits.whole = seconds(5);
     request.limits.slow_for = seconds(1);
+    return request;
+  }
+
+  static TransferRequest put(std::string url, std::string body) {
+    TransferRequest request = get(std::move(url));
+    request.method = Method::kPut;
+    request.body = std::move(body);
     return request;
   }
 
@@ -110,12 +132,11 @@ TEST_F(RemoteTransferTest, APutIsRepeatedWhereAKeptConnectionIsResetInItsMiddle)
     exchange.reset();
     return false;
   });
-  TransferRequest put = get(server.url());
-  put.method = Method::kPut;
-  put.body.assign(30'000'000, 'x');  // more than sockets hold
-  put.limits.whole = seconds(40);    // that takes seconds in a build with checks
+  // More than sockets hold; it takes seconds in a build with checks.
+  TransferRequest request = put(server.url(), std::string(30'000'000, 'x'));
+  request.limits.whole = seconds(40);
   for (int i = 0; i < 4; ++i) {
-    const TransferReply reply = run(put);
+    const TransferReply reply = run(request);
     EXPECT_EQ(reply.end, TransferEnd::kAnswered) << i << ": " << reply.error;
     EXPECT_EQ(reply.status, 201U);
   }
@@ -129,10 +150,7 @@ TEST_F(RemoteTransferTest, APutThatIsResetOnANewConnectionIsNotRepeated) {
     exchange.reset();
     return false;
   });
-  TransferRequest put = get(server.url());
-  put.method = Method::kPut;
-  put.body = "x";
-  EXPECT_EQ(run(put).end, TransferEnd::kBroken);
+  EXPECT_EQ(run(put(server.url(), "x")).end, TransferEnd::kBroken);
   EXPECT_EQ(requests, 1);
 }
 
@@ -141,10 +159,8 @@ TEST_F(RemoteTransferTest, EachStatusIsPassedOn) {
        {"204 No Content", "401 Unauthorized", "403 Forbidden", "404 Not Found",
         "408 Request Timeout", "416 Range Not Satisfiable", "429 Too Many Requests",
         "500 Internal Server Error", "502 Bad Gateway", "503 Service Unavailable"}) {
-    const TransferReply reply = of([status](const Exchange& exchange) {
-      exchange.answer(status, "<html>no</html>", "Retry-After: 7\r\n");
-      return true;
-    });
+    const TransferReply reply =
+        of(answering(status, "<html>no</html>", "Retry-After: 7\r\n"));
     EXPECT_EQ(reply.end, TransferEnd::kAnswered) << status;
     EXPECT_EQ(reply.status, std::stoul(status));
     EXPECT_EQ(reply.retry_after_s, 7U);
@@ -152,10 +168,7 @@ TEST_F(RemoteTransferTest, EachStatusIsPassedOn) {
 }
 
 TEST_F(RemoteTransferTest, AServerThatIsSilentSlowOrStallsIsGivenUp) {
-  const auto silent = of([](const Exchange& exchange) {
-    exchange.wait_for_its_end();
-    return false;
-  });
+  const auto silent = of(silence);
   EXPECT_EQ(silent.end, TransferEnd::kTimeout);
   const auto stalls = of([](const Exchange& exchange) {
     exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" +
@@ -249,10 +262,7 @@ TEST_F(RemoteTransferTest, WhatIsLargerThanTheLimitIsNotRead) {
   });
   EXPECT_EQ(endless.end, TransferEnd::kTooLarge);
   EXPECT_EQ(endless.body, "");
-  const auto exact = with_limit([](const Exchange& exchange) {
-    exchange.answer("200 OK", std::string(1000, 'x'));
-    return true;
-  });
+  const auto exact = with_limit(answering("200 OK", std::string(1000, 'x')));
   EXPECT_EQ(exact.body.size(), 1000U);
 }
 
@@ -264,19 +274,13 @@ TEST_F(RemoteTransferTest, CompressedBytesAreDecompressedUpToTheLimit) {
     return out;
   };
   const auto reply_with = [&](const std::string& body) {
-    return of([body](const Exchange& exchange) {
-      exchange.answer("200 OK", body, "Content-Encoding: zstd\r\n");
-      return true;
-    });
+    return of(answering("200 OK", body, "Content-Encoding: zstd\r\n"));
   };
   EXPECT_EQ(reply_with(compressed(1000)).body, std::string(1000, 'x'));
   EXPECT_EQ(reply_with("this is no zstd").end, TransferEnd::kBroken);
   const std::string small = compressed(50'000'000);
   EXPECT_LT(small.size(), 10'000U);
-  const FaultServer bomb([&](const Exchange& exchange) {
-    exchange.answer("200 OK", small, "Content-Encoding: zstd\r\n");
-    return true;
-  });
+  const FaultServer bomb(answering("200 OK", small, "Content-Encoding: zstd\r\n"));
   TransferRequest request = get(bomb.url());
   request.limits.most_bytes = 1'000'000;
   EXPECT_EQ(run(request).end, TransferEnd::kTooLarge);
@@ -320,10 +324,7 @@ TEST_F(RemoteTransferTest, AServerThatAcceptsNobodyIsGivenUpAfterTheConnectLimit
 }
 
 TEST_F(RemoteTransferTest, CredentialsGoToTheirHostAndNoOther) {
-  const FaultServer other([](const Exchange& exchange) {
-    exchange.answer("200 OK", "elsewhere");
-    return true;
-  });
+  const FaultServer other(answering("200 OK", "elsewhere"));
   const FaultServer server([&](const Exchange& exchange) {
     if (exchange.head.starts_with("GET /object "))
       exchange.answer("302 Found", "", "Location: /moved\r\n");
@@ -342,25 +343,16 @@ TEST_F(RemoteTransferTest, CredentialsGoToTheirHostAndNoOther) {
 }
 
 TEST_F(RemoteTransferTest, ARedirectInACircleEnds) {
-  const FaultServer server([](const Exchange& exchange) {
-    exchange.answer("302 Found", "", "Location: /object\r\n");
-    return true;
-  });
+  const FaultServer server(answering("302 Found", "", "Location: /object\r\n"));
   EXPECT_EQ(run(get(server.url())).end, TransferEnd::kBroken);
   EXPECT_THAT(server.heads(), SizeIs(4));
 }
 
 TEST_F(RemoteTransferTest, NoSettingOfTheMachineChangesWhoIsAsked) {
-  const FaultServer proxy([](const Exchange& exchange) {
-    exchange.answer("200 OK", "of the proxy");
-    return true;
-  });
+  const FaultServer proxy(answering("200 OK", "of the proxy"));
   ChildCommand command = helper();
   command.environment = {"http_proxy=" + proxy.url(""), "ALL_PROXY=" + proxy.url("")};
-  const FaultServer server([](const Exchange& exchange) {
-    exchange.answer("200 OK", "of the server");
-    return true;
-  });
+  const FaultServer server(answering("200 OK", "of the server"));
   Transfers transfers(command);
   std::promise<std::string> body;
   transfers.start(get(server.url()),
@@ -376,11 +368,9 @@ TEST_F(RemoteTransferTest, APutSendsItsBytesAndAHeadAsksForNone) {
     exchange.send("HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n");
     return true;
   });
-  TransferRequest put = get(server.url());
-  put.method = Method::kPut;
-  put.body.assign(1'000'000, '\1');
-  EXPECT_EQ(run(put).status, 201U);
-  EXPECT_TRUE(received.get_future().get() == put.body);
+  const std::string body(1'000'000, '\1');
+  EXPECT_EQ(run(put(server.url(), body)).status, 201U);
+  EXPECT_TRUE(received.get_future().get() == body);
   EXPECT_THAT(server.heads()[0], HasSubstr("If-None-Match: *\r\n"));
   TransferRequest head = get(server.url());
   head.method = Method::kHead;
@@ -394,32 +384,10 @@ TEST_F(RemoteTransferTest, APutThatIsRefusedOrCutOffSaysSo) {
       exchange.answer(status, "");
       return false;
     });
-    TransferRequest put = get(server.url());
-    put.method = Method::kPut;
-    put.body = "bytes";
-    EXPECT_EQ(run(put).status, std::stoul(status));
+    EXPECT_EQ(run(put(server.url(), "bytes")).status, std::stoul(status));
   }
   const FaultServer server([](const Exchange&) { return false; });
-  TransferRequest put = get(server.url());
-  put.method = Method::kPut;
-  put.body = "bytes";
-  EXPECT_EQ(run(put).end, TransferEnd::kBroken);
-}
-
-TEST_F(RemoteTransferTest, AFolderIsAServerToo) {
-  const test::TempDir dir;
-  TransferRequest request = get("file://" + (dir.path() / "objects/ab/a%20b").native());
-  EXPECT_EQ(run(request).status, 404U);
-  request.method = Method::kPut;
-  request.body = std::string("\0bytes", 6);
-  EXPECT_EQ(run(request).status, 201U);
-  EXPECT_TRUE(std::filesystem::exists(dir.path() / "objects/ab/a b"));
-  request.method = Method::kGet;
-  EXPECT_EQ(run(request).body, request.body);
-  request.method = Method::kHead;
-  const auto head = run(request);
-  EXPECT_EQ(head.status, 200U);
-  EXPECT_EQ(head.body, "");
+  EXPECT_EQ(run(put(server.url(), "bytes")).end, TransferEnd::kBroken);
 }
 
 TEST_F(RemoteTransferTest, ManyAtATimeEndEachWithItsOwn) {
@@ -547,10 +515,7 @@ TEST_F(RemoteTransferTest, AHelperOfAnotherBuildIsRefusedAndBothAreNamed) {
 }
 
 TEST_F(RemoteTransferTest, AForkedChildTransfersNothingAndItsParentGoesOn) {
-  const FaultServer server([](const Exchange& exchange) {
-    exchange.answer("200 OK", "x");
-    return true;
-  });
+  const FaultServer server(answering("200 OK", "x"));
   EXPECT_EQ(run(get(server.url())).body, "x");
   test::ChildProcess child([&] {
     TransferEnd end = TransferEnd::kAnswered;
@@ -566,10 +531,7 @@ TEST_F(RemoteTransferTest, AForkedChildTransfersNothingAndItsParentGoesOn) {
 TEST_F(RemoteTransferTest, TheHelperEndsWithWhoStartedIt) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const FaultServer server([](const Exchange& exchange) {
-    exchange.wait_for_its_end();
-    return false;
-  });
+  const FaultServer server(silence);
   test::ChildProcess host([&] {
     auto* const own = new Transfers(helper());  // never destroyed
     own->start(get(server.url()), [](const TransferReply&) {});

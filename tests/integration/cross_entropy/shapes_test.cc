@@ -1,9 +1,7 @@
 // Every shape against the reference: vocabularies around every boundary of the kernel,
 // rows at every distance from a vector's boundary, strides, padding.
 
-#include "ops/plans.h"
 #include "tests/integration/cross_entropy/problem.h"
-#include "tests/support/kernels/run_plan.h"
 
 namespace kiln::cross_entropy_test {
 namespace {
@@ -104,21 +102,6 @@ TYPED_TEST(CrossEntropyShapes, OfAnyNumberOfRowsWithAScaleOfTheirOwnAreRight) {
          .row_scale = true,
          .target_type = rows % 2 == 0 ? TargetType::kInt64 : TargetType::kInt32});
   }
-}
-
-TYPED_TEST(CrossEntropyShapes, WithoutRowsLaunchNothing) {
-  const auto device = kiln_cpu::planned_device();
-  const DType dtype = kDtype<TypeParam>;
-  EXPECT_TRUE(
-      plan(ops::CrossEntropy{.dtype = dtype, .rows = 0, .vocabulary = 9}, device)
-          ->empty());
-  EXPECT_TRUE(
-      plan(ops::CrossEntropyForward{.dtype = dtype, .rows = 0, .vocabulary = 9}, device)
-          ->empty());
-  EXPECT_TRUE(
-      plan(ops::CrossEntropyBackward{.dtype = dtype, .rows = 0, .vocabulary = 9},
-           device)
-          ->empty());
 }
 
 }  // namespace

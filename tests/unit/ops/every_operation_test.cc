@@ -301,6 +301,35 @@ TEST(EveryOperation, SaysWhichSizeIsNotSetOrNegative) {
   });
 }
 
+// But for zeros in the gradient of a weight or a bias, for which there are no rows.
+TEST(EveryOperation, LaunchesNothingWhereThereIsNothing) {
+  for_each_call([](const std::string& /*operation*/, auto args, Sample /*sample*/) {
+    const auto expect_nothing = [](const char* size, const auto& empty) {
+      const auto launches = plan(empty, kDevice);
+      ASSERT_TRUE(launches) << size << ": " << launches.error().message;
+      for (const Launch& launch : *launches)
+        EXPECT_THAT(launch.entry, testing::EndsWith("_finalize")) << size;
+      EXPECT_EQ(said_of(empty), "accepted") << size;
+    };
+#define KILN_EMPTY(member)                   \
+  if constexpr (requires { args.member; }) { \
+    auto empty = args;                       \
+    empty.member = 0;                        \
+    expect_nothing(#member, empty);          \
+  }
+    KILN_EMPTY(rows)
+    if constexpr (!requires { args.dlinear; })  // its weight has a gradient of zeros
+      KILN_EMPTY(cols)
+    if constexpr (!test::kIsRope<decltype(args)>)  // which may pack its tokens
+      KILN_EMPTY(batch)
+    KILN_EMPTY(heads)
+    KILN_EMPTY(sq)
+    KILN_EMPTY(skv)
+    KILN_EMPTY(sequence)
+#undef KILN_EMPTY
+  });
+}
+
 TEST(EveryOperation, SaysWhichTypeOrKindIsNotSetOrNone) {
   for_each_call([](const std::string& operation, auto args, Sample /*sample*/) {
     const auto expect_named = [&](const std::string& name, auto& choice,

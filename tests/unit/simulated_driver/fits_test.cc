@@ -1,75 +1,13 @@
-// The whole table of what runs where, written out by hand and asked through the ABI.
+// Which images a driver takes by its version. Which devices they run on is held against
+// Kiln's own table in unit/device/simulated_driver_test.cc.
 
 #include <gtest/gtest.h>
-
-#include <array>
-#include <string_view>
 
 #include "tests/unit/simulated_driver/api.h"
 #include "tests/unit/simulated_driver/images.h"
 
 namespace kiln::test {
 namespace {
-
-constexpr std::string_view kDevices =
-    "7.0,7.5,8.0,8.6,8.7,8.9,9.0,10.0,10.3,11.0,12.0,12.1";
-
-// A column a device, in kDevices' order; y runs, . is refused.
-struct Row {
-  const char* arch;
-  std::string_view cubin;
-  std::string_view ptx;
-};
-
-constexpr std::array kRows{
-    //  70 75 80 86 87 89 90 100 103 110 120 121
-    Row{"sm_70", "yy..........", "yyyyyyyyyyyy"},
-    Row{"sm_72", "............", ".yyyyyyyyyyy"},
-    Row{"sm_75", ".y..........", ".yyyyyyyyyyy"},
-    Row{"sm_80", "..yy.y......", "..yyyyyyyyyy"},
-    Row{"sm_86", "...y.y......", "...yyyyyyyyy"},
-    Row{"sm_87", "....y.......", "....yyyyyyyy"},
-    Row{"sm_89", ".....y......", ".....yyyyyyy"},
-    Row{"sm_90", "......y.....", "......yyyyyy"},
-    Row{"sm_90a", "......y.....", "......y....."},
-    Row{"sm_100", ".......yy...", ".......yyyyy"},
-    Row{"sm_100a", ".......y....", ".......y...."},
-    Row{"sm_100f", ".......yy...", ".......yy..."},
-    Row{"sm_101", "............", "........yyyy"},
-    Row{"sm_103", "........y...", "........yyyy"},
-    Row{"sm_103a", "........y...", "........y..."},
-    Row{"sm_103f", "........y...", "........y..."},
-    Row{"sm_110", ".........y..", ".........yyy"},
-    Row{"sm_110a", ".........y..", ".........y.."},
-    Row{"sm_110f", ".........y..", ".........y.."},
-    Row{"sm_120", "..........yy", "..........yy"},
-    Row{"sm_120a", "..........y.", "..........y."},
-    Row{"sm_120f", "..........yy", "..........yy"},
-    Row{"sm_121", "...........y", "...........y"},
-    Row{"sm_121a", "...........y", "...........y"},
-    Row{"sm_121f", "...........y", "...........y"},
-};
-
-TEST(SimulatedFits, EveryTargetOnEveryDeviceIsAsTheTableSays) {
-  const DriverUnderTest driver{std::string(kDevices)};
-  ASSERT_EQ(driver.cuInit(0), CUDA_SUCCESS);
-  const int devices = value_of(driver.cuDeviceGetCount);
-  ASSERT_EQ(devices, 12);
-  for (int device = 0; device < devices; ++device) {
-    driver.use(device);
-    for (const Row& row : kRows) {
-      for (const bool is_ptx : {false, true}) {
-        const Bytes image = is_ptx ? ptx_for(row.arch) : cubin_for(row.arch);
-        const char expected =
-            (is_ptx ? row.ptx : row.cubin)[static_cast<std::size_t>(device)];
-        CUmodule module = nullptr;
-        EXPECT_EQ(driver.cuModuleLoadData(&module, image.data()),
-                  expected == 'y' ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU)
-            << row.arch << (is_ptx ? " PTX" : " cubin") << " on device " << device;
-      }
-    }
-  }
-}
 
 CUresult result_for(int driver_version, const Bytes& image) {
   const DriverUnderTest driver;
