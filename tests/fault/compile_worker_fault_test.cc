@@ -6,12 +6,9 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
-#include <memory>
 #include <thread>
 #include <vector>
 
@@ -143,34 +140,6 @@ TEST_F(CompileFault, fault_06_AMemoryHogEndsAtItsLimitWhereProcIsMissing) {
   });
 }
 
-TEST_F(CompileFault, fault_06_ARepeatKillerIsRefusedForTenMinutesOthersAreNot) {
-  auto now = std::make_shared<std::atomic<Clock::rep>>(0);
-  auto options = options_with("crash");
-  options.clock = [now] { return Clock::time_point(Clock::duration(now->load())); };
-  int refused = 0;
-  options.on_refused = [&refused] { ++refused; };
-  WorkerPool pool(options);
-  std::vector<Error> errors;
-  for (int i = 0; i < 3; ++i) errors.push_back(error_of(pool.compile(small_job(), {})));
-  EXPECT_EQ(errors[2].message, errors[1].message);
-  EXPECT_EQ(errors[2].code, errors[1].code);
-
-  int starts = 0;
-  const auto count_starts = [&starts](BuildPhase phase) {
-    starts += phase == BuildPhase::kStarting ? 1 : 0;
-  };
-  std::ignore = error_of(pool.compile(small_job(), {}, count_starts));
-  EXPECT_EQ(starts, 0) << "a refused job must cost no worker";
-  EXPECT_EQ(refused, 2) << "the third and the fourth";
-  auto other = small_job();
-  other.source += "\n";
-  std::ignore = error_of(pool.compile(other, {}, count_starts));
-  EXPECT_EQ(starts, 1);
-  *now += Clock::duration(10min).count();
-  std::ignore = error_of(pool.compile(small_job(), {}, count_starts));
-  EXPECT_EQ(starts, 2);
-}
-
 TEST(CompileWorker, AJobThatIsTooLargeIsAnErrorAndNotARefusalOfItsSource) {
   auto options = options_with("");
   options.max_job_bytes = 10'000;
@@ -190,17 +159,6 @@ TEST(CompileWorker, AJobThatIsTooLargeIsAnErrorAndNotARefusalOfItsSource) {
   EXPECT_FALSE(begun) << "it would count as one that lost its worker";
   EXPECT_THAT(test::children_of(::getpid()), IsEmpty());
   EXPECT_TRUE(pool.compile(small_job(), {}));
-}
-
-TEST(CompileWorker, AReproductionThatCannotBeSavedIsSaidAndDoesNotHideTheError) {
-  const test::TempDir root;
-  std::ofstream(root.path() / "repro") << "a file in the way";
-  auto options = options_with("crash");
-  options.reproductions = root.path() / "repro";
-  WorkerPool pool(options);
-  const auto error = error_of(pool.compile(small_job(), {}));
-  EXPECT_EQ(error.code, ErrorCode::kWorkerCrashed);
-  EXPECT_THAT(error.message, AllOf(HasSubstr("signal 11"), HasSubstr("not be saved")));
 }
 
 TEST_F(CompileFault, fault_07_ManyCrashesAndHangsLeaveNoProcessAndNoDescriptor) {

@@ -24,17 +24,14 @@
 #include <vector>
 
 #include "compile/pool/worker_path.h"
-#include "compile/protocol/protocol.h"
 #include "tests/fault/compile_faults.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_dir.h"
-#include "util/this_library.h"
 
 namespace kiln::compile {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -189,46 +186,6 @@ TEST(CompileWorker, DestroyingThePoolEndsBuildsAndWorkers) {
   EXPECT_THAT(test::children_of(::getpid()), IsEmpty());
 }
 
-TEST(CompileWorker, AStopEndsAQueuedBuild) {
-  WorkerPool pool(options_with("hang"));
-  std::stop_source stop;
-  auto running = std::async(
-      std::launch::async, [&] { return pool.compile(small_job(), stop.get_token()); });
-  ASSERT_TRUE(test::eventually(kBounded,
-                               [] { return !test::children_of(::getpid()).empty(); }));
-  std::stop_source stop_queued;
-  std::atomic<bool> is_queued = false;
-  auto queued = std::async(std::launch::async, [&] {
-    return pool.compile(small_job(), stop_queued.get_token(), [&](BuildPhase phase) {
-      is_queued = phase == BuildPhase::kQueued;
-    });
-  });
-  ASSERT_TRUE(test::eventually(kBounded, [&] { return is_queued.load(); }));
-  stop_queued.request_stop();
-  EXPECT_THAT(error_of(queued.get()).message, HasSubstr("queued"));
-  stop.request_stop();
-  EXPECT_EQ(error_of(running.get()).code, ErrorCode::kCancelled);
-}
-
-TEST(CompileWorker, AStopThatCameFirstBuildsNothing) {
-  WorkerPool pool(options_with(""));
-  std::stop_source stop;
-  stop.request_stop();
-  EXPECT_EQ(error_of(pool.compile(small_job(), stop.get_token())).code,
-            ErrorCode::kCancelled);
-  EXPECT_THAT(test::children_of(::getpid()), IsEmpty());
-}
-
-TEST(CompileWorker, WithoutASlotNoWorkerStarts) {
-  auto options = options_with("");
-  options.acquire_slot = [](const std::stop_token&) -> Result<std::shared_ptr<void>> {
-    return fail(ErrorCode::kIo, "no slot today");
-  };
-  WorkerPool pool(options);
-  EXPECT_EQ(error_of(pool.compile(small_job(), {})).message, "no slot today");
-  EXPECT_THAT(test::children_of(::getpid()), IsEmpty());
-}
-
 TEST(CompileWorker, TheSlotIsHeldUntilTheKilledWorkerIsGone) {
   auto options = options_with("hang");
   std::atomic<std::size_t> alive_at_release = 99;
@@ -256,33 +213,6 @@ TEST(CompileWorker, AProgramThatIsNoWorkerIsRefused) {
     EXPECT_EQ(error.code, ErrorCode::kUnavailable) << script;
     EXPECT_THAT(error.message, HasSubstr("impostor"));
   }
-}
-
-TEST(CompileWorker, AWorkerOfAnotherBuildIsRefusedNamingBothPaths) {
-  const test::TempDir folder;
-  const auto hello = folder.path() / "hello";
-  {
-    const Bytes frame = encode_reply(Hello{"0123456789abcdef"});
-    std::ofstream(hello, std::ios::binary) << as_text(frame);
-  }
-  auto options = options_with("");
-  options.worker.path = make_script(folder.path() / "old-worker",
-                                    "cat " + hello.native() + " >&3; sleep 60\n");
-  WorkerPool pool(options);
-  const auto error = error_of(pool.compile(small_job(), {}));
-  EXPECT_EQ(error.code, ErrorCode::kUnavailable);
-  EXPECT_THAT(error.message,
-              AllOf(HasSubstr("old-worker"), HasSubstr(this_library().native())));
-}
-
-TEST_F(CompileFault, fault_07_WhatADyingWorkerWroteIsQuoted) {
-  const test::TempDir folder;
-  auto options = options_with("");
-  options.worker.path =
-      make_script(folder.path() / "impostor", "echo 'no such symbol' >&2; exit 127\n");
-  WorkerPool pool(options);
-  EXPECT_THAT(error_of(pool.compile(small_job(), {})).message,
-              AllOf(HasSubstr("no such symbol"), HasSubstr("127")));
 }
 
 TEST(CompileWorker, TheWorkerInheritsNoDescriptor) {

@@ -312,21 +312,6 @@ pid_t in_child(const std::function<void()>& body) {
   return child;
 }
 
-TEST_F(CompileWorkerTest, AWorkerDiesWithAKilledHostAlsoInMidCompile) {
-  const pid_t host = in_child([&] {
-    WorkerPool pool(one_worker());
-    std::ignore = pool.compile(job(test::endless_kernel()), {});
-  });
-  ASSERT_GT(host, 0);
-  ASSERT_TRUE(test::eventually(30s, [&] { return !test::children_of(host).empty(); }));
-  const pid_t worker = test::children_of(host).front();
-  std::this_thread::sleep_for(1s);
-  EXPECT_TRUE(test::is_running(worker));
-  ::kill(host, SIGKILL);
-  EXPECT_TRUE(test::eventually(30s, [&] { return !test::is_running(worker); }));
-  ::waitpid(host, nullptr, 0);
-}
-
 TEST_F(CompileWorkerTest, AForkedChildBuildsWithWorkersOfItsOwn) {
   WorkerPool pool(one_worker());
   ASSERT_TRUE(pool.compile(job(test::kSmallKernel), {}));

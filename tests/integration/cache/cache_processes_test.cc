@@ -1,6 +1,6 @@
-// Processes that share a cache root: races, killed and stopped lock holders.
+// Processes that share a cache root and race. Those that are killed or stopped
+// meanwhile are in tests/fault/cache.
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -33,77 +33,13 @@ class CacheProcessesTest : public testing::Test {
   CacheOptions options() {
     CacheOptions options;
     options.root = dir_.path() / "root";
-    options.lock_times = times_;
     options.slots = 2;
     return options;
   }
 
-  /// What a service does: find, else lock, build, publish. 0: right bytes in hand.
-  int get(Cache& cache, int number) {
-    SampleObject sample(number);
-    if (auto found = cache.find(sample.key()))
-      return as_text(found->payload()) == sample.payload() ? 0 : 2;
-    std::optional<StoredObject> appeared;
-    KeyLock::LockRequest request{.key = sample.key()};
-    request.look_again = [&] {
-      appeared = cache.look_again(sample.key());
-      return appeared.has_value();
-    };
-    auto locked = cache.lock(request);
-    if (locked.outcome == LockOutcome::kAppeared)
-      return as_text(appeared->payload()) == sample.payload() ? 0 : 3;
-    if (locked.outcome != LockOutcome::kHeld)
-      return 4;
-    locked.lock.set_phase(Phase::kCompiling);
-    std::this_thread::sleep_for(2ms);
-    ++shared_->builds;
-    const PublishResult published = cache.publish(*sample);
-    return published.outcome == Published::kStored ? 0 : 5;
-  }
-
-  KeyLock::Acquired lock(Cache& cache) {
-    return cache.lock({.key = SampleObject(1).key()});
-  }
-
-  /// A child that holds the lock of object 1, and says so.
-  ChildProcess holder(test::Signal& holds, Phase phase) {
-    return ChildProcess([&, phase] {
-      const auto cache = Cache::open(options());
-      auto held = lock(*cache);
-      held.lock.set_phase(phase);
-      holds.raise();
-      std::this_thread::sleep_for(60s);
-      return 1;
-    });
-  }
-
-  LockTimes times_;
   const test::TempDir dir_;
   const test::SharedWithChildren<Shared> shared_;
 };
-
-TEST_F(CacheProcessesTest, SixtyFourProcessesBuildEachKeyOnce) {
-  constexpr int kKeys = 16;
-  test::Signal go;
-  std::vector<ChildProcess> children;
-  for (int i = 0; i < 64; ++i) {
-    children.emplace_back([&, i] {
-      const auto cache = Cache::open(options());
-      go.wait();
-      for (int key = 0; key < kKeys; ++key) {
-        if (const int wrong = get(*cache, (key + i) % kKeys); wrong != 0)
-          return wrong;
-      }
-      return 0;
-    });
-  }
-  for (int i = 0; i < 64; ++i) go.raise();
-  for (ChildProcess& child : children) EXPECT_EQ(child.wait(), 0);
-  EXPECT_EQ(shared_->builds, kKeys);
-  const auto cache = Cache::open(options());
-  EXPECT_EQ(cache->list({}).value().size(), static_cast<std::size_t>(kKeys));
-  EXPECT_TRUE(cache->verify({}).value().problems.empty());
-}
 
 TEST_F(CacheProcessesTest, PublishersWithoutALockAgreeOnOneObject) {
   test::Signal go;
@@ -123,37 +59,6 @@ TEST_F(CacheProcessesTest, PublishersWithoutALockAgreeOnOneObject) {
   const auto cache = Cache::open(options());
   EXPECT_TRUE(cache->find(SampleObject(1).key()));
   EXPECT_EQ(shared_->builds, 1);
-}
-
-TEST_F(CacheProcessesTest, AKilledHolderFreesItsLockAtOnce) {
-  test::Signal holds;
-  ChildProcess child = holder(holds, Phase::kCompiling);
-  holds.wait();
-  const auto cache = Cache::open(options());
-  std::thread killer([&] {
-    std::this_thread::sleep_for(100ms);
-    child.signal(SIGKILL);
-  });
-  const auto acquired = lock(*cache);
-  killer.join();
-  EXPECT_EQ(acquired.outcome, LockOutcome::kHeld);
-  EXPECT_LT(acquired.waited, 5s) << "before its heartbeats are missed";
-}
-
-TEST_F(CacheProcessesTest, AStoppedHolderIsGivenUpAndNamed) {
-  times_ = {.heartbeat = 50ms, .no_heartbeat = 500ms};
-  test::Signal holds;
-  ChildProcess child = holder(holds, Phase::kCompiling);
-  holds.wait();
-  child.signal(SIGSTOP);
-  const auto cache = Cache::open(options());
-  const auto acquired = lock(*cache);
-  EXPECT_EQ(acquired.outcome, LockOutcome::kBypassed);
-  EXPECT_NE(acquired.reason.find(std::to_string(child.pid())), std::string::npos);
-  EXPECT_NE(acquired.reason.find("compiling"), std::string::npos) << acquired.reason;
-  // And what was built meanwhile can be published.
-  SampleObject sample(1);
-  EXPECT_EQ(cache->publish(*sample).outcome, Published::kStored);
 }
 
 TEST_F(CacheProcessesTest, SlotsBoundTheBuildsOfAllProcesses) {
@@ -177,25 +82,6 @@ TEST_F(CacheProcessesTest, SlotsBoundTheBuildsOfAllProcesses) {
   }
   for (ChildProcess& child : children) EXPECT_EQ(child.wait(), 0);
   EXPECT_EQ(shared_->most_inside, 2);
-}
-
-TEST_F(CacheProcessesTest, AKillInMidPublishLeavesTheObjectAbsentOrWhole) {
-  for (int round = 0; round < 40; ++round) {
-    ChildProcess child([&, round] {
-      const auto cache = Cache::open(options());
-      for (int i = 0;; ++i) {
-        SampleObject sample(round * 100'000 + i, std::string(100'000, 'p'));
-        std::ignore = cache->publish(*sample);
-      }
-      return 0;
-    });
-    std::this_thread::sleep_for(std::chrono::milliseconds(5 + round % 7));
-    child.signal(SIGKILL);
-    EXPECT_EQ(child.wait(), -SIGKILL);
-  }
-  const auto cache = Cache::open(options());
-  EXPECT_TRUE(cache->verify({}).value().problems.empty());
-  EXPECT_TRUE(cache->list({}));
 }
 
 TEST_F(CacheProcessesTest, AnIndexDeletedUnderManyProcessesHurtsNobody) {

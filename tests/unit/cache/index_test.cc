@@ -142,17 +142,6 @@ TEST_F(IndexTest, GarbageIsReplaced) {
   EXPECT_EQ(sample_.counters.get(Counter::kIndexRebuilt), 1U);
 }
 
-TEST_F(IndexTest, GarbageThatAppearsWhileOpenIsReplaced) {
-  ASSERT_TRUE(index_.list({}));
-  std::ofstream(sample_.layout.index()) << std::string(100'000, 'x');
-  expect_same({});
-}
-
-TEST_F(IndexTest, AnEmptyFileIsReplaced) {
-  std::ofstream(sample_.layout.index()) << "";
-  expect_same({});
-}
-
 TEST_F(IndexTest, AnotherVersionAndAnotherApplicationAreReplaced) {
   ASSERT_TRUE(index_.list({}));
   for (const char* change :
