@@ -238,15 +238,6 @@ TEST_F(CompileWorkerTest, ALongBuildEndsAtItsTimeLimit) {
   EXPECT_TRUE(pool.compile(job(test::kSmallKernel), {}));
 }
 
-TEST_F(CompileWorkerTest, ABuildOverItsMemoryLimitIsKilled) {
-  WorkerPool pool(one_worker());
-  auto wanted = job(test::endless_kernel());
-  wanted.memory_limit_bytes = 64U << 20U;  // less than NVRTC's own size
-  const auto output = pool.compile(wanted, {});
-  EXPECT_THAT(output, test::IsError(ErrorCode::kResourceLimit, HasSubstr("64 MiB")));
-  EXPECT_TRUE(pool.compile(job(test::kSmallKernel), {}));
-}
-
 TEST_F(CompileWorkerTest, AStopEndsABuildInNvrtc) {
   WorkerPool pool(one_worker());
   std::stop_source stop;

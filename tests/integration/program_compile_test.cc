@@ -171,15 +171,6 @@ TEST_F(ProgramCompileTest, AnIncludeFolderThatIsNotThereIsNoErrorHoweverItIsGive
   }
 }
 
-TEST_F(ProgramCompileTest, DefinesOfDifferentNamesHaveNoOrder) {
-  const std::string source =
-      kiln_.write("k.cu", "extern \"C\" __global__ void k(int* x) { *x = A + B; }\n");
-  const json one = compile(source, {"-D", "A=1", "-DB=2"});
-  EXPECT_EQ(key(compile(source, {"-D", "B=2", "-D", "A=1"})), key(one));
-  EXPECT_NE(key(compile(source, {"-D", "B=1", "-D", "A=2"})), key(one));
-  EXPECT_EQ(compile(source, {"-D", "A=1"}, 1)["failed"], 1);
-}
-
 TEST_F(ProgramCompileTest, NameExpressionsInstantiateTemplates) {
   const std::string source = kiln_.write(
       "k.cu", "template <class T, int N> __global__ void k(T* x) { *x = N; }\n");
@@ -329,37 +320,6 @@ TEST_F(ProgramCompileTest, WarningsAreShownOnAHitToo) {
     EXPECT_THAT(finished.err, AllOf(HasSubstr("warning"), HasSubstr("unused"),
                                     Not(HasSubstr("ptxas info"))));
   }
-}
-
-TEST_F(ProgramCompileTest, AHeaderThreeIncludesDeepIsInTheKey) {
-  const std::string source = kiln_.write(
-      "k.cu", "#include \"a.h\"\nextern \"C\" __global__ void k(int* x) { *x = V; }\n");
-  kiln_.write("a.h", "#include \"sub/b.h\"\n");
-  kiln_.write("sub/b.h", "#include \"c.h\"\n");
-  kiln_.write("sub/c.h", "#define V 1\n");
-  const json before = compile(source);
-  EXPECT_EQ(outcome(compile(source)), "hit");
-  kiln_.write("sub/c.h", "#define V 2\n");
-  const json after = compile(source);
-  EXPECT_EQ(outcome(after), "compiled");
-  EXPECT_NE(key(after), key(before));
-  const json why = kiln_.json_of({"why", key(before), key(after)});
-  EXPECT_EQ(why["same"], false);
-  EXPECT_THAT(why["differences"].dump(), HasSubstr("c.h"));
-  kiln_.write("sub/c.h", "#define V 1\n");
-  EXPECT_EQ(key(compile(source)), key(before));
-}
-
-TEST_F(ProgramCompileTest, AHeaderThatAppearsInFrontOfAnotherIsNotMissed) {
-  const std::string source = kiln_.write(
-      "k.cu",
-      "#include <value.h>\nextern \"C\" __global__ void k(int* x) { *x = V; }\n");
-  kiln_.write("late/value.h", "#define V 1\n");
-  fs::create_directory(kiln_.folder() / "early");
-  const test::KilnProgram::Arguments folders{"-I", "early", "-I", "late"};
-  const json before = compile(source, folders);
-  kiln_.write("early/value.h", "#define V 2\n");
-  EXPECT_NE(key(compile(source, folders)), key(before));
 }
 
 TEST_F(ProgramCompileTest, ClearAllForgetsWhatWasHashedToo) {

@@ -159,15 +159,6 @@ TEST_F(PlanFaultTest, fault_38_AReproductionOfAPlanSaysHowToRunItAgain) {
             keyed_.device);
 }
 
-TEST_F(PlanFaultTest, fault_38_APlanWorkerThatIsMissingIsAClearError) {
-  open([&](Config& config) {
-    config.worker = temp_.path() / "nowhere" / "kiln-worker";
-  });
-  campaign_.injected();
-  EXPECT_THAT(plans_->fetch(keyed_),
-              test::IsError(ErrorCode::kUnavailable, HasSubstr("kiln-plan-worker")));
-}
-
 TEST_F(PlanFaultTest, fault_39_AFlippedOrTruncatedPlanIsAMissAndBuiltAgain) {
   expect_a_plan(FetchOutcome::kCompiled);
   std::ifstream file(object_path(), std::ios::binary);

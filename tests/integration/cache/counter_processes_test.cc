@@ -1,6 +1,5 @@
-// Processes that count in one root: at once, killed, stopped, forked.
+// Processes that count in one root: at once, killed, forked.
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -9,11 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "cache/cache.h"
 #include "cache/counter_file.h"
 #include "tests/support/child_process.h"
 #include "tests/support/faulty_file_system.h"
-#include "tests/support/sample_object.h"
 #include "tests/support/temp_dir.h"
 
 namespace kiln::cache {
@@ -87,38 +84,6 @@ TEST_F(CounterProcessesTest, AKillAtAnyTimeLeavesWholeCountsAndNoLock) {
     EXPECT_GT(counts.at("one"), before);
     before = counts.at("one");
   }
-}
-
-TEST_F(CounterProcessesTest, AStoppedHolderHoldsNobodyUp) {
-  ASSERT_TRUE(file_.add({{"hits", 5}}, kPatience));
-  test::Signal holds;
-  ChildProcess holder([&] {
-    FileSystem& files = real_file_system();
-    const int fd = files.open(layout_.counters().c_str(), O_RDWR, 0);
-    if (fd < 0 || files.set_lock(fd, RangeLock::kExclusive, 0, 1) != 0)
-      return 1;
-    holds.raise();
-    std::this_thread::sleep_for(60s);
-    return 1;
-  });
-  holds.wait();
-  holder.signal(SIGSTOP);
-  {
-    CacheOptions options;
-    options.root = dir_.path();
-    auto cache = Cache::open(options);
-    EXPECT_FALSE(cache->find(test::SampleObject(1).key()));
-    const auto counters = cache->stats().value().counters;
-    EXPECT_EQ(counters.at("hits"), 5U) << "read as they stand";
-    EXPECT_EQ(counters.at("misses"), 1U);
-    const auto started = Clock::now();
-    cache.reset();
-    EXPECT_LT(Clock::now() - started, 2s);
-  }
-  holder.signal(SIGKILL);
-  EXPECT_EQ(holder.wait(), -SIGKILL);
-  EXPECT_TRUE(file_.add({{"hits", 1}}, kPatience));
-  EXPECT_EQ(read().at("hits"), 6U);
 }
 
 TEST_F(CounterProcessesTest, AChildForkedInMidCountKeepsNoLock) {

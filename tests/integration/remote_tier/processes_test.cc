@@ -287,22 +287,6 @@ TEST_F(RemoteHelperTest, WhateverKilnRemoteIsTheBuildIsTheAnswer) {
   EXPECT_EQ(server_.requests(), 0);
 }
 
-TEST_F(RemoteHelperTest, AKilledKilnRemoteIsStartedAgain) {
-  Machine machine{{server_.address()}};
-  for (int i = 0; i < 5; ++i) {
-    server_.be_silent();
-    std::thread killer([&, before = server_.requests()] {
-      eventually(10s, [&] { return server_.requests() > before; });
-      for (const pid_t child : children_of(::getpid())) ::kill(child, SIGKILL);
-    });
-    EXPECT_EQ(machine.fetch(2 * i)->tier, cache::Tier::kBuild);
-    killer.join();
-    server_.be_honest();
-    EXPECT_EQ(machine.fetch(2 * i + 1)->tier, cache::Tier::kRemote);
-  }
-  EXPECT_EQ(machine.gets("helper"), 5U);
-}
-
 TEST_F(RemoteHelperTest, AStoppedKilnRemoteCostsThreeWaits) {
   Machine machine{{server_.address()}};
   machine.options.wait = 100ms;

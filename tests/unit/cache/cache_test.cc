@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <fstream>
@@ -396,37 +394,6 @@ TEST_F(CacheTest, AnUnreadableObjectIsAMiss) {
   fail_on("read", -EIO);
   EXPECT_FALSE(cache->find(sample_.key()));
   EXPECT_EQ(cache->counters().get(Counter::kUnreadable), 1U);
-}
-
-TEST_F(CacheTest, AForkedChildFindsPublishesAndLists) {
-  const auto cache = open();
-  std::ignore = cache->publish(*sample_);
-  cache->flush(5s);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    SampleObject other(2);
-    const bool good = cache->find(sample_.key()) &&
-                      cache->publish(*other).outcome == Published::kStored &&
-                      cache->list({}).value().size() == 2;
-    ::_exit(good ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
-  EXPECT_EQ(cache->list({}).value().size(), 2U);
-}
-
-TEST_F(CacheTest, AForkedChildCanDestroyIt) {
-  auto cache = open();
-  std::ignore = cache->publish(*sample_);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    cache.reset();
-    ::_exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

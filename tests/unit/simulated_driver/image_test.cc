@@ -69,18 +69,6 @@ TEST(SimulatedImage, NoFlippedBitOrByteOfACubinIsACrash) {
   EXPECT_GT(refused, 0U);
 }
 
-TEST(SimulatedImage, NoDamagedPairOfBytesOfACubinIsACrash) {
-  const Bytes whole = test::MadeCubin().build();
-  std::uint64_t state = 1;
-  const auto next = [&] { return state = state * 6364136223846793005U + 1; };
-  for (int round = 0; round < 20'000; ++round) {
-    Bytes damaged = whole;
-    for (int i = 0; i < 2; ++i)
-      damaged[(next() >> 33U) % damaged.size()] = static_cast<std::byte>(next() >> 40U);
-    std::ignore = read_cubin(damaged);
-  }
-}
-
 TEST(SimulatedImage, PtxTellsVersionTargetAndEntryPoints) {
   const auto image = read_ptx(
       "// .version 1.0\n.version 8.7\n/* .target sm_10\n */ .target sm_103f, debug\n"
