@@ -4,6 +4,7 @@
 
 #include "tests/support/ptx/operations/approximation.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -15,54 +16,21 @@ namespace {
 
 // What the ISA permits as the error of each approximation.
 struct Approximation {
+  std::string_view opcode;
   double (*function)(double);
   int ulps;         // relative
   double absolute;  // the greatest error, where it is no relative one
 };
-double exp2_of(double x) {
-  return std::exp2(x);
-}
-double log2_of(double x) {
-  return std::log2(x);
-}
-double reciprocal_of(double x) {
-  return 1 / x;
-}
-double reciprocal_root_of(double x) {
-  return 1 / std::sqrt(x);
-}
-double root_of(double x) {
-  return std::sqrt(x);
-}
-double sine_of(double x) {
-  return std::sin(x);
-}
-double cosine_of(double x) {
-  return std::cos(x);
-}
-double tanh_of(double x) {
-  return std::tanh(x);
-}
-enum Approximated : std::uint8_t {
-  kExp2,
-  kLog2,
-  kReciprocal,
-  kReciprocalRoot,
-  kRoot,
-  kSine,
-  kCosine,
-  kTanh
-};
-constexpr std::array<Approximation, 8> kApproximations{{
-    {&exp2_of, 2, 0},
-    {&log2_of, 1, 0x1p-22},
-    {&reciprocal_of, 1, 0},
-    {&reciprocal_root_of, 2, 0},
-    {&root_of, 1, 0},
-    {&sine_of, 0, 0x1p-21},
-    {&cosine_of, 0, 0x1p-21},
-    {&tanh_of, 1 << 12, 0},
-}};
+constexpr auto kApproximations = std::to_array<Approximation>({
+    {"ex2", [](double x) { return std::exp2(x); }, 2, 0},
+    {"lg2", [](double x) { return std::log2(x); }, 1, 0x1p-22},
+    {"rcp", [](double x) { return 1 / x; }, 1, 0},
+    {"rsqrt", [](double x) { return 1 / std::sqrt(x); }, 2, 0},
+    {"sqrt", [](double x) { return std::sqrt(x); }, 1, 0},
+    {"sin", [](double x) { return std::sin(x); }, 0, 0x1p-21},
+    {"cos", [](double x) { return std::cos(x); }, 0, 0x1p-21},
+    {"tanh", [](double x) { return std::tanh(x); }, 1 << 12, 0},
+});
 
 float approximated(const Approximation& by, float value, Noise* noise) {
   const double exact = by.function(value);
@@ -108,12 +76,8 @@ void approximate_doubles(Lanes& lanes, const Instruction& instruction) {
 }  // namespace
 
 void choose_approximation(Instruction& made, std::string_view opcode, Type type) {
-  static constexpr auto kNames = std::to_array<std::string_view>(
-      {"ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh"});
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (kNames[i] == opcode)
-      made.mode = static_cast<std::uint8_t>(i);
-  }
+  const auto by = std::ranges::find(kApproximations, opcode, &Approximation::opcode);
+  made.mode = static_cast<std::uint8_t>(by - kApproximations.begin());
   made.is_other = type.count == 2;
   if (type.bits == 64)
     made.run = &approximate_doubles;

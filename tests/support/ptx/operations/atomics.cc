@@ -45,48 +45,19 @@ struct Greatest {
       return from_float<T>(std::fmax(to_float(old), to_float(value)));
   }
 };
-struct Increment {
-  template <typename T>
-  T operator()(T old, T limit, T) const {
-    return old >= limit ? T{0} : static_cast<T>(old + 1);
-  }
-};
-struct Decrement {
-  template <typename T>
-  T operator()(T old, T limit, T) const {
-    return old == 0 || old > limit ? limit : static_cast<T>(old - 1);
-  }
-};
-struct And {
-  template <typename T>
-  T operator()(T old, T value, T) const {
-    return old & value;
-  }
-};
-struct Or {
-  template <typename T>
-  T operator()(T old, T value, T) const {
-    return old | value;
-  }
-};
-struct Xor {
-  template <typename T>
-  T operator()(T old, T value, T) const {
-    return old ^ value;
-  }
-};
-struct Exchange {
-  template <typename T>
-  T operator()(T, T value, T) const {
-    return value;
-  }
-};
-struct CompareAndSwap {
-  template <typename T>
-  T operator()(T old, T expected, T value) const {
-    return old == expected ? value : old;
-  }
-};
+using Increment = decltype([]<typename T>(T old, T limit, T) -> T {
+  return old >= limit ? T{0} : static_cast<T>(old + 1);
+});
+using Decrement = decltype([]<typename T>(T old, T limit, T) -> T {
+  return old == 0 || old > limit ? limit : static_cast<T>(old - 1);
+});
+using And = decltype([]<typename T>(T old, T value, T) -> T { return old & value; });
+using Or = decltype([]<typename T>(T old, T value, T) -> T { return old | value; });
+using Xor = decltype([]<typename T>(T old, T value, T) -> T { return old ^ value; });
+using Exchange = decltype([]<typename T>(T, T value, T) -> T { return value; });
+using CompareAndSwap = decltype([]<typename T>(T old, T expected, T value) -> T {
+  return old == expected ? value : old;
+});
 
 // Operands: the address, the old value (or dropped), b, c (or b once more). kElements
 // of T a lane. A sum of floats flushes subnormals, except in shared memory.
@@ -178,40 +149,34 @@ Handler any_update(Type type, bool is_vector) {
   return is_vector ? nullptr : &update<F, double, 1>;
 }
 
-Handler handler_for(std::string_view operation, Type type, bool is_vector) {
-  if (operation == "add")
-    return any_update<Add>(type, is_vector);
-  if (operation == "min")
-    return any_update<Least>(type, is_vector);
-  if (operation == "max")
-    return any_update<Greatest>(type, is_vector);
-  if (is_vector || !type.is_integer())
-    return nullptr;
-  if (operation == "inc")
-    return integer_update<Increment>(type);
-  if (operation == "dec")
-    return integer_update<Decrement>(type);
-  if (operation == "and")
-    return integer_update<And>(type);
-  if (operation == "or")
-    return integer_update<Or>(type);
-  if (operation == "xor")
-    return integer_update<Xor>(type);
-  return operation == "exch" ? integer_update<Exchange>(type)
-                             : integer_update<CompareAndSwap>(type);
+template <typename F>
+Handler any_integer_update(Type type, bool is_vector) {
+  return is_vector || !type.is_integer() ? nullptr : integer_update<F>(type);
 }
 
+struct Update {
+  std::string_view name;
+  Handler (*handler)(Type, bool is_vector);  // null: this type has none
+};
+constexpr auto kUpdates = std::to_array<Update>({
+    {"add", &any_update<Add>},
+    {"min", &any_update<Least>},
+    {"max", &any_update<Greatest>},
+    {"inc", &any_integer_update<Increment>},
+    {"dec", &any_integer_update<Decrement>},
+    {"and", &any_integer_update<And>},
+    {"or", &any_integer_update<Or>},
+    {"xor", &any_integer_update<Xor>},
+    {"exch", &any_integer_update<Exchange>},
+    {"cas", &any_integer_update<CompareAndSwap>},
+});
+
 void select_update(Decoder& decoder) {
-  static constexpr auto kOperations = std::to_array<std::string_view>(
-      {"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"});
   const bool has_result = decoder.statement().opcode == "atom";
   decoder.take_hints();
   const Space space = decoder.take_space();
-  std::string_view operation;
-  for (const std::string_view each : kOperations) {
-    if (operation.empty() && decoder.take(each))
-      operation = each;
-  }
+  const auto update = std::ranges::find_if(
+      kUpdates, [&](const Update& each) { return decoder.take(each.name); });
   decoder.take("noftz");  // which sums of 16 bits never do
   const bool is_vector = decoder.take_one({"v2", "v4", "v8"}).has_value();
   const Type type = decoder.take_type();
@@ -233,13 +198,11 @@ void select_update(Decoder& decoder) {
     made.operands.push_back(has_result ? decoder.destination(decoder.argument(0), type)
                                        : Operand{});
     made.operands.push_back(decoder.source(value, type));
-    const bool swaps = operation == "cas";
+    const bool swaps = update != kUpdates.end() && update->name == "cas";
     made.operands.push_back(
         decoder.source(decoder.argument(first + (swaps ? 2 : 1)), type));
   }
-  made.run = operation.empty() ? nullptr : handler_for(operation, type, is_vector);
-  if (made.run == nullptr)
-    decoder.refuse("this type is not run here");
+  decoder.run_by(update == kUpdates.end() ? nullptr : update->handler(type, is_vector));
 }
 
 }  // namespace

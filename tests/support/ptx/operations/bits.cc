@@ -10,18 +10,12 @@
 namespace kiln::ptx {
 namespace {
 
-struct CountOnes {
-  template <typename T>
-  std::uint32_t operator()(T a) const {
-    return static_cast<std::uint32_t>(std::popcount(a));
-  }
-};
-struct CountLeadingZeros {
-  template <typename T>
-  std::uint32_t operator()(T a) const {
-    return static_cast<std::uint32_t>(std::countl_zero(a));
-  }
-};
+using CountOnes = decltype([]<typename T>(T a) -> std::uint32_t {
+  return static_cast<std::uint32_t>(std::popcount(a));
+});
+using CountLeadingZeros = decltype([]<typename T>(T a) -> std::uint32_t {
+  return static_cast<std::uint32_t>(std::countl_zero(a));
+});
 struct Reverse {
   template <typename T>
   T operator()(T a) const {

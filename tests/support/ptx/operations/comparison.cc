@@ -2,6 +2,7 @@
 // Instructions".
 
 #include <array>
+#include <functional>
 
 #include "tests/support/ptx/numbers.h"
 #include "tests/support/ptx/operations/elementwise.h"
@@ -9,6 +10,7 @@
 namespace kiln::ptx {
 namespace {
 
+/// In the order of the handlers of by_comparison().
 enum Comparison : std::uint8_t {
   kEqual,
   kNotEqual,
@@ -19,13 +21,15 @@ enum Comparison : std::uint8_t {
   kNumber,
   kNan
 };
+using IsNumber = decltype([](auto, auto) { return true; });  // where neither is a NaN
+using IsNan = decltype([](auto, auto) { return false; });
 
 struct Named {
   std::string_view name;
   Comparison comparison;
   bool of_nan;  // what it says of a NaN
 };
-constexpr auto kComparisons = std::to_array<Named>({
+constexpr auto kNames = std::to_array<Named>({
     {"eq", kEqual, false},
     {"ne", kNotEqual, false},
     {"lt", kLess, false},
@@ -46,28 +50,6 @@ constexpr auto kComparisons = std::to_array<Named>({
     {"nan", kNan, true},
 });
 
-template <Comparison kComparison, typename T>
-bool compare(T a, T b) {
-  switch (kComparison) {
-    case kEqual:
-      return a == b;
-    case kNotEqual:
-      return a != b;
-    case kLess:
-      return a < b;
-    case kLessOrEqual:
-      return a <= b;
-    case kGreater:
-      return a > b;
-    case kGreaterOrEqual:
-      return a >= b;
-    case kNumber:
-      return true;
-    case kNan:
-      return false;
-  }
-}
-
 template <typename T>
 T comparable(T value, bool flushes) {
   if constexpr (std::is_same_v<T, float>)
@@ -83,7 +65,7 @@ float comparable(Bfloat value, bool) {
 }
 
 /// The answers of the lanes of the mask, `kWidth` elements each; of the element `part`.
-template <Comparison kComparison, typename T, unsigned kWidth>
+template <typename Compare, typename T, unsigned kWidth>
 std::uint32_t answers(const Lanes& lanes, const Instruction& instruction,
                       unsigned part) {
   const std::size_t first = instruction.operands.size() - 3;
@@ -94,7 +76,7 @@ std::uint32_t answers(const Lanes& lanes, const Instruction& instruction,
   for_each_lane(lanes.mask, [&](unsigned lane) {
     const auto left = comparable(a[kWidth * lane + part], instruction.flushes);
     const auto right = comparable(b[kWidth * lane + part], instruction.flushes);
-    bool answer = compare<kComparison>(left, right);
+    bool answer = Compare{}(left, right);
     if constexpr (std::is_floating_point_v<decltype(left)>)
       answer = left != left || right != right ? of_nan : answer;
     result |= std::uint32_t{answer} << lane;
@@ -121,25 +103,25 @@ std::uint32_t further(const Lanes& lanes, const Instruction& instruction) {
 }
 
 // Operands: p, q, a, b, c. q is the opposite; of a packed type, the second element.
-template <Comparison kComparison, typename T, unsigned kWidth>
+template <typename Compare, typename T, unsigned kWidth>
 void set_predicates(Lanes& lanes, const Instruction& instruction) {
   const std::uint32_t with = further(lanes, instruction);
-  const std::uint32_t answer = answers<kComparison, T, kWidth>(lanes, instruction, 0);
+  const std::uint32_t answer = answers<Compare, T, kWidth>(lanes, instruction, 0);
   const std::uint32_t second =
-      kWidth == 2 ? answers<kComparison, T, kWidth>(lanes, instruction, kWidth - 1)
+      kWidth == 2 ? answers<Compare, T, kWidth>(lanes, instruction, kWidth - 1)
                   : ~answer;
   lanes.set_predicate(instruction.operands[0], combined(instruction, answer, with));
   lanes.set_predicate(instruction.operands[1], combined(instruction, second, with));
 }
 
 // Operands: d, a, b, c. offset: what is true.
-template <Comparison kComparison, typename T, unsigned kWidth>
+template <typename Compare, typename T, unsigned kWidth>
 void set_value(Lanes& lanes, const Instruction& instruction) {
   const std::uint32_t with = further(lanes, instruction);
   const Operand& to = instruction.operands[0];
   for (unsigned part = 0; part < kWidth; ++part) {
     const std::uint32_t answer = combined(
-        instruction, answers<kComparison, T, kWidth>(lanes, instruction, part), with);
+        instruction, answers<Compare, T, kWidth>(lanes, instruction, part), with);
     for_each_lane(lanes.mask, [&](unsigned lane) {
       const bool is_true = (answer >> lane & 1U) != 0;
       const std::int64_t value = is_true ? instruction.offset : 0;
@@ -152,39 +134,30 @@ void set_value(Lanes& lanes, const Instruction& instruction) {
   }
 }
 
-template <typename T, unsigned kWidth,
-          template <Comparison, typename, unsigned> typename Set>
-Handler by_comparison(Comparison comparison) {
-  switch (comparison) {
-    case kEqual:
-      return Set<kEqual, T, kWidth>::kHandler;
-    case kNotEqual:
-      return Set<kNotEqual, T, kWidth>::kHandler;
-    case kLess:
-      return Set<kLess, T, kWidth>::kHandler;
-    case kLessOrEqual:
-      return Set<kLessOrEqual, T, kWidth>::kHandler;
-    case kGreater:
-      return Set<kGreater, T, kWidth>::kHandler;
-    case kGreaterOrEqual:
-      return Set<kGreaterOrEqual, T, kWidth>::kHandler;
-    case kNumber:
-      return Set<kNumber, T, kWidth>::kHandler;
-    case kNan:
-      return Set<kNan, T, kWidth>::kHandler;
-  }
-  return nullptr;
-}
-template <Comparison kComparison, typename T, unsigned kWidth>
+template <typename Compare, typename T, unsigned kWidth>
 struct Predicates {
-  static constexpr Handler kHandler = &set_predicates<kComparison, T, kWidth>;
+  static constexpr Handler kHandler = &set_predicates<Compare, T, kWidth>;
 };
-template <Comparison kComparison, typename T, unsigned kWidth>
+template <typename Compare, typename T, unsigned kWidth>
 struct Value {
-  static constexpr Handler kHandler = &set_value<kComparison, T, kWidth>;
+  static constexpr Handler kHandler = &set_value<Compare, T, kWidth>;
 };
 
-template <template <Comparison, typename, unsigned> typename Set>
+template <typename T, unsigned kWidth,
+          template <typename, typename, unsigned> typename Set>
+Handler by_comparison(Comparison comparison) {
+  static constexpr std::array kHandlers{Set<std::equal_to<>, T, kWidth>::kHandler,
+                                        Set<std::not_equal_to<>, T, kWidth>::kHandler,
+                                        Set<std::less<>, T, kWidth>::kHandler,
+                                        Set<std::less_equal<>, T, kWidth>::kHandler,
+                                        Set<std::greater<>, T, kWidth>::kHandler,
+                                        Set<std::greater_equal<>, T, kWidth>::kHandler,
+                                        Set<IsNumber, T, kWidth>::kHandler,
+                                        Set<IsNan, T, kWidth>::kHandler};
+  return kHandlers[comparison];
+}
+
+template <template <typename, typename, unsigned> typename Set>
 Handler by_type(Type type, Comparison comparison) {
   const bool is_signed = type.kind == Kind::kSigned;
   if (type.kind == Kind::kBfloat)
@@ -212,7 +185,7 @@ Handler by_type(Type type, Comparison comparison) {
 }
 
 const Named& take_comparison(Decoder& decoder) {
-  for (const Named& each : kComparisons) {
+  for (const Named& each : kNames) {
     if (decoder.take(each.name))
       return each;
   }

@@ -26,36 +26,16 @@ int machine_rounding(Rounding rounding) {
   }
 }
 
-enum Directed : std::uint8_t {
-  kAdd,
-  kSubtract,
-  kMultiply,
-  kDivide,
-  kFuse,
-  kReciprocal,
-  kRoot
-};
-template <typename T>
-T compute(Directed operation, T a, T b, T c) {
-  switch (operation) {
-    case kAdd:
-      return a + b;
-    case kSubtract:
-      return a - b;
-    case kMultiply:
-      return a * b;
-    case kDivide:
-      return a / b;
-    case kFuse:
-      return std::fma(a, b, c);
-    case kReciprocal:
-      return T{1} / a;
-    default:
-      return std::sqrt(a);
-  }
-}
+// As in floating.cc, but compiled to be rounded otherwise. Each has as many arguments.
+using Add = decltype([](auto a, auto b, auto) { return a + b; });
+using Subtract = decltype([](auto a, auto b, auto) { return a - b; });
+using Multiply = decltype([](auto a, auto b, auto) { return a * b; });
+using Divide = decltype([](auto a, auto b, auto) { return a / b; });
+using Fuse = decltype([](auto a, auto b, auto c) { return std::fma(a, b, c); });
+using Reciprocal = decltype([](auto a, auto, auto) { return decltype(a){1} / a; });
+using Root = decltype([](auto a, auto, auto) { return std::sqrt(a); });
 
-template <typename T, Directed kOperation>
+template <typename T, typename F>
 void directed(Lanes& lanes, const Instruction& instruction) {
   const auto& operands = instruction.operands;
   T* const to = lanes.at<T>(operands[0]);
@@ -71,38 +51,37 @@ void directed(Lanes& lanes, const Instruction& instruction) {
   const int before = std::fegetround();
   std::fesetround(machine_rounding(instruction.rounding));
   for_each_lane(lanes.mask, [&](unsigned lane) {
-    const T computed =
-        compute(kOperation, flush(a[lane]), flush(b[lane]), flush(c[lane]));
+    const T computed = F{}(flush(a[lane]), flush(b[lane]), flush(c[lane]));
     const T result = flush(
-        kOperation == kDivide ? quotient_with_nan(computed, a[lane], b[lane])
-        : kOperation == kFuse ? fused_with_nan(computed, a[lane], b[lane], c[lane])
-                              : with_nan(computed, a[lane], b[lane]));
+        std::is_same_v<F, Divide> ? quotient_with_nan(computed, a[lane], b[lane])
+        : std::is_same_v<F, Fuse> ? fused_with_nan(computed, a[lane], b[lane], c[lane])
+                                  : with_nan(computed, a[lane], b[lane]));
     to[lane] = instruction.saturates ? saturated(result) : result;
   });
   std::fesetround(before);
 }
 
-template <Directed kOperation>
+template <typename F>
 Handler of_type(Type type) {
   if (type.kind != Kind::kFloat || type.count != 1 || type.bits < 32)
     return nullptr;
-  return type.bits == 64 ? &directed<double, kOperation> : &directed<float, kOperation>;
+  return type.bits == 64 ? &directed<double, F> : &directed<float, F>;
 }
 
 }  // namespace
 
 Handler directed_handler(std::string_view opcode, Type type) {
   if (opcode == "add")
-    return of_type<kAdd>(type);
+    return of_type<Add>(type);
   if (opcode == "sub")
-    return of_type<kSubtract>(type);
+    return of_type<Subtract>(type);
   if (opcode == "mul")
-    return of_type<kMultiply>(type);
+    return of_type<Multiply>(type);
   if (opcode == "div")
-    return of_type<kDivide>(type);
+    return of_type<Divide>(type);
   if (opcode == "fma" || opcode == "mad")
-    return of_type<kFuse>(type);
-  return opcode == "rcp" ? of_type<kReciprocal>(type) : of_type<kRoot>(type);
+    return of_type<Fuse>(type);
+  return opcode == "rcp" ? of_type<Reciprocal>(type) : of_type<Root>(type);
 }
 
 }  // namespace kiln::ptx

@@ -44,27 +44,13 @@ void shuffle(Lanes& lanes, const Instruction& instruction) {
     const unsigned clamp = c[lane] & 31U;
     const unsigned by = b[lane] & 31U;
     const unsigned most = (lane & segment) | (clamp & ~segment);
-    const unsigned least = lane & segment;
-    int source = 0;
-    bool is_in = false;
-    switch (instruction.mode) {
-      case kUp:
-        source = static_cast<int>(lane) - static_cast<int>(by);
-        is_in = source >= static_cast<int>(most);
-        break;
-      case kDown:
-        source = static_cast<int>(lane + by);
-        is_in = source <= static_cast<int>(most);
-        break;
-      case kButterfly:
-        source = static_cast<int>(lane ^ by);
-        is_in = source <= static_cast<int>(most);
-        break;
-      default:
-        source = static_cast<int>(least | (by & ~segment));
-        is_in = source <= static_cast<int>(most);
-        break;
-    }
+    const auto source = static_cast<int>(
+        instruction.mode == kUp          ? lane - by  // perhaps negative
+        : instruction.mode == kDown      ? lane + by
+        : instruction.mode == kButterfly ? lane ^ by
+                                         : (lane & segment) | (by & ~segment));
+    const bool is_in = instruction.mode == kUp ? source >= static_cast<int>(most)
+                                               : source <= static_cast<int>(most);
     const unsigned from = is_in ? static_cast<unsigned>(source) & 31U : lane;
     if ((lanes.warp->participants >> from & 1U) == 0)
       lanes.block->note("a shuffle reads a lane that takes no part: " +

@@ -14,48 +14,13 @@
 namespace kiln::ptx {
 namespace {
 
-struct Add {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return a + b;
-  }
-};
-struct Subtract {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return a - b;
-  }
-};
-struct Multiply {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return a * b;
-  }
-};
-struct Divide {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return a / b;
-  }
-};
-struct Fuse {
-  template <typename T>
-  T operator()(T a, T b, T c) const {
-    return std::fma(a, b, c);
-  }
-};
-struct Root {
-  template <typename T>
-  T operator()(T a) const {
-    return std::sqrt(a);
-  }
-};
-struct Reciprocal {
-  template <typename T>
-  T operator()(T a) const {
-    return T{1} / a;
-  }
-};
+using Add = decltype([]<typename T>(T a, T b) -> T { return a + b; });
+using Subtract = decltype([]<typename T>(T a, T b) -> T { return a - b; });
+using Multiply = decltype([]<typename T>(T a, T b) -> T { return a * b; });
+using Divide = decltype([]<typename T>(T a, T b) -> T { return a / b; });
+using Fuse = decltype([]<typename T>(T a, T b, T c) -> T { return std::fma(a, b, c); });
+using Root = decltype([]<typename T>(T a) -> T { return std::sqrt(a); });
+using Reciprocal = decltype([]<typename T>(T a) -> T { return T{1} / a; });
 
 /// F of floats, doubles, or 16 bits by way of floats: with 24 bits for 11 or 8 a sum,
 /// product, quotient or root rounded twice is right.
@@ -153,12 +118,9 @@ struct Flushed {
     return flushed(F{}(a));
   }
 };
-struct CopySign {
-  template <typename T>
-  T operator()(T sign, T magnitude) const {
-    return std::copysign(magnitude, sign);
-  }
-};
+using CopySign = decltype([]<typename T>(T sign, T magnitude) -> T {
+  return std::copysign(magnitude, sign);
+});
 template <typename F>
 struct AtLeastZero {
   template <typename T, typename... More>
@@ -263,27 +225,20 @@ void select_float(Decoder& decoder, Type type) {
   }
 }
 
-template <bool kGreatest, bool kKeepsNan, bool kOfMagnitudes>
-using ExtremeOf =
-    std::conditional_t<kOfMagnitudes, OfMagnitudes<Extreme<kGreatest, kKeepsNan>>,
-                       Extreme<kGreatest, kKeepsNan>>;
+template <bool kGreatest, bool kKeepsNan>
+Handler extreme_handler(const Instruction& made, Type type, bool of_magnitudes) {
+  using F = Extreme<kGreatest, kKeepsNan>;
+  return of_magnitudes ? rounded_handler<OfMagnitudes<F>, 2>(made, type)
+                       : rounded_handler<F, 2>(made, type);
+}
 template <bool kGreatest>
 void select_extreme(Decoder& decoder, Type type) {
   decoder.operands(type, {type, type});
-  const bool keeps_nan = (decoder.made.mode & 1U) != 0;
-  const bool of_magnitudes = (decoder.made.mode & 2U) != 0;
-  if (keeps_nan)
-    decoder.run_by(
-        of_magnitudes
-            ? rounded_handler<ExtremeOf<kGreatest, true, true>, 2>(decoder.made, type)
-            : rounded_handler<ExtremeOf<kGreatest, true, false>, 2>(decoder.made,
-                                                                    type));
-  else
-    decoder.run_by(
-        of_magnitudes
-            ? rounded_handler<ExtremeOf<kGreatest, false, true>, 2>(decoder.made, type)
-            : rounded_handler<ExtremeOf<kGreatest, false, false>, 2>(decoder.made,
-                                                                     type));
+  const Instruction& made = decoder.made;
+  const bool of_magnitudes = (made.mode & 2U) != 0;
+  decoder.run_by((made.mode & 1U) != 0
+                     ? extreme_handler<kGreatest, true>(made, type, of_magnitudes)
+                     : extreme_handler<kGreatest, false>(made, type, of_magnitudes));
 }
 
 /// The last modifier is the type in every form.

@@ -22,24 +22,15 @@ Wrapping<T> bits(T value) {
   return static_cast<Wrapping<T>>(value);
 }
 
-struct Add {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return wrapped<T>(bits(a) + bits(b));
-  }
-};
-struct Subtract {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return wrapped<T>(bits(a) - bits(b));
-  }
-};
-struct MultiplyLow {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return wrapped<T>(bits(a) * bits(b));
-  }
-};
+using Add = decltype([]<typename T>(T a, T b) -> T {
+  return wrapped<T>(bits(a) + bits(b));
+});
+using Subtract = decltype([]<typename T>(T a, T b) -> T {
+  return wrapped<T>(bits(a) - bits(b));
+});
+using MultiplyLow = decltype([]<typename T>(T a, T b) -> T {
+  return wrapped<T>(bits(a) * bits(b));
+});
 template <typename T>
 using Twice = std::conditional_t<
     std::is_signed_v<T>,
@@ -48,25 +39,23 @@ using Twice = std::conditional_t<
     std::conditional_t<
         sizeof(T) == 8, unsigned __int128,
         std::conditional_t<sizeof(T) == 4, std::uint64_t, std::uint32_t>>>;
-struct MultiplyHigh {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return static_cast<T>((Twice<T>{a} * b) >> (8 * sizeof(T)));
-  }
-};
-struct MultiplyWide {
-  template <typename T>
-  Twice<T> operator()(T a, T b) const {
-    return Twice<T>{a} * b;
-  }
-};
-struct AddSaturated {
-  std::int32_t operator()(std::int32_t a, std::int32_t b) const {
-    return static_cast<std::int32_t>(std::clamp<std::int64_t>(
-        std::int64_t{a} + b, std::numeric_limits<std::int32_t>::min(),
-        std::numeric_limits<std::int32_t>::max()));
-  }
-};
+using MultiplyHigh = decltype([]<typename T>(T a, T b) -> T {
+  return static_cast<T>((Twice<T>{a} * b) >> (8 * sizeof(T)));
+});
+using MultiplyWide = decltype([]<typename T>(T a, T b) -> Twice<T> {
+  return Twice<T>{a} * b;
+});
+std::int32_t saturated(std::int64_t value) {
+  using Limits = std::numeric_limits<std::int32_t>;
+  return static_cast<std::int32_t>(
+      std::clamp<std::int64_t>(value, Limits::min(), Limits::max()));
+}
+using AddSaturated = decltype([](std::int64_t a, std::int64_t b) {
+  return saturated(a + b);
+});
+using SubtractSaturated = decltype([](std::int64_t a, std::int64_t b) {
+  return saturated(a - b);
+});
 template <typename Product, typename Sum = Add>
 struct Then {
   template <typename T, typename S>
@@ -95,36 +84,15 @@ struct Remain {
     return static_cast<T>(a % b);
   }
 };
-struct Absolute {
-  template <typename T>
-  T operator()(T a) const {
-    return a < T{0} ? Subtract{}(T{0}, a) : a;
-  }
-};
-struct Negate {
-  template <typename T>
-  T operator()(T a) const {
-    return Subtract{}(T{0}, a);
-  }
-};
-struct Least {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return b < a ? b : a;
-  }
-};
-struct Greatest {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return a < b ? b : a;
-  }
-};
-struct ClampedAtZero {
-  template <typename T>
-  T operator()(T a) const {
-    return a < T{0} ? T{0} : a;
-  }
-};
+using Absolute = decltype([]<typename T>(T a) -> T {
+  return a < T{0} ? Subtract{}(T{0}, a) : a;
+});
+using Negate = decltype([]<typename T>(T a) -> T { return Subtract{}(T{0}, a); });
+using Least = decltype([]<typename T>(T a, T b) -> T { return b < a ? b : a; });
+using Greatest = decltype([]<typename T>(T a, T b) -> T { return a < b ? b : a; });
+using ClampedAtZero = decltype([]<typename T>(T a) -> T {
+  return a < T{0} ? T{0} : a;
+});
 template <typename F>
 struct AtLeastZero {
   template <typename T>
@@ -132,19 +100,9 @@ struct AtLeastZero {
     return ClampedAtZero{}(F{}(a, b));
   }
 };
-struct SubtractSaturated {
-  std::int32_t operator()(std::int32_t a, std::int32_t b) const {
-    return static_cast<std::int32_t>(std::clamp<std::int64_t>(
-        std::int64_t{a} - b, std::numeric_limits<std::int32_t>::min(),
-        std::numeric_limits<std::int32_t>::max()));
-  }
-};
-struct SumOfDifferences {
-  template <typename T>
-  T operator()(T a, T b, T c) const {
-    return Add{}(c, a < b ? Subtract{}(b, a) : Subtract{}(a, b));
-  }
-};
+using SumOfDifferences = decltype([]<typename T>(T a, T b, T c) -> T {
+  return Add{}(c, a < b ? Subtract{}(b, a) : Subtract{}(a, b));
+});
 // The low 24 bits of both, the low or the high 32 of the 48 bits of their product.
 template <typename T>
 std::int64_t product24(T a, T b) {
@@ -155,18 +113,12 @@ std::int64_t product24(T a, T b) {
   };
   return low(a) * low(b);
 }
-struct Multiply24Low {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return static_cast<T>(product24(a, b));
-  }
-};
-struct Multiply24High {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return static_cast<T>(product24(a, b) >> 16);
-  }
-};
+using Multiply24Low = decltype([]<typename T>(T a, T b) -> T {
+  return static_cast<T>(product24(a, b));
+});
+using Multiply24High = decltype([]<typename T>(T a, T b) -> T {
+  return static_cast<T>(product24(a, b) >> 16);
+});
 
 template <typename A, typename B>
 struct DotOfBytes {

@@ -8,43 +8,15 @@
 namespace kiln::ptx {
 namespace {
 
-struct And {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return a & b;
-  }
-};
-struct Or {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return a | b;
-  }
-};
-struct Xor {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return a ^ b;
-  }
-};
-struct Not {
-  template <typename T>
-  T operator()(T a) const {
-    return static_cast<T>(~a);
-  }
-};
-struct IsZero {
-  template <typename T>
-  T operator()(T a) const {
-    return a == 0 ? 1 : 0;
-  }
-};
+using And = decltype([]<typename T>(T a, T b) -> T { return a & b; });
+using Or = decltype([]<typename T>(T a, T b) -> T { return a | b; });
+using Xor = decltype([]<typename T>(T a, T b) -> T { return a ^ b; });
+using Not = decltype([]<typename T>(T a) -> T { return static_cast<T>(~a); });
+using IsZero = decltype([]<typename T>(T a) -> T { return a == 0 ? 1 : 0; });
 // Beyond the width a shift leaves zeros, or the sign.
-struct ShiftLeft {
-  template <typename T>
-  T operator()(T a, std::uint32_t by) const {
-    return by >= 8 * sizeof(T) ? T{0} : static_cast<T>(a << by);
-  }
-};
+using ShiftLeft = decltype([]<typename T>(T a, std::uint32_t by) -> T {
+  return by >= 8 * sizeof(T) ? T{0} : static_cast<T>(a << by);
+});
 struct ShiftRight {
   template <typename T>
   T operator()(T a, std::uint32_t by) const {

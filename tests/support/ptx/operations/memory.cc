@@ -13,108 +13,79 @@ namespace {
 
 using Quad = std::array<std::uint64_t, 2>;
 
-// Operands: the address, then the registers, in the order of memory.
-template <typename In, typename Register>
-void load(Lanes& lanes, const Instruction& instruction) {
-  const auto& operands = instruction.operands;
-  const std::size_t bytes = sizeof(In) * (operands.size() - 1);
-  const Reach reached = reach(lanes, instruction, operands[0], bytes, Access::kRead);
-  for (std::size_t i = 1; i < operands.size(); ++i) {
-    if (operands[i].is_dropped())
-      continue;
-    Register* const to = lanes.at<Register>(operands[i]);
-    for_each_lane(lanes.mask, [&](unsigned lane) {
-      In value;
-      std::memcpy(&value, reached.at[lane] + (i - 1) * sizeof(In), sizeof value);
-      if constexpr (std::is_same_v<In, Register>)
-        to[lane] = value;
-      else
-        // The sign is extended. NOLINTNEXTLINE(bugprone-signed-char-misuse)
-        to[lane] = static_cast<Register>(value);
-    });
+/// Between a register and memory; the register may be wider.
+template <bool kStores, typename In, typename Register>
+void move(Register& in_register, std::byte* in_memory) {
+  In value;
+  if constexpr (kStores) {
+    value = static_cast<In>(in_register);
+    std::memcpy(in_memory, &value, sizeof value);
+  } else {
+    std::memcpy(&value, in_memory, sizeof value);
+    // The sign is extended. NOLINTNEXTLINE(bugprone-signed-char-misuse)
+    in_register = static_cast<Register>(value);
   }
 }
 
-template <typename In, typename Register>
-void store(Lanes& lanes, const Instruction& instruction) {
+// Operands: the address, then the registers, in the order of memory.
+template <bool kStores, typename In, typename Register>
+void access(Lanes& lanes, const Instruction& instruction) {
   const auto& operands = instruction.operands;
   const std::size_t bytes = sizeof(In) * (operands.size() - 1);
-  const Reach reached = reach(lanes, instruction, operands[0], bytes, Access::kWrite);
+  const Reach reached = reach(lanes, instruction, operands[0], bytes,
+                              kStores ? Access::kWrite : Access::kRead);
   for (std::size_t i = 1; i < operands.size(); ++i) {
-    const Register* const from = lanes.at<Register>(operands[i]);
+    if (operands[i].is_dropped())
+      continue;
+    auto* const registers = lanes.at<Register>(operands[i]);
     for_each_lane(lanes.mask, [&](unsigned lane) {
-      In value;
-      if constexpr (std::is_same_v<In, Register>)
-        value = from[lane];
-      else
-        value = static_cast<In>(from[lane]);
-      std::memcpy(reached.at[lane] + (i - 1) * sizeof(In), &value, sizeof value);
+      move<kStores, In>(registers[lane], reached.at[lane] + (i - 1) * sizeof(In));
     });
   }
 }
 
 // The same with a parameter of a function, which lies in the frame. Operands: the
 // region, then the registers.
-template <typename In, typename Register, bool kStores>
-void move_parameter(Lanes& lanes, const Instruction& instruction) {
+template <bool kStores, typename In, typename Register>
+void access_parameter(Lanes& lanes, const Instruction& instruction) {
   const auto& operands = instruction.operands;
   const auto stride = static_cast<std::size_t>(instruction.targets[0]);
   for (std::size_t i = 1; i < operands.size(); ++i) {
     if (operands[i].is_dropped())
       continue;
-    auto* const in_register = lanes.at<Register>(operands[i]);
+    auto* const registers = lanes.at<Register>(operands[i]);
     std::byte* const in_memory =
         lanes.at<std::byte>(operands[0]) + instruction.offset + (i - 1) * sizeof(In);
     for_each_lane(lanes.mask, [&](unsigned lane) {
-      In value;
-      if constexpr (kStores) {
-        if constexpr (std::is_same_v<In, Register>)
-          value = in_register[lane];
-        else
-          value = static_cast<In>(in_register[lane]);
-        std::memcpy(in_memory + lane * stride, &value, sizeof value);
-      } else {
-        std::memcpy(&value, in_memory + lane * stride, sizeof value);
-        if constexpr (std::is_same_v<In, Register>)
-          in_register[lane] = value;
-        else
-          // As above. NOLINTNEXTLINE(bugprone-signed-char-misuse)
-          in_register[lane] = static_cast<Register>(value);
-      }
+      move<kStores, In>(registers[lane], in_memory + lane * stride);
     });
   }
 }
 
-template <typename In, typename Register>
-struct Load {
-  static constexpr Handler kHandler = &load<In, Register>;
+template <bool kStores>
+struct Memory {
+  template <typename In, typename Register>
+  static constexpr Handler kHandler = &access<kStores, In, Register>;
 };
-template <typename In, typename Register>
-struct Store {
-  static constexpr Handler kHandler = &store<In, Register>;
-};
-template <typename In, typename Register>
-struct LoadParameter {
-  static constexpr Handler kHandler = &move_parameter<In, Register, false>;
-};
-template <typename In, typename Register>
-struct StoreParameter {
-  static constexpr Handler kHandler = &move_parameter<In, Register, true>;
+template <bool kStores>
+struct Parameter {
+  template <typename In, typename Register>
+  static constexpr Handler kHandler = &access_parameter<kStores, In, Register>;
 };
 
 // A register may be wider than what it holds.
-template <template <typename, typename> typename Form, typename In>
+template <typename Form, typename In>
 Handler by_register(std::size_t bytes) {
   if (bytes <= sizeof(In))
-    return Form<In, In>::kHandler;
+    return Form::template kHandler<In, In>;
   using Wide = std::conditional_t<std::is_signed_v<In>, std::int64_t, std::uint64_t>;
   using Word = std::conditional_t<std::is_signed_v<In>, std::int32_t, std::uint32_t>;
   using Short = std::conditional_t<std::is_signed_v<In>, std::int16_t, std::uint16_t>;
-  return bytes == 8   ? Form<In, Wide>::kHandler
-         : bytes == 4 ? Form<In, Word>::kHandler
-                      : Form<In, Short>::kHandler;
+  return bytes == 8   ? Form::template kHandler<In, Wide>
+         : bytes == 4 ? Form::template kHandler<In, Word>
+                      : Form::template kHandler<In, Short>;
 }
-template <template <typename, typename> typename Form>
+template <typename Form>
 Handler by_type(Type type, std::size_t register_bytes) {
   const bool is_signed = type.kind == Kind::kSigned;
   switch (type.bytes()) {
@@ -130,7 +101,7 @@ Handler by_type(Type type, std::size_t register_bytes) {
     case 8:
       return by_register<Form, std::uint64_t>(register_bytes);
     default:
-      return Form<Quad, Quad>::kHandler;
+      return Form::template kHandler<Quad, Quad>;
   }
 }
 
@@ -173,15 +144,14 @@ std::size_t add_registers(Decoder& decoder, std::span<const syntax::Argument> pa
   return bytes;
 }
 
-template <template <typename, typename> typename Form,
-          template <typename, typename> typename ParameterForm>
-void select_access(Decoder& decoder, bool stores) {
+template <bool kStores>
+void select_access(Decoder& decoder) {
   decoder.take_hints();
   const Space space = decoder.take_space();
   const auto width = decoder.take_one({"v2", "v4", "v8"});
   const Type type = decoder.take_type();
-  const auto& address = decoder.argument(stores ? 0 : 1);
-  const auto& registers = decoder.argument(stores ? 1 : 0);
+  const auto& address = decoder.argument(kStores ? 0 : 1);
+  const auto& registers = decoder.argument(kStores ? 1 : 0);
   const auto parts = decoder.parts(registers);
   if (parts.size() != (width ? std::size_t{2} << *width : 1))
     decoder.refuse("it has not as many registers as its vector");
@@ -201,15 +171,9 @@ void select_access(Decoder& decoder, bool stores) {
     decoder.address(address, space);
     made.space = memory_of(space);
   }
-  const std::size_t bytes = add_registers(decoder, parts, type, stores);
-  made.run = region ? by_type<ParameterForm>(type, bytes) : by_type<Form>(type, bytes);
-}
-
-void select_load(Decoder& decoder) {
-  select_access<Load, LoadParameter>(decoder, false);
-}
-void select_store(Decoder& decoder) {
-  select_access<Store, StoreParameter>(decoder, true);
+  const std::size_t bytes = add_registers(decoder, parts, type, kStores);
+  made.run = region ? by_type<Parameter<kStores>>(type, bytes)
+                    : by_type<Memory<kStores>>(type, bytes);
 }
 
 // Hints alone: what they name is not looked at.
@@ -234,9 +198,9 @@ void select_policy(Decoder& decoder) {
 
 std::span<const Operation> memory_operations() {
   static constexpr auto kAll = std::to_array<Operation>({
-      {"ld", &select_load},
-      {"ldu", &select_load},
-      {"st", &select_store},
+      {"ld", &select_access<false>},
+      {"ldu", &select_access<false>},
+      {"st", &select_access<true>},
       {"prefetch", &select_hint},
       {"prefetchu", &select_hint},
       {"applypriority", &select_hint},

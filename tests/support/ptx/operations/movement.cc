@@ -9,12 +9,7 @@
 namespace kiln::ptx {
 namespace {
 
-struct Same {
-  template <typename T>
-  T operator()(T value) const {
-    return value;
-  }
-};
+using Same = decltype([]<typename T>(T value) -> T { return value; });
 void move_predicate(Lanes& lanes, const Instruction& instruction) {
   lanes.set_predicate(instruction.operands[0],
                       lanes.predicate(instruction.operands[1]));

@@ -8,7 +8,15 @@
 namespace kiln::ptx {
 namespace {
 
-enum Video : std::uint8_t { kAdd, kSubtract, kAverage, kDistance, kLeast, kGreatest };
+using Compute = std::int64_t (*)(std::int64_t, std::int64_t);
+constexpr Compute kAdd = [](auto a, auto b) { return a + b; };
+constexpr Compute kSubtract = [](auto a, auto b) { return a - b; };
+constexpr Compute kAverage = [](auto a, auto b) {  // rounded away from 0
+  return (a + b + (a + b >= 0 ? 1 : 0)) >> 1;
+};
+constexpr Compute kDistance = [](auto a, auto b) { return a < b ? b - a : a - b; };
+constexpr Compute kLeast = [](auto a, auto b) { return std::min(a, b); };
+constexpr Compute kGreatest = [](auto a, auto b) { return std::max(a, b); };
 
 /// How a register is read or written.
 struct Shape {
@@ -17,7 +25,7 @@ struct Shape {
   bool a_is_signed = false;
   bool b_is_signed = false;
   bool adds = false;  // all results to c
-  Video operation = kAdd;
+  Compute compute = kAdd;
 };
 
 std::int64_t part_of(std::uint32_t word, unsigned index, unsigned bits,
@@ -26,23 +34,6 @@ std::int64_t part_of(std::uint32_t word, unsigned index, unsigned bits,
   const unsigned unused = 32 - bits;
   return is_signed ? std::int64_t{static_cast<std::int32_t>(part << unused) >> unused}
                    : std::int64_t{part};
-}
-
-std::int64_t compute(Video operation, std::int64_t a, std::int64_t b) {
-  switch (operation) {
-    case kAdd:
-      return a + b;
-    case kSubtract:
-      return a - b;
-    case kAverage:  // rounded away from 0
-      return (a + b + (a + b >= 0 ? 1 : 0)) >> 1;
-    case kDistance:
-      return a < b ? b - a : a - b;
-    case kLeast:
-      return std::min(a, b);
-    default:
-      return std::max(a, b);
-  }
 }
 
 void run(Lanes& lanes, const Instruction& instruction) {
@@ -59,9 +50,8 @@ void run(Lanes& lanes, const Instruction& instruction) {
   for_each_lane(lanes.mask, [&](unsigned lane) {
     std::uint32_t result = shape.adds ? c[lane] : 0;
     for (unsigned i = 0; i < shape.count; ++i) {
-      std::int64_t value =
-          compute(shape.operation, part_of(a[lane], i, bits, shape.a_is_signed),
-                  part_of(b[lane], i, bits, shape.b_is_signed));
+      std::int64_t value = shape.compute(part_of(a[lane], i, bits, shape.a_is_signed),
+                                         part_of(b[lane], i, bits, shape.b_is_signed));
       if (instruction.saturates)
         value = std::clamp(value, least, most);
       const auto word = static_cast<std::uint32_t>(value);
@@ -72,9 +62,9 @@ void run(Lanes& lanes, const Instruction& instruction) {
   });
 }
 
-template <Video kOperation, unsigned kCount>
+template <Compute kCompute, unsigned kCount>
 void select_video(Decoder& decoder) {
-  Shape shape{.count = kCount, .operation = kOperation};
+  Shape shape{.count = kCount, .compute = kCompute};
   for (bool* const is_signed :
        {&shape.d_is_signed, &shape.a_is_signed, &shape.b_is_signed})
     *is_signed = decoder.take_type().kind == Kind::kSigned;
