@@ -16,88 +16,6 @@ constexpr unsigned kPoison = 0xa5;
 
 }  // namespace
 
-std::uint64_t Warp::special(Special special, unsigned lane, const Frame& frame) const {
-  const Launch& launch = block_.grid.launch;
-  const Extent thread = block_.thread(first_thread() + lane);
-  const Extent block = block_.index();
-  const Extent& cluster = launch.cluster;
-  switch (special) {
-    case Special::kTidX:
-      return thread[0];
-    case Special::kTidY:
-      return thread[1];
-    case Special::kTidZ:
-      return thread[2];
-    case Special::kNtidX:
-      return launch.block[0];
-    case Special::kNtidY:
-      return launch.block[1];
-    case Special::kNtidZ:
-      return launch.block[2];
-    case Special::kCtaidX:
-      return block[0];
-    case Special::kCtaidY:
-      return block[1];
-    case Special::kCtaidZ:
-      return block[2];
-    case Special::kNctaidX:
-      return launch.grid[0];
-    case Special::kNctaidY:
-      return launch.grid[1];
-    case Special::kNctaidZ:
-      return launch.grid[2];
-    case Special::kLaneid:
-      return lane;
-    case Special::kWarpid:
-      return index_;
-    case Special::kNwarpid:
-      return (block_.threads() + kLanes - 1) / kLanes;
-    case Special::kSmid:
-      return (block[0] + std::uint64_t{launch.grid[0]} * block[1]) %
-             std::max(launch.multiprocessors, 1U);
-    case Special::kNsmid:
-      return launch.multiprocessors;
-    case Special::kGridid:
-      return 0;
-    case Special::kLanemaskEq:
-      return 1U << lane;
-    case Special::kLanemaskLe:
-      return (2U << lane) - 1;
-    case Special::kLanemaskLt:
-      return (1U << lane) - 1;
-    case Special::kLanemaskGe:
-      return ~((1U << lane) - 1);
-    case Special::kLanemaskGt:
-      return lane == kLanes - 1 ? 0 : ~((2U << lane) - 1);
-    case Special::kClusterCtaidX:
-      return block[0] % cluster[0];
-    case Special::kClusterCtaidY:
-      return block[1] % cluster[1];
-    case Special::kClusterCtaidZ:
-      return block[2] % cluster[2];
-    case Special::kClusterNctaidX:
-      return cluster[0];
-    case Special::kClusterNctaidY:
-      return cluster[1];
-    case Special::kClusterNctaidZ:
-      return cluster[2];
-    case Special::kClusterRank:
-      return block[0] % cluster[0] +
-             std::uint64_t{cluster[0]} *
-                 (block[1] % cluster[1] +
-                  std::uint64_t{cluster[1]} * (block[2] % cluster[2]));
-    case Special::kClusterBlocks:
-      return std::uint64_t{cluster[0]} * cluster[1] * cluster[2];
-    case Special::kDynamicSharedSize:
-      return launch.dynamic_shared_bytes;
-    case Special::kTotalSharedSize:
-      return block_.grid.shared_bytes;
-    case Special::kLocal:
-      return frame.local_begin;
-  }
-  return 0;
-}
-
 std::shared_ptr<Frame> Warp::make_frame(const Function& function,
                                         std::shared_ptr<Frame> caller) {
   auto frame = std::make_shared<Frame>();
@@ -123,7 +41,9 @@ std::shared_ptr<Frame> Warp::make_frame(const Function& function,
   }
   for (const Fill& fill : function.fills) {
     for (unsigned lane = 0; lane < kLanes; ++lane) {
-      const std::uint64_t value = special(fill.special, lane, *frame) + fill.addend;
+      const std::uint64_t value =
+          fill.special ? fill.special({.block = block_, .warp = *this, .lane = lane})
+                       : frame->local_begin + fill.local_at;
       std::memcpy(frame->bytes.get() + fill.at + std::size_t{lane} * fill.bytes, &value,
                   fill.bytes);
     }

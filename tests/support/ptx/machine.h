@@ -121,7 +121,6 @@ class Warp {
       const std::shared_ptr<Frame>& caller) const;
   std::shared_ptr<Frame> make_frame(const Function& function,
                                     std::shared_ptr<Frame> caller);
-  std::uint64_t special(Special special, unsigned lane, const Frame& frame) const;
   Lanes lanes(const Fragment& fragment, std::uint32_t mask);
 
   Block& block_;
@@ -209,6 +208,13 @@ class Block {
  private:
   Extent index_{};
   unsigned threads_ = 0;
+};
+
+/// A lane of a warp.
+struct Place {
+  const Block& block;
+  const Warp& warp;
+  unsigned lane;
 };
 
 /// `visit(lane)` for each lane of the mask, from any on: what they do one after the

@@ -27,42 +27,6 @@ void read_short_clock(Lanes& lanes, const Instruction& instruction) {
   for_each_lane(lanes.mask, [&](unsigned lane) { to[lane] = now; });
 }
 
-constexpr auto kSpecials = std::to_array<std::pair<std::string_view, Special>>({
-    {"%tid.x", Special::kTidX},
-    {"%tid.y", Special::kTidY},
-    {"%tid.z", Special::kTidZ},
-    {"%ntid.x", Special::kNtidX},
-    {"%ntid.y", Special::kNtidY},
-    {"%ntid.z", Special::kNtidZ},
-    {"%ctaid.x", Special::kCtaidX},
-    {"%ctaid.y", Special::kCtaidY},
-    {"%ctaid.z", Special::kCtaidZ},
-    {"%nctaid.x", Special::kNctaidX},
-    {"%nctaid.y", Special::kNctaidY},
-    {"%nctaid.z", Special::kNctaidZ},
-    {"%laneid", Special::kLaneid},
-    {"%warpid", Special::kWarpid},
-    {"%nwarpid", Special::kNwarpid},
-    {"%smid", Special::kSmid},
-    {"%nsmid", Special::kNsmid},
-    {"%gridid", Special::kGridid},
-    {"%lanemask_eq", Special::kLanemaskEq},
-    {"%lanemask_le", Special::kLanemaskLe},
-    {"%lanemask_lt", Special::kLanemaskLt},
-    {"%lanemask_ge", Special::kLanemaskGe},
-    {"%lanemask_gt", Special::kLanemaskGt},
-    {"%cluster_ctaid.x", Special::kClusterCtaidX},
-    {"%cluster_ctaid.y", Special::kClusterCtaidY},
-    {"%cluster_ctaid.z", Special::kClusterCtaidZ},
-    {"%cluster_nctaid.x", Special::kClusterNctaidX},
-    {"%cluster_nctaid.y", Special::kClusterNctaidY},
-    {"%cluster_nctaid.z", Special::kClusterNctaidZ},
-    {"%cluster_ctarank", Special::kClusterRank},
-    {"%cluster_nctarank", Special::kClusterBlocks},
-    {"%dynamic_smem_size", Special::kDynamicSharedSize},
-    {"%total_smem_size", Special::kTotalSharedSize},
-});
-
 // Room for vectors of the machine.
 constexpr std::size_t kSlotAlignment = 32;
 
@@ -192,16 +156,15 @@ Operand FunctionDecoder::constant(std::uint64_t bits, Type type) {
 
 // A value that a new frame gets; as wide as the instruction asks for.
 Operand FunctionDecoder::special(std::string_view name, Type type) {
-  for (const auto& [known, which] : kSpecials) {
-    if (known != name)
-      continue;
+  if (Special which = special_named(name)) {
     const auto [fill, is_new] =
         fills_.try_emplace(fmt::format("{} {}", name, type.bytes()));
     if (is_new) {
       fill->second = {.at = add_constant(type.bytes() * kLanes),
                       .bytes = static_cast<std::uint8_t>(type.bytes())};
-      function_.fills.push_back(
-          {.at = fill->second.at, .bytes = fill->second.bytes, .special = which});
+      function_.fills.push_back({.at = fill->second.at,
+                                 .bytes = fill->second.bytes,
+                                 .special = std::move(which)});
     }
     return fill->second;
   }
@@ -247,10 +210,8 @@ Operand FunctionDecoder::address_of(std::string_view name, Type type) {
     return fill->second;
   fill->second = {.at = add_constant(std::size_t{bytes} * kLanes), .bytes = bytes};
   if (symbol && symbol->kind == Symbol::Kind::kLocal) {
-    function_.fills.push_back({.at = fill->second.at,
-                               .bytes = bytes,
-                               .special = Special::kLocal,
-                               .addend = symbol->at});
+    function_.fills.push_back(
+        {.at = fill->second.at, .bytes = bytes, .local_at = symbol->at});
     return fill->second;
   }
   const auto& variables = program_.module.variables;

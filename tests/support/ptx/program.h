@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -92,49 +93,20 @@ struct Instruction {
   const syntax::Statement* statement = nullptr;
 };
 
-enum class Special : std::uint8_t {
-  kTidX,
-  kTidY,
-  kTidZ,
-  kNtidX,
-  kNtidY,
-  kNtidZ,
-  kCtaidX,
-  kCtaidY,
-  kCtaidZ,
-  kNctaidX,
-  kNctaidY,
-  kNctaidZ,
-  kLaneid,
-  kWarpid,
-  kNwarpid,
-  kSmid,
-  kNsmid,
-  kGridid,
-  kLanemaskEq,
-  kLanemaskLe,
-  kLanemaskLt,
-  kLanemaskGe,
-  kLanemaskGt,
-  kClusterCtaidX,
-  kClusterCtaidY,
-  kClusterCtaidZ,
-  kClusterNctaidX,
-  kClusterNctaidY,
-  kClusterNctaidZ,
-  kClusterRank,
-  kClusterBlocks,
-  kDynamicSharedSize,
-  kTotalSharedSize,
-  kLocal,  // where the frame's local memory begins, and an offset
-};
+struct Place;
 
-/// A place among the constants that a new frame fills.
+/// What a special register is worth for a thread.
+using Special = std::function<std::uint64_t(const Place& at)>;
+/// Null where none has that name.
+[[nodiscard]] Special special_named(std::string_view name);
+
+/// A place among the constants that a new frame fills: with a special register, or an
+/// address in the frame's local memory.
 struct Fill {
   std::uint32_t at = 0;
   std::uint8_t bytes = 4;
-  Special special = Special::kTidX;
-  std::uint64_t addend = 0;
+  Special special{};
+  std::uint32_t local_at = 0;
 };
 
 /// A constant that is an address.
