@@ -6,7 +6,7 @@
 #include <array>
 #include <unordered_map>
 
-#include "tests/support/ptx/function_decoder.h"
+#include "tests/support/ptx/decoder.h"
 #include "tests/support/ptx/machine.h"
 
 namespace kiln::ptx {
@@ -102,7 +102,26 @@ Select select_of(std::string_view opcode) {
 
 }  // namespace
 
-bool FunctionDecoder::take(std::string_view modifier) {
+void Decoder::run_by(Handler handler) {
+  if (handler == nullptr)
+    refuse("this type is not one of the instruction's");
+  made.run = handler;
+}
+
+void Decoder::jump_to(std::string_view label) {
+  jumps_.push_back(
+      {function_.code.size(), made.targets.size(), label, statement().scope});
+  made.targets.push_back(0);
+}
+
+void Decoder::calls(const Function* callee) {
+  if (callee == nullptr)
+    function_.calls_by_pointer = true;
+  else
+    function_.callees.push_back(callee);
+}
+
+bool Decoder::take(std::string_view modifier) {
   const auto found = std::find(left_.begin(), left_.end(), modifier);
   if (found == left_.end())
     return false;
@@ -110,13 +129,13 @@ bool FunctionDecoder::take(std::string_view modifier) {
   return true;
 }
 
-bool FunctionDecoder::has_type() const {
+bool Decoder::has_type() const {
   return std::any_of(left_.begin(), left_.end(), [](std::string_view each) {
     return type_named(each).has_value();
   });
 }
 
-Type FunctionDecoder::take_type() {
+Type Decoder::take_type() {
   for (auto each = left_.begin(); each != left_.end(); ++each) {
     if (const auto type = type_named(*each)) {
       left_.erase(each);
@@ -126,7 +145,7 @@ Type FunctionDecoder::take_type() {
   refuse("it names no type");
 }
 
-void FunctionDecoder::take_hints() {
+void Decoder::take_hints() {
   static constexpr auto kHints = std::to_array<std::string_view>(
       {"weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "sc",
        "mmio", "cta",      "cluster", "gpu",     "sys",     "ca",      "cg",
@@ -137,7 +156,7 @@ void FunctionDecoder::take_hints() {
   });
 }
 
-void FunctionDecoder::decode(const syntax::Statement& statement) {
+void Decoder::decode(const syntax::Statement& statement) {
   made = Instruction{};
   may_be_wider = false;
   made.statement = &statement;
@@ -152,7 +171,7 @@ void FunctionDecoder::decode(const syntax::Statement& statement) {
   if (select == nullptr)
     refuse("this instruction is not run here");
   if (!statement.guard.predicate.empty())
-    made.guard = source({.kind = Argument::Kind::kName,
+    made.guard = source({.kind = syntax::Argument::Kind::kName,
                          .name = statement.guard.predicate,
                          .is_negated = statement.guard.is_negated},
                         kPred);
@@ -162,7 +181,7 @@ void FunctionDecoder::decode(const syntax::Statement& statement) {
   function_.code.push_back(std::move(made));
 }
 
-void FunctionDecoder::finish_jumps() {
+void Decoder::finish_jumps() {
   for (const Jump& jump : jumps_) {
     std::optional<std::size_t> at;
     for (unsigned scope = jump.scope; !at; scope = syntax_.scopes[scope].parent) {
@@ -181,14 +200,14 @@ void FunctionDecoder::finish_jumps() {
 }
 
 // Behind the last statement lanes leave.
-void FunctionDecoder::add_end() {
+void Decoder::add_end() {
   static const syntax::Statement statement{.opcode = "ret",
                                            .text = "the end of the function"};
   starts_.push_back(function_.code.size());
   function_.code.push_back({.course = Course::kReturn, .statement = &statement});
 }
 
-void FunctionDecoder::run() {
+void Decoder::run() {
   declare();
   for (const syntax::Statement& statement : syntax_.statements) {
     starts_.push_back(function_.code.size());
@@ -223,8 +242,7 @@ tl::expected<std::shared_ptr<const Program>, std::string> decode(std::string tex
     }
   }
   try {
-    for (const auto& function : program->functions)
-      FunctionDecoder(*program, *function).run();
+    for (const auto& function : program->functions) Decoder(*program, *function).run();
   } catch (const Refusal& refusal) {
     return tl::unexpected(refusal.why);
   }

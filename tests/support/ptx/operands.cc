@@ -3,15 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <charconv>
 #include <cstring>
 
-#include "tests/support/ptx/function_decoder.h"
+#include "tests/support/ptx/decoder.h"
 #include "tests/support/ptx/machine.h"
 
 namespace kiln::ptx {
+
+using syntax::Argument;
+
 namespace {
 
 /// A clock counts the launch's instructions.
@@ -32,14 +34,14 @@ constexpr std::size_t kSlotAlignment = 32;
 
 }  // namespace
 
-std::uint32_t FunctionDecoder::reserve(std::size_t bytes) {
+std::uint32_t Decoder::reserve(std::size_t bytes) {
   const std::uint32_t at = function_.register_bytes;
   function_.register_bytes +=
       static_cast<std::uint32_t>(rounded_up(bytes, kSlotAlignment));
   return at;
 }
 
-std::uint32_t FunctionDecoder::add_constant(std::size_t bytes) {
+std::uint32_t Decoder::add_constant(std::size_t bytes) {
   const std::size_t at = function_.constants.size();
   function_.constants.resize(at + rounded_up(bytes, kSlotAlignment));
   return function_.register_bytes + static_cast<std::uint32_t>(at);
@@ -49,7 +51,7 @@ std::size_t register_bytes(Type type) {
   return type == kPred ? 4 : type.bytes() * kLanes;
 }
 
-void FunctionDecoder::declare(const syntax::Variable& variable, Names& names) {
+void Decoder::declare(const syntax::Variable& variable, Names& names) {
   Symbol symbol{.type = variable.type, .repeats = variable.repeats};
   switch (variable.space) {
     case Space::kRegister: {
@@ -81,7 +83,7 @@ void FunctionDecoder::declare(const syntax::Variable& variable, Names& names) {
   names[variable.name] = symbol;
 }
 
-void FunctionDecoder::declare_parameters() {
+void Decoder::declare_parameters() {
   const auto add = [&](const auto& variables, std::vector<Region>& regions) {
     for (const syntax::Variable& each : variables) {
       declare(each, names_[0]);
@@ -101,7 +103,7 @@ void FunctionDecoder::declare_parameters() {
   }
 }
 
-void FunctionDecoder::declare() {
+void Decoder::declare() {
   names_.resize(std::max<std::size_t>(syntax_.scopes.size(), 1));
   declare_parameters();
   for (std::size_t i = 0; i < syntax_.scopes.size(); ++i) {
@@ -111,8 +113,7 @@ void FunctionDecoder::declare() {
 }
 
 // "%r12" of ".reg .b32 %r<20>", or a name by itself.
-std::optional<Symbol> FunctionDecoder::find(std::string_view name,
-                                            unsigned scope) const {
+std::optional<Symbol> Decoder::find(std::string_view name, unsigned scope) const {
   const std::size_t digits = name.find_last_not_of("0123456789") + 1;
   unsigned number = 0;
   const bool is_numbered = digits < name.size() && digits > 0;
@@ -136,7 +137,7 @@ std::optional<Symbol> FunctionDecoder::find(std::string_view name,
   }
 }
 
-Operand FunctionDecoder::constant(std::uint64_t bits, Type type) {
+Operand Decoder::constant(std::uint64_t bits, Type type) {
   const std::size_t bytes = type.bytes();
   if (bytes < 8)
     bits &= (std::uint64_t{1} << (8 * bytes)) - 1;
@@ -155,7 +156,7 @@ Operand FunctionDecoder::constant(std::uint64_t bits, Type type) {
 }
 
 // A value that a new frame gets; as wide as the instruction asks for.
-Operand FunctionDecoder::special(std::string_view name, Type type) {
+Operand Decoder::special(std::string_view name, Type type) {
   if (Special which = special_named(name)) {
     const auto [fill, is_new] =
         fills_.try_emplace(fmt::format("{} {}", name, type.bytes()));
@@ -176,7 +177,7 @@ Operand FunctionDecoder::special(std::string_view name, Type type) {
 }
 
 // Read anew each time, by an instruction in front.
-std::optional<Operand> FunctionDecoder::clock(std::string_view name, Type type) {
+std::optional<Operand> Decoder::clock(std::string_view name, Type type) {
   const bool is_long = name == "%clock64" || name == "%globaltimer";
   const bool is_high = name == "%clock_hi" || name == "%globaltimer_hi";
   if (!is_long && !is_high && name != "%clock" && name != "%globaltimer_lo")
@@ -193,7 +194,7 @@ std::optional<Operand> FunctionDecoder::clock(std::string_view name, Type type) 
   return operand;
 }
 
-Operand FunctionDecoder::address_of(std::string_view name, Type type) {
+Operand Decoder::address_of(std::string_view name, Type type) {
   const auto bytes = static_cast<std::uint8_t>(type.bytes());
   if (bytes < 4)
     refuse(fmt::format("{} is an address", name));
@@ -230,7 +231,7 @@ Operand FunctionDecoder::address_of(std::string_view name, Type type) {
 }
 
 // Eight bits lie in registers of 16 or more.
-void FunctionDecoder::check_width(std::string_view name, Type held, Type type) const {
+void Decoder::check_width(std::string_view name, Type held, Type type) const {
   const std::size_t bytes = type.bytes();
   if (held.bytes() < bytes)
     refuse(fmt::format("{} is too narrow", name));
@@ -238,7 +239,13 @@ void FunctionDecoder::check_width(std::string_view name, Type held, Type type) c
     refuse(fmt::format("{} is too wide", name));
 }
 
-Operand FunctionDecoder::source(const Argument& argument, Type type) {
+const Argument& Decoder::argument(std::size_t index) const {
+  if (index >= count())
+    refuse(fmt::format("it has {} operands only", count()));
+  return statement().arguments[index];
+}
+
+Operand Decoder::source(const Argument& argument, Type type) {
   switch (argument.kind) {
     case Argument::Kind::kName: {
       if (const auto symbol = find(argument.name);
@@ -285,7 +292,7 @@ Operand FunctionDecoder::source(const Argument& argument, Type type) {
   }
 }
 
-Operand FunctionDecoder::destination(const Argument& argument, Type type) {
+Operand Decoder::destination(const Argument& argument, Type type) {
   if (argument.kind == Argument::Kind::kNone || argument.name == "_") {
     // Handlers that do not ask write there.
     constexpr std::size_t kLargest = 16;
@@ -305,7 +312,7 @@ Operand FunctionDecoder::destination(const Argument& argument, Type type) {
           .is_negated = argument.is_negated};
 }
 
-void FunctionDecoder::address(const Argument& argument, Space space) {
+void Decoder::address(const Argument& argument, Space space) {
   if (argument.kind != Argument::Kind::kAddress)
     refuse("it has no address");
   if (argument.parts.size() != 1)
@@ -326,32 +333,32 @@ void FunctionDecoder::address(const Argument& argument, Space space) {
                               : address_of(base.name, kB64));
 }
 
-std::optional<Region> FunctionDecoder::region(std::string_view name) {
+std::optional<Region> Decoder::region(std::string_view name) {
   const auto symbol = find(name);
   if (!symbol || symbol->kind != Symbol::Kind::kRegion)
     return std::nullopt;
   return Region{.at = symbol->at, .size = symbol->size};
 }
 
-bool FunctionDecoder::is_predicate(const Argument& argument) const {
+bool Decoder::is_predicate(const Argument& argument) const {
   const auto symbol =
       argument.kind == Argument::Kind::kName ? find(argument.name) : std::nullopt;
   return symbol && symbol->type == kPred;
 }
 
-Operand FunctionDecoder::carry() {
+Operand Decoder::carry() {
   if (!carry_)
     carry_ = Operand{.at = add_constant(4), .bytes = 4};
   return *carry_;
 }
 
-std::uint64_t FunctionDecoder::integer(const Argument& argument) {
+std::uint64_t Decoder::integer(const Argument& argument) {
   if (argument.kind != Argument::Kind::kInteger)
     refuse("an operand is no number");
   return argument.value;
 }
 
-std::span<const std::string_view> FunctionDecoder::table(std::string_view name) const {
+std::span<const std::string_view> Decoder::table(std::string_view name) const {
   for (unsigned scope = statement().scope;; scope = syntax_.scopes[scope].parent) {
     for (const syntax::Table& each : syntax_.scopes[scope].tables) {
       if (each.name == name)
