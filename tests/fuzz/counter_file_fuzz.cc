@@ -5,31 +5,27 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <span>
 
 #include "cache/counter_file.h"
+#include "tests/fuzz/no_file_system.h"
+#include "tests/fuzz/require.h"
 
 namespace {
 
 using kiln::Bytes;
 using kiln::ByteView;
+using kiln::fuzz::require;
 using Counts = kiln::cache::CounterFile::Counts;
 
 constexpr int kDescriptor = 1'000'000;  // of no file of this process
 
-void require(bool holds) {
-  if (!holds)
-    std::abort();
-}
-
 /// One file, in memory, whatever its path.
-class OneFile final : public kiln::cache::FileSystem {
+class OneFile final : public kiln::fuzz::NoFileSystem {
  public:
   Bytes bytes;
 
@@ -55,24 +51,6 @@ class OneFile final : public kiln::cache::FileSystem {
   int set_lock(int, kiln::cache::RangeLock, std::uint64_t, std::uint64_t) override {
     return 0;
   }
-
-  ssize_t read(int, std::byte*, std::size_t) override { return -ENOSYS; }
-  ssize_t write(int, ByteView) override { return -ENOSYS; }
-  int fdatasync(int) override { return -ENOSYS; }
-  int fchmod(int, mode_t) override { return -ENOSYS; }
-  int close(int) override { return -ENOSYS; }
-  int stat(const char*, struct stat&) override { return -ENOSYS; }
-  int lstat(const char*, struct stat&) override { return -ENOSYS; }
-  int link(const char*, const char*) override { return -ENOSYS; }
-  int unlink(const char*) override { return -ENOSYS; }
-  int rename(const char*, const char*) override { return -ENOSYS; }
-  int rename_no_replace(const char*, const char*) override { return -ENOSYS; }
-  int touch(int) override { return -ENOSYS; }
-  int mkdir(const char*, mode_t) override { return -ENOSYS; }
-  int writable(const char*) override { return -ENOSYS; }
-  int list(const char*, std::vector<std::string>&) override { return -ENOSYS; }
-  int readlink(const char*, std::string&) override { return -ENOSYS; }
-  std::int64_t type(const char*) override { return -ENOSYS; }
 };
 
 /// Each count as it was, those that were added larger; or these alone, where there was

@@ -2,23 +2,15 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <span>
 
 #include "cache/metadata.h"
 #include "codec/fields.h"
-
-namespace {
-
-void require(bool holds) {
-  if (!holds)
-    std::abort();
-}
-
-}  // namespace
+#include "tests/fuzz/require.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using kiln::cache::Metadata;
+  using kiln::fuzz::require;
   const auto bytes = std::as_bytes(std::span(data, size));
   const auto fields = kiln::Fields::decode(bytes);
   // An encoding is the only one of its list.

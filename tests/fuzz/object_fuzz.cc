@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <span>
 #include <tuple>
@@ -13,6 +12,7 @@
 #include "cache/metadata.h"
 #include "cache/object.h"
 #include "codec/fields.h"
+#include "tests/fuzz/require.h"
 #include "tests/support/damaged_object.h"
 
 namespace {
@@ -22,11 +22,7 @@ using kiln::Bytes;
 using kiln::ByteView;
 using kiln::Digest;
 using kiln::cache::StoredObject;
-
-void require(bool holds) {
-  if (!holds)
-    std::abort();
-}
+using kiln::fuzz::require;
 
 /// Everything that anybody asks of an object.
 void read(ByteView file, const Digest& key) {

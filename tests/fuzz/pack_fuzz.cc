@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <set>
 #include <span>
 #include <string>
@@ -13,21 +12,19 @@
 
 #include "cache/pack.h"
 #include "codec/signature.h"
+#include "tests/fuzz/no_file_system.h"
+#include "tests/fuzz/require.h"
 #include "tests/support/sample_pack.h"
 
 namespace {
 
 using kiln::Bytes;
 using kiln::ByteView;
+using kiln::fuzz::require;
 namespace cache = kiln::cache;
 
-void require(bool holds) {
-  if (!holds)
-    std::abort();
-}
-
 /// A file system of one file, which is not on disk.
-class OneFile : public kiln::cache::FileSystem {
+class OneFile : public kiln::fuzz::NoFileSystem {
  public:
   explicit OneFile(ByteView bytes) : bytes_(bytes) {}
   int open(const char* /*path*/, int /*flags*/, mode_t /*mode*/) override {
@@ -42,26 +39,6 @@ class OneFile : public kiln::cache::FileSystem {
   int fstat(int /*fd*/, struct stat& info) override { return describe(info); }
   int lstat(const char* /*path*/, struct stat& info) override { return describe(info); }
   std::int64_t type(const char* /*path*/) override { return 0; }
-
-  ssize_t read(int, std::byte*, std::size_t) override { return -ENOSYS; }
-  ssize_t write(int, ByteView) override { return -ENOSYS; }
-  ssize_t pwrite(int, ByteView, std::uint64_t) override { return -ENOSYS; }
-  int fdatasync(int) override { return -ENOSYS; }
-  int fchmod(int, mode_t) override { return -ENOSYS; }
-  int close(int) override { return -ENOSYS; }
-  int stat(const char*, struct stat&) override { return -ENOSYS; }
-  int link(const char*, const char*) override { return -ENOSYS; }
-  int unlink(const char*) override { return -ENOSYS; }
-  int rename(const char*, const char*) override { return -ENOSYS; }
-  int rename_no_replace(const char*, const char*) override { return -ENOSYS; }
-  int touch(int) override { return -ENOSYS; }
-  int mkdir(const char*, mode_t) override { return -ENOSYS; }
-  int writable(const char*) override { return -ENOSYS; }
-  int list(const char*, std::vector<std::string>&) override { return -ENOSYS; }
-  int readlink(const char*, std::string&) override { return -ENOSYS; }
-  int set_lock(int, cache::RangeLock, std::uint64_t, std::uint64_t) override {
-    return -ENOSYS;
-  }
 
  private:
   [[nodiscard]] int describe(struct stat& info) const {

@@ -4,13 +4,13 @@
 #include <xxhash.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <span>
 #include <string_view>
 #include <tuple>
 
 #include "compile/protocol/protocol.h"
 #include "compile/worker/compile_log.h"
+#include "tests/fuzz/require.h"
 #include "util/little_endian.h"
 
 namespace {
@@ -18,11 +18,7 @@ namespace {
 namespace compile = kiln::compile;
 using kiln::Bytes;
 using kiln::ByteView;
-
-void require(bool holds) {
-  if (!holds)
-    std::abort();
-}
+using kiln::fuzz::require;
 
 /// What was understood is sent again as a message that is understood.
 void read(ByteView frame) {

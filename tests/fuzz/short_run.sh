@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# short_run.sh FUZZER CORPUS: fuzzes for some seconds from a copy of what is kept, so that a run
+# short_run.sh FUZZER CORPUS...: fuzzes for some seconds from a copy of what is kept, so that a run
 # changes no file of the project. An input that fails is left in the working directory.
 #
 # KILN_FUZZ_SECONDS: how long. Without it 20,000 inputs, for at most 10 s.
@@ -12,7 +12,7 @@ seconds=${KILN_FUZZ_SECONDS:-}
 }
 corpus=$(mktemp -d)
 trap 'rm -rf "$corpus"' EXIT
-cp -- "$2"/* "$corpus"
+for kept in "${@:2}"; do cp -- "$kept"/* "$corpus"; done
 length=(-max_total_time="${seconds:-10}")
 [[ -n $seconds ]] || length+=(-runs=20000)
 # Its own limits are a time for one input and none for what lies between.
