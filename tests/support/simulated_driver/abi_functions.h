@@ -41,6 +41,24 @@ using kiln::simulated::Stream;
 using kiln::simulated::UserObject;
 using kiln::simulated::Work;
 
+/// `use(simulator, found)` for what a handle stands for; `missing` where it is stale.
+template <typename Find, typename Use>
+CUresult with(const char* symbol, Needs needs, CUresult missing, const Find& find,
+              const Use& use) {
+  return enter(symbol, needs, [&](Simulator& simulator) {
+    auto* const found = find(simulator);
+    return found == nullptr ? missing : use(simulator, *found);
+  });
+}
+
+/// The same for a device.
+template <typename Use>
+CUresult with_device(const char* symbol, CUdevice ordinal, const Use& use) {
+  return with(
+      symbol, Needs::kDriver, CUDA_ERROR_INVALID_DEVICE,
+      [&](Simulator& simulator) { return simulator.device(ordinal); }, use);
+}
+
 /// `value` into `out`, where the program gave a place for it.
 template <typename Value, typename Given>
 CUresult answer(Value* out, const Given& value) {

@@ -14,6 +14,7 @@
 
 using kiln::MutexLock;
 using kiln::simulated::Process;
+using kiln::simulated::Settings;
 using kiln::simulated::Simulator;
 
 namespace {
@@ -27,6 +28,15 @@ auto under_lock(const Body& body) {
 
 int done(bool is_done) {
   return is_done ? 0 : -1;
+}
+
+int set_version(int Settings::*which, int version) {
+  return under_lock([&](Simulator& simulator) {
+    const bool is_good = kiln::simulated::is_version(version);
+    if (is_good)
+      simulator.settings.*which = version;
+    return done(is_good);
+  });
 }
 
 size_t active_contexts(const Simulator& simulator) {
@@ -60,10 +70,7 @@ size_t alive(const Simulator& simulator, kiln_simulated_objects what) {
 
 void kiln_simulated_reset() {
   kiln::simulated::restore_functions();
-  under_lock([](Simulator& simulator) {
-    simulator.reset();
-    return 0;
-  });
+  under_lock([](Simulator& simulator) { simulator.reset(); });
 }
 
 int kiln_simulated_set_devices(const char* capabilities) {
@@ -77,21 +84,11 @@ int kiln_simulated_set_devices(const char* capabilities) {
 }
 
 int kiln_simulated_set_driver_version(int version) {
-  return under_lock([&](Simulator& simulator) {
-    if (!kiln::simulated::is_version(version))
-      return -1;
-    simulator.settings.driver_version = version;
-    return 0;
-  });
+  return set_version(&Settings::driver_version, version);
 }
 
 int kiln_simulated_set_toolkit_version(int version) {
-  return under_lock([&](Simulator& simulator) {
-    if (!kiln::simulated::is_version(version))
-      return -1;
-    simulator.settings.toolkit_version = version;
-    return 0;
-  });
+  return set_version(&Settings::toolkit_version, version);
 }
 
 int kiln_simulated_set_loading(const char* mode) {
@@ -114,10 +111,7 @@ int kiln_simulated_inject(const char* function, unsigned long nth, int result) {
 }
 
 void kiln_simulated_clear_faults() {
-  under_lock([](Simulator& simulator) {
-    simulator.faults.clear();
-    return 0;
-  });
+  under_lock([](Simulator& simulator) { simulator.faults.clear(); });
 }
 
 int kiln_simulated_remove(const char* function) {
@@ -134,10 +128,7 @@ int kiln_simulated_lose_context(CUctx_st* context, int result) {
 }
 
 void kiln_simulated_deinitialize() {
-  under_lock([](Simulator& simulator) {
-    simulator.is_deinitialized = true;
-    return 0;
-  });
+  under_lock([](Simulator& simulator) { simulator.is_deinitialized = true; });
 }
 
 unsigned long kiln_simulated_calls(const char* function) {
@@ -179,14 +170,12 @@ void kiln_simulated_register_kernel(const char* entry_point, kiln_simulated_kern
       simulator.host_kernels.erase(entry_point);
     else
       simulator.host_kernels[entry_point] = {.run = run, .user = user};
-    return 0;
   });
 }
 
 void kiln_simulated_register_any_kernel(kiln_simulated_any_kernel run, void* user) {
   under_lock([&](Simulator& simulator) {
     simulator.any_kernel = {.run_any = run, .user = user};
-    return 0;
   });
 }
 
@@ -198,10 +187,7 @@ int kiln_simulated_set_computing(const char* name, const char* value) {
 }
 
 void kiln_simulated_read_ptx_from(const char* cache_root) {
-  under_lock([&](Simulator& simulator) {
-    simulator.kernel_ptx.add_root(cache_root);
-    return 0;
-  });
+  under_lock([&](Simulator& simulator) { simulator.kernel_ptx.add_root(cache_root); });
 }
 
 const char* kiln_simulated_take_report() {
@@ -218,7 +204,6 @@ void kiln_simulated_on_event(void* /*ignored*/, const kiln_event* event) {
   under_lock([&](Simulator& simulator) {
     if (const char* const image = simulator.thread().last_image)
       simulator.image_names.try_emplace(image, event->kernel);
-    return 0;
   });
 }
 

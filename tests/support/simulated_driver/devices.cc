@@ -22,10 +22,8 @@ CUuuid uuid_of(const Device& device) {
 }
 
 CUresult get_uuid(const char* symbol, CUuuid* uuid, CUdevice ordinal) {
-  return enter(symbol, Needs::kDriver, [&](Simulator& simulator) {
-    const Device* const device = simulator.device(ordinal);
-    return device == nullptr ? CUDA_ERROR_INVALID_DEVICE
-                             : answer(uuid, uuid_of(*device));
+  return with_device(symbol, ordinal, [&](Simulator&, const Device& device) {
+    return answer(uuid, uuid_of(device));
   });
 }
 
@@ -60,18 +58,14 @@ CUresult cuDeviceGetCount(int* count) {
 }
 
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
-  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    return simulator.device(ordinal) == nullptr ? CUDA_ERROR_INVALID_DEVICE
-                                                : answer(device, ordinal);
+  return with_device(__func__, ordinal, [&](Simulator&, const Device&) {
+    return answer(device, ordinal);
   });
 }
 
 CUresult cuDeviceGetName(char* name, int room, CUdevice ordinal) {
-  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    const Device* const device = simulator.device(ordinal);
-    if (device == nullptr)
-      return CUDA_ERROR_INVALID_DEVICE;
-    const Capability capability = device->model.capability;
+  return with_device(__func__, ordinal, [&](Simulator&, const Device& device) {
+    const Capability capability = device.model.capability;
     return copy_text(fmt::format("Simulated {}.{}", capability.major, capability.minor),
                      name, room);
   });
@@ -86,19 +80,14 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice ordinal) {
 }
 
 CUresult cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice ordinal) {
-  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    const Device* const device = simulator.device(ordinal);
-    return device == nullptr ? CUDA_ERROR_INVALID_DEVICE
-                             : answer(bytes, device->model.memory_bytes);
+  return with_device(__func__, ordinal, [&](Simulator&, const Device& device) {
+    return answer(bytes, device.model.memory_bytes);
   });
 }
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice ordinal) {
-  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    const Device* const device = simulator.device(ordinal);
-    if (device == nullptr)
-      return CUDA_ERROR_INVALID_DEVICE;
-    const auto found = kiln::simulated::attribute(device->model, ordinal, which);
+  return with_device(__func__, ordinal, [&](Simulator&, const Device& device) {
+    const auto found = kiln::simulated::attribute(device.model, ordinal, which);
     return found ? answer(value, *found) : CUDA_ERROR_INVALID_VALUE;
   });
 }
@@ -115,9 +104,7 @@ CUresult cuDeviceCanAccessPeer(int* can, CUdevice from, CUdevice to) {
 }
 
 CUresult cuDeviceGetPCIBusId(char* id, int room, CUdevice ordinal) {
-  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    if (simulator.device(ordinal) == nullptr)
-      return CUDA_ERROR_INVALID_DEVICE;
+  return with_device(__func__, ordinal, [&](Simulator&, const Device&) {
     return copy_text(kiln::simulated::pci_bus_id(ordinal), id, room);
   });
 }

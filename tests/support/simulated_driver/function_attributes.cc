@@ -87,79 +87,73 @@ CUresult set_function_attribute(const EntryPoint& entry, const DeviceModel& mode
 
 }  // namespace kiln::simulated
 
+namespace {
+
+/// `use(simulator, function)` for a function that there is.
+template <typename Use>
+CUresult with_function(const char* symbol, CUfunction function, const Use& use) {
+  return with(
+      symbol, Needs::kContext, CUDA_ERROR_INVALID_HANDLE,
+      [&](Simulator& simulator) { return simulator.functions.find(function); }, use);
+}
+
+}  // namespace
+
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute which,
                             CUfunction function) {
-  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    const Function* const found = simulator.functions.find(function);
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
-    const auto got = kiln::simulated::function_attribute(
-        *found->image, *found->entry, found->settings,
-        simulator.device_of(found->context).model, which);
-    return got ? answer(value, *got) : CUDA_ERROR_INVALID_VALUE;
-  });
+  return with_function(__func__, function,
+                       [&](Simulator& simulator, const Function& found) {
+                         const auto got = kiln::simulated::function_attribute(
+                             *found.image, *found.entry, found.settings,
+                             simulator.device_of(found.context).model, which);
+                         return got ? answer(value, *got) : CUDA_ERROR_INVALID_VALUE;
+                       });
 }
 
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute which,
                             int value) {
-  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    Function* const found = simulator.functions.find(function);
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
+  return with_function(__func__, function, [&](Simulator& simulator, Function& found) {
     return kiln::simulated::set_function_attribute(
-        *found->entry, simulator.device_of(found->context).model, which, value,
-        found->settings);
+        *found.entry, simulator.device_of(found.context).model, which, value,
+        found.settings);
   });
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache) {
-  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    return simulator.functions.find(function) == nullptr ? CUDA_ERROR_INVALID_HANDLE
-                                                         : CUDA_SUCCESS;
-  });
+  return with_function(__func__, function,
+                       [](Simulator&, const Function&) { return CUDA_SUCCESS; });
 }
 
 CUresult cuFuncGetModule(CUmodule* module, CUfunction function) {
-  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    const Function* const found = simulator.functions.find(function);
-    return found == nullptr ? CUDA_ERROR_INVALID_HANDLE : answer(module, found->module);
+  return with_function(__func__, function, [&](Simulator&, const Function& found) {
+    return answer(module, found.module);
   });
 }
 
 CUresult cuFuncGetName(const char** name, CUfunction function) {
-  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    const Function* const found = simulator.functions.find(function);
-    return found == nullptr ? CUDA_ERROR_INVALID_HANDLE
-                            : answer(name, simulator.intern(found->entry->name));
-  });
+  return with_function(__func__, function,
+                       [&](Simulator& simulator, const Function& found) {
+                         return answer(name, simulator.intern(found.entry->name));
+                       });
 }
 
 CUresult cuFuncGetParamInfo(CUfunction function, std::size_t index, std::size_t* offset,
                             std::size_t* size) {
-  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    const Function* const found = simulator.functions.find(function);
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
-    return kiln::simulated::get_parameter(*found->entry, index, offset, size);
+  return with_function(__func__, function, [&](Simulator&, const Function& found) {
+    return kiln::simulated::get_parameter(*found.entry, index, offset, size);
   });
 }
 
 CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
-  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    const Function* const found = simulator.functions.find(function);
-    return found == nullptr
-               ? CUDA_ERROR_INVALID_HANDLE
-               : answer(state, found->is_loaded ? CU_FUNCTION_LOADING_STATE_LOADED
-                                                : CU_FUNCTION_LOADING_STATE_UNLOADED);
+  return with_function(__func__, function, [&](Simulator&, const Function& found) {
+    return answer(state, found.is_loaded ? CU_FUNCTION_LOADING_STATE_LOADED
+                                         : CU_FUNCTION_LOADING_STATE_UNLOADED);
   });
 }
 
 CUresult cuFuncLoad(CUfunction function) {
-  return enter(__func__, Needs::kContext, [&](Simulator& simulator) {
-    Function* const found = simulator.functions.find(function);
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
-    found->is_loaded = true;
+  return with_function(__func__, function, [](Simulator&, Function& found) {
+    found.is_loaded = true;
     return CUDA_SUCCESS;
   });
 }

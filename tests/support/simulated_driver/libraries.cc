@@ -72,6 +72,19 @@ tl::expected<CUmodule, CUresult> module_here(Simulator& simulator, CUlibrary lib
   return *module;
 }
 
+/// `use(simulator, kernel)` for a kernel that there is.
+template <typename Use>
+CUresult with_kernel(const char* symbol, CUkernel kernel, const Use& use) {
+  return with(
+      symbol, Needs::kDriver, CUDA_ERROR_INVALID_HANDLE,
+      [&](Simulator& simulator) { return simulator.kernels.find(kernel); }, use);
+}
+
+const kiln::simulated::EntryPoint& entry_of(const Simulator& simulator,
+                                            const Kernel& kernel) {
+  return simulator.libraries.find(kernel.library)->image->entry_points[kernel.index];
+}
+
 }  // namespace
 
 // NOLINTNEXTLINE(readability-function-size): the driver has eight parameters here
@@ -163,74 +176,57 @@ CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
 }
 
 CUresult cuKernelGetLibrary(CUlibrary* library, CUkernel kernel) {
-  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    const Kernel* const found = simulator.kernels.find(kernel);
-    return found == nullptr ? CUDA_ERROR_INVALID_HANDLE
-                            : answer(library, found->library);
+  return with_kernel(__func__, kernel, [&](Simulator&, const Kernel& found) {
+    return answer(library, found.library);
   });
 }
 
 CUresult cuKernelGetName(const char** name, CUkernel kernel) {
-  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    const Kernel* const found = simulator.kernels.find(kernel);
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
-    const Image& image = *simulator.libraries.find(found->library)->image;
-    return answer(name, simulator.intern(image.entry_points[found->index].name));
+  return with_kernel(__func__, kernel, [&](Simulator& simulator, const Kernel& found) {
+    return answer(name, simulator.intern(entry_of(simulator, found).name));
   });
 }
 
 CUresult cuKernelGetParamInfo(CUkernel kernel, std::size_t index, std::size_t* offset,
                               std::size_t* size) {
-  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    const Kernel* const found = simulator.kernels.find(kernel);
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
-    const Image& image = *simulator.libraries.find(found->library)->image;
-    return get_parameter(image.entry_points[found->index], index, offset, size);
+  return with_kernel(__func__, kernel, [&](Simulator& simulator, const Kernel& found) {
+    return get_parameter(entry_of(simulator, found), index, offset, size);
   });
 }
 
 CUresult cuKernelGetAttribute(int* value, CUfunction_attribute which, CUkernel kernel,
                               CUdevice ordinal) {
-  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    Kernel* const found = simulator.kernels.find(kernel);
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
+  return with_kernel(__func__, kernel, [&](Simulator& simulator, Kernel& found) {
     const Device* const device = simulator.device(ordinal);
     if (device == nullptr)
       return CUDA_ERROR_INVALID_DEVICE;
-    const Image& image = *simulator.libraries.find(found->library)->image;
+    const Image& image = *simulator.libraries.find(found.library)->image;
     const auto& settings = simulator.settings;
     if (const auto refused =
             refusal(image, device->model.capability, settings.driver_version,
                     settings.default_toolkit()))
       return refused->result;
     const auto got = kiln::simulated::function_attribute(
-        image, image.entry_points[found->index], found->settings[ordinal],
-        device->model, which);
+        image, image.entry_points[found.index], found.settings[ordinal], device->model,
+        which);
     return got ? answer(value, *got) : CUDA_ERROR_INVALID_VALUE;
   });
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute which, int value, CUkernel kernel,
                               CUdevice ordinal) {
-  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    Kernel* const found = simulator.kernels.find(kernel);
-    if (found == nullptr)
-      return CUDA_ERROR_INVALID_HANDLE;
+  return with_kernel(__func__, kernel, [&](Simulator& simulator, Kernel& found) {
     const Device* const device = simulator.device(ordinal);
     if (device == nullptr)
       return CUDA_ERROR_INVALID_DEVICE;
-    const Library& library = *simulator.libraries.find(found->library);
-    FunctionSettings& settings = found->settings[ordinal];
+    FunctionSettings& settings = found.settings[ordinal];
     const CUresult result = kiln::simulated::set_function_attribute(
-        library.image->entry_points[found->index], device->model, which, value,
-        settings);
-    for (const auto& [context, module] : library.modules) {
+        entry_of(simulator, found), device->model, which, value, settings);
+    for (const auto& [context, module] :
+         simulator.libraries.find(found.library)->modules) {
       if (simulator.contexts.find(context)->device == ordinal)
         simulator.functions
-            .find(simulator.modules.find(module)->functions[found->index])
+            .find(simulator.modules.find(module)->functions[found.index])
             ->settings = settings;
     }
     return result;

@@ -65,10 +65,8 @@ PoolPlace place_of_device(CUdevice ordinal) {
 /// `use(simulator, place)` for a place that there is.
 template <typename Use>
 CUresult at_device(const char* symbol, CUdevice ordinal, const Use& use) {
-  return enter(symbol, Needs::kDriver, [&](Simulator& simulator) {
-    return simulator.device(ordinal) == nullptr
-               ? CUDA_ERROR_INVALID_DEVICE
-               : use(simulator, place_of_device(ordinal));
+  return with_device(symbol, ordinal, [&](Simulator& simulator, const Device&) {
+    return use(simulator, place_of_device(ordinal));
   });
 }
 
@@ -139,10 +137,9 @@ CUresult allocate(const char* symbol, CUdeviceptr* pointer, std::size_t size,
 /// `use(simulator, pool)` for a pool that there is.
 template <typename Use>
 CUresult in_pool(const char* symbol, CUmemoryPool handle, const Use& use) {
-  return enter(symbol, Needs::kDriver, [&](Simulator& simulator) {
-    Pool* const pool = simulator.pools.find(handle);
-    return pool == nullptr ? CUDA_ERROR_INVALID_VALUE : use(simulator, *pool);
-  });
+  return with(
+      symbol, Needs::kDriver, CUDA_ERROR_INVALID_VALUE,
+      [&](Simulator& simulator) { return simulator.pools.find(handle); }, use);
 }
 
 int* reuse_of(Pool& pool, CUmemPool_attribute which) {

@@ -21,39 +21,30 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice ordinal) {
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
-  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    Device* const device = simulator.device(ordinal);
-    if (device == nullptr)
-      return CUDA_ERROR_INVALID_DEVICE;
-    if (device->retained == 0)
+  return with_device(__func__, ordinal, [](Simulator& simulator, Device& device) {
+    if (device.retained == 0)
       return CUDA_ERROR_INVALID_CONTEXT;
-    --device->retained;
-    if (device->retained == 0 && simulator.is_active(device->primary))
-      simulator.close_context(device->primary);
+    --device.retained;
+    if (device.retained == 0 && simulator.is_active(device.primary))
+      simulator.close_context(device.primary);
     return CUDA_SUCCESS;
   });
 }
 
 // Those who retained it have to release it all the same.
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
-  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    const Device* const device = simulator.device(ordinal);
-    if (device == nullptr)
-      return CUDA_ERROR_INVALID_DEVICE;
-    if (simulator.is_active(device->primary))
-      simulator.close_context(device->primary);
+  return with_device(__func__, ordinal, [](Simulator& simulator, const Device& device) {
+    if (simulator.is_active(device.primary))
+      simulator.close_context(device.primary);
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags) {
-  return enter(__func__, Needs::kDriver, [&](Simulator& simulator) {
-    Device* const device = simulator.device(ordinal);
-    if (device == nullptr)
-      return CUDA_ERROR_INVALID_DEVICE;
-    device->flags = flags;
-    if (simulator.is_active(device->primary))
-      simulator.contexts.find(device->primary)->flags = flags;
+  return with_device(__func__, ordinal, [&](Simulator& simulator, Device& device) {
+    device.flags = flags;
+    if (simulator.is_active(device.primary))
+      simulator.contexts.find(device.primary)->flags = flags;
     return CUDA_SUCCESS;
   });
 }
