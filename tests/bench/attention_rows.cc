@@ -20,15 +20,14 @@ attention::RuleQuestion refused() {
   return {test::backward_of(forward), {9, 0}, {8, 9, 0}};
 }
 
-template <typename Work>
-Sample each_of(std::size_t calls, Work work) {
-  return [=]() -> Result<Seconds> {
-    const auto begin = std::chrono::steady_clock::now();
-    for (std::size_t i = 0; i < calls; ++i) {
-      if (work())
+template <typename IsRun>
+Sample each_of(std::size_t calls, IsRun is_run) {
+  return [=] {
+    return timed_each(calls, [&]() -> Result<void> {
+      if (is_run())
         return fail(ErrorCode::kInvalidArgument, "this problem is to be refused");
-    }
-    return Seconds(std::chrono::steady_clock::now() - begin) / calls;
+      return {};
+    });
   };
 }
 

@@ -18,9 +18,7 @@ namespace kiln::bench {
 namespace {
 
 /// A service, and NVRTC in this process, warm, with one kernel for both to build.
-struct Builder {
-  std::shared_ptr<const ScratchFolder> scratch;
-  std::unique_ptr<BuildService> service;
+struct Builder : ScratchService {
   const compile::Nvrtc* nvrtc = nullptr;
 };
 
@@ -33,64 +31,54 @@ Result<void> build(BuildService& service, const KeyedRequest& request) {
   return {};
 }
 
-Result<std::unique_ptr<BuildService>> open_service(const ScratchFolder& scratch) {
-  return BuildService::open(KILN_TRY(config_for(scratch.path() / "cache")));
-}
-
 Result<std::shared_ptr<Builder>> make_builder(const Settings& settings) {
   auto builder = std::make_shared<Builder>();
-  builder->scratch = KILN_TRY(ScratchFolder::make(settings.folder));
-  builder->service = KILN_TRY(open_service(*builder->scratch));
+  static_cast<ScratchService&>(*builder) = KILN_TRY(scratch_service(settings.folder));
   builder->nvrtc = KILN_TRY(open_nvrtc(*builder->service));
   return builder;
 }
 
-KernelRequest real_kernel(const char* name, const char* max_cols) {
-  return {Request(name, {{"dtype", "bf16"}, {"max_cols", max_cols}}),
-          {{9, 0}, device::ArchSuffix::kNone}};
-}
-
-Sample bare_sample(std::shared_ptr<Builder> builder, const KernelRequest& request) {
-  return [=]() -> Result<Seconds> {
-    const auto job =
-        KILN_TRY(RequestKeys::job(KILN_TRY(keyed(*builder->service, request))));
-    return timed([&] { return compile_bare(*builder->nvrtc, job); });
+/// `service_of(builder)` builds a kernel; the floor is NVRTC in this process.
+template <typename ServiceOf>
+auto build_sides(const Settings& settings, const ServiceOf& service_of) {
+  return [=]() -> Result<Sides> {
+    const auto builder = KILN_TRY(make_builder(settings));
+    const KernelRequest request{
+        Request("scaled_softmax_fwd", {{"dtype", "bf16"}, {"max_cols", "1024"}}),
+        {{9, 0}, device::ArchSuffix::kNone}};
+    return Sides{.measured = [=]() -> Result<Seconds> {
+                   const auto service = KILN_TRY(service_of(*builder));
+                   const auto key = KILN_TRY(keyed(*service, request));
+                   return timed([&] { return build(*service, key); });
+                 },
+                 .floor = [=]() -> Result<Seconds> {
+                   const auto job = KILN_TRY(
+                       RequestKeys::job(KILN_TRY(keyed(*builder->service, request))));
+                   return timed([&] { return compile_bare(*builder->nvrtc, job); });
+                 }};
   };
 }
 
 Row running_row(const Settings& settings) {
-  const auto prepare = [=]() -> Result<Sides> {
-    const auto builder = KILN_TRY(make_builder(settings));
-    const KernelRequest request = real_kernel("scaled_softmax_fwd", "1024");
-    return Sides{.measured = [=]() -> Result<Seconds> {
-                   const auto key = KILN_TRY(keyed(*builder->service, request));
-                   return timed([&] { return build(*builder->service, key); });
-                 },
-                 .floor = bare_sample(builder, request)};
+  const auto running = [](const Builder& builder) -> Result<BuildService*> {
+    return builder.service.get();
   };
   return {.name = "build/running",
           .what = "build through a running worker, not published",
           .floor = "NVRTC in-process, same options, warm",
           .limit = {1.10},
-          .prepare = prepare};
+          .prepare = build_sides(settings, running)};
 }
 
 Row fresh_row(const Settings& settings) {
-  const auto prepare = [=]() -> Result<Sides> {
-    const auto builder = KILN_TRY(make_builder(settings));
-    const KernelRequest request = real_kernel("scaled_softmax_fwd", "1024");
-    return Sides{.measured = [=]() -> Result<Seconds> {
-                   const auto service = KILN_TRY(open_service(*builder->scratch));
-                   const auto key = KILN_TRY(keyed(*service, request));
-                   return timed([&] { return build(*service, key); });
-                 },
-                 .floor = bare_sample(builder, request)};
+  const auto fresh = [](const Builder& builder) {
+    return open_service(builder.root());
   };
   return {.name = "build/fresh",
           .what = "first build in a fresh worker, not published",
           .floor = "NVRTC in-process, same options, warm",
           .limit = {1, Seconds(60e-3)},
-          .prepare = prepare};
+          .prepare = build_sides(settings, fresh)};
 }
 
 Result<void> write_manifest(const std::filesystem::path& path, std::size_t count) {
@@ -108,10 +96,8 @@ Result<void> write_manifest(const std::filesystem::path& path, std::size_t count
 Result<Seconds> warm(const Settings& settings, const std::string& manifest) {
   // Each time anew, so that nothing is a hit.
   const auto scratch = KILN_TRY(ScratchFolder::make(settings.folder));
-  return KILN_TRY(
-             run_process({program_beside("kiln"), "warm", "--cache-dir",
-                          scratch->path() / "cache", "--manifest", manifest, "--json"}))
-      .wall;
+  return wall({program_beside("kiln"), "warm", "--cache-dir", scratch->path() / "cache",
+               "--manifest", manifest, "--json"});
 }
 
 Result<Seconds> compile_on_all_cores(const Settings& settings) {

@@ -21,7 +21,7 @@ using Sample = std::function<Result<Seconds>()>;
 
 struct Sides {
   Sample measured;
-  Sample floor;  // empty: the limit is an absolute one
+  Sample floor{};  // empty: the limit is an absolute one
 };
 
 /// measured <= ratio * floor + slack.
@@ -31,9 +31,9 @@ struct Limit {
 };
 
 struct Row {
-  std::string name;   // as filters say it: "hit/124K"
-  std::string what;   // as the table says it
-  std::string floor;  // what the floor does; "" for none
+  std::string name;     // as filters say it: "hit/124K"
+  std::string what;     // as the table says it
+  std::string floor{};  // what the floor does; "" for none
   Limit limit;
   /// Makes what both sides need; not timed. What it makes lives as long as the sides.
   std::function<Result<Sides>()> prepare;
@@ -68,6 +68,19 @@ Result<Seconds> timed(const Work& work) {
   if (!done)
     return tl::unexpected(std::move(done).error());
   return elapsed;
+}
+
+/// The same a call, of `calls` of them.
+template <typename Call>
+Result<Seconds> timed_each(std::size_t calls, const Call& call) {
+  const auto all = timed([&]() -> Result<void> {
+    for (std::size_t i = 0; i < calls; ++i) {
+      if (auto done = call(); !done)
+        return tl::unexpected(std::move(done).error());
+    }
+    return {};
+  });
+  return all.map([&](Seconds taken) { return taken / calls; });
 }
 
 }  // namespace kiln::bench

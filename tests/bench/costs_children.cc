@@ -30,8 +30,7 @@ std::size_t number(const std::string& text) {
 }
 
 Result<void> get_hits(const Arguments& arguments) {
-  const auto service =
-      KILN_TRY(BuildService::open(KILN_TRY(config_for(arguments.at(0)))));
+  const auto service = KILN_TRY(open_service(arguments.at(0)));
   for (const KernelRequest& request : softmax_requests(number(arguments.at(1)))) {
     const auto fetched = KILN_TRY(service->fetch(KILN_TRY(keyed(*service, request))));
     if (fetched.outcome != FetchOutcome::kHit)
@@ -41,8 +40,7 @@ Result<void> get_hits(const Arguments& arguments) {
 }
 
 Result<void> key_source(const Arguments& arguments) {
-  const auto service =
-      KILN_TRY(BuildService::open(KILN_TRY(config_for(arguments.at(0)))));
+  const auto service = KILN_TRY(open_service(arguments.at(0)));
   const KernelRequest request{Request::from_source({.source = cub_source()}),
                               {{9, 0}, device::ArchSuffix::kNone}};
   // Which NVRTC there is, a process finds out once, whatever it asks for.
@@ -107,8 +105,7 @@ Result<std::atomic<std::uint64_t>*> shared_counter(const std::string& path) {
 }
 
 Result<void> compile_share(const Arguments& arguments) {
-  const auto service =
-      KILN_TRY(BuildService::open(KILN_TRY(config_for(arguments.at(0)))));
+  const auto service = KILN_TRY(open_service(arguments.at(0)));
   const auto requests = softmax_requests(number(arguments.at(1)));
   std::atomic<std::uint64_t>& next = *KILN_TRY(shared_counter(arguments.at(2)));
   const compile::Nvrtc& nvrtc = *KILN_TRY(open_nvrtc(*service));

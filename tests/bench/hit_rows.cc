@@ -45,8 +45,7 @@ Result<Bytes> payload(const ScratchFolder& scratch, const CubinWish& wish,
                       Image image) {
   if (image == Image::kAnyBytes)
     return Bytes(wish.bytes, std::byte{0x5a});
-  const auto service =
-      KILN_TRY(BuildService::open(KILN_TRY(config_for(scratch.path()))));
+  const auto service = KILN_TRY(open_service(scratch.path()));
   return make_cubin(*KILN_TRY(open_nvrtc(*service)), wish);
 }
 
@@ -81,25 +80,20 @@ Row hit_row(const Settings& settings, const HitSize& size, Image image) {
       1, settings.batch_calls * 100 / (size.bytes / 100 + 1000) / kObjects);
   const auto prepare = [=]() -> Result<Sides> {
     const auto stored = KILN_TRY(store_kernels(settings, size.bytes, image));
-    const auto each = [passes](const auto& pass) -> Result<Seconds> {
-      const Seconds all = KILN_TRY(timed([&]() -> Result<void> {
-        for (std::size_t i = 0; i < passes; ++i) KILN_TRY(pass());
-        return {};
-      }));
-      return all / (passes * kObjects);
+    const auto find_all = [=]() -> Result<void> {
+      for (const Digest& key : stored->keys) {
+        if (!stored->cache->find(key))
+          return fail(ErrorCode::kNotFound, "a hit was a miss");
+      }
+      return {};
+    };
+    const auto an_object = [passes](const auto& pass) {
+      return timed_each(passes, pass).map([](Seconds all) { return all / kObjects; });
     };
     return Sides{
-        .measured =
-            [=] {
-              return each([&]() -> Result<void> {
-                for (const Digest& key : stored->keys) {
-                  if (!stored->cache->find(key))
-                    return fail(ErrorCode::kNotFound, "a hit was a miss");
-                }
-                return {};
-              });
-            },
-        .floor = [=] { return each([&] { return read_and_hash(stored->paths); }); }};
+        .measured = [=] { return an_object(find_all); },
+        .floor =
+            [=] { return an_object([&] { return read_and_hash(stored->paths); }); }};
   };
   const bool is_cubin = image == Image::kCubin;
   return {.name = fmt::format("hit/{}{}", size.name, is_cubin ? "/cubin" : ""),
@@ -120,9 +114,8 @@ struct WarmSet {
 Result<std::shared_ptr<WarmSet>> store_set(const Settings& settings) {
   constexpr std::size_t kCubinBytes = 20'000;
   auto set = std::make_shared<WarmSet>();
-  set->scratch = KILN_TRY(ScratchFolder::make(settings.folder));
-  const auto service = KILN_TRY(
-      BuildService::open(KILN_TRY(config_for(set->scratch->path() / "cache"))));
+  const auto [scratch, service] = KILN_TRY(scratch_service(settings.folder));
+  set->scratch = scratch;
   const compile::Nvrtc& nvrtc = *KILN_TRY(open_nvrtc(*service));
   std::map<std::pair<std::string, std::string>, Bytes> cubins;
   for (const KernelRequest& request : softmax_requests(settings.set_kernels)) {
@@ -148,9 +141,10 @@ Row set_row(const Settings& settings) {
     const auto set = KILN_TRY(store_set(settings));
     const std::string root = set->scratch->path() / "cache";
     return Sides{
-        .measured = [=]() -> Result<Seconds> {
-          return KILN_TRY(run_process(child_command(kHitsChild, {root, count}))).wall;
-        },
+        .measured =
+            [=] {
+              return wall(child_command(kHitsChild, {root, count}));
+            },
         .floor = [=] { return timed([&] { return read_and_hash(set->paths); }); }};
   };
   return {.name = "set",

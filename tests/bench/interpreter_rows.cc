@@ -108,20 +108,15 @@ Row row(const std::string& name, const std::string& what, const std::string& bod
         bool checks_all) {
   return {.name = "ptx/" + name,
           .what = "10^6 PTX instructions, " + what,
-          .floor = "",
           .limit = {1, Seconds(checks_all ? 1.0 : 0.2)},
           .prepare = [=]() -> Result<Sides> {
             auto program = ptx::decode(kernel_with(body));
             if (!program)
               return fail(ErrorCode::kUnavailable, program.error());
-            return Sides{
-                .measured =
-                    [=, code = *std::move(program)] {
-                      return run(*code,
-                                 {.seed = checks_all ? 1U : 0U, .is_noisy = checks_all},
-                                 {.unset = checks_all, .races = checks_all});
-                    },
-                .floor = {}};
+            return Sides{.measured = [=, code = *std::move(program)] {
+              return run(*code, {.seed = checks_all ? 1U : 0U, .is_noisy = checks_all},
+                         {.unset = checks_all, .races = checks_all});
+            }};
           }};
 }
 

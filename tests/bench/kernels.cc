@@ -51,6 +51,16 @@ Result<Config> config_for(const std::filesystem::path& root) {
   return config;
 }
 
+Result<std::unique_ptr<BuildService>> open_service(const std::filesystem::path& root) {
+  return BuildService::open(KILN_TRY(config_for(root)));
+}
+
+Result<ScratchService> scratch_service(const std::filesystem::path& folder) {
+  ScratchService made{.scratch = KILN_TRY(ScratchFolder::make(folder))};
+  made.service = KILN_TRY(open_service(made.root()));
+  return made;
+}
+
 std::vector<KernelRequest> softmax_requests(std::size_t count) {
   std::vector<KernelRequest> requests;
   for (const device::ComputeCapability capability : kCapabilities) {

@@ -11,11 +11,27 @@
 #include "build/build_service.h"
 #include "cache/object.h"
 #include "compile/worker/nvrtc.h"
+#include "tests/bench/scratch.h"
 
 namespace kiln::bench {
 
 /// As the environment says, with its cache in `root`.
 [[nodiscard]] Result<Config> config_for(const std::filesystem::path& root);
+
+/// A service with that configuration. Errors: as BuildService::open.
+[[nodiscard]] Result<std::unique_ptr<BuildService>> open_service(
+    const std::filesystem::path& root);
+
+/// One whose cache is in a scratch folder.
+struct ScratchService {
+  std::shared_ptr<const ScratchFolder> scratch{};
+  std::unique_ptr<BuildService> service{};
+
+  [[nodiscard]] std::filesystem::path root() const { return scratch->path() / "cache"; }
+};
+/// In a folder below `folder`.
+[[nodiscard]] Result<ScratchService> scratch_service(
+    const std::filesystem::path& folder);
 
 struct KernelRequest {
   Request request;

@@ -16,38 +16,25 @@
 namespace kiln::bench {
 namespace {
 
-struct OpenService {
-  std::shared_ptr<const ScratchFolder> scratch;
-  std::unique_ptr<BuildService> service;
-};
+using Service = std::shared_ptr<const ScratchService>;
 
-Result<std::shared_ptr<OpenService>> open_service(const Settings& settings) {
-  auto open = std::make_shared<OpenService>();
-  open->scratch = KILN_TRY(ScratchFolder::make(settings.folder));
-  open->service = KILN_TRY(
-      BuildService::open(KILN_TRY(config_for(open->scratch->path() / "cache"))));
-  return open;
+Result<Service> open(const Settings& settings) {
+  return std::make_shared<const ScratchService>(
+      KILN_TRY(scratch_service(settings.folder)));
 }
 
 Row template_row(const Settings& settings) {
   const auto prepare = [=]() -> Result<Sides> {
-    const auto open = KILN_TRY(open_service(settings));
+    const Service made = KILN_TRY(open(settings));
     const KernelRequest request = softmax_requests(1).front();
-    KILN_TRY(keyed(*open->service, request));
-    return Sides{.measured = [=]() -> Result<Seconds> {
-                   const std::size_t calls = settings.batch_calls;
-                   return KILN_TRY(timed([&]() -> Result<void> {
-                            for (std::size_t i = 0; i < calls; ++i)
-                              KILN_TRY(keyed(*open->service, request));
-                            return {};
-                          })) /
-                          calls;
-                 },
-                 .floor = {}};
+    KILN_TRY(keyed(*made->service, request));
+    return Sides{.measured = [=] {
+      return timed_each(settings.batch_calls,
+                        [&] { return keyed(*made->service, request); });
+    }};
   };
   return {.name = "key/template",
           .what = "request -> key, template",
-          .floor = "",
           .limit = {1, Seconds(5e-6)},
           .prepare = prepare};
 }
@@ -69,51 +56,47 @@ Result<void> write_closure(BuildService& service, const std::string& path) {
   return {};
 }
 
-Row source_row(const Settings& settings) {
-  const auto prepare = [=]() -> Result<Sides> {
-    const auto open = KILN_TRY(open_service(settings));
-    const std::string closure = open->scratch->path() / "closure";
-    KILN_TRY(write_closure(*open->service, closure));
-    const std::string root = open->scratch->path() / "cache";
-    return Sides{
-        .measured =
-            [=] { return printed_seconds(child_command(kSourceKeyChild, {root})); },
-        // Keeps the folder, too.
-        .floor =
-            [=, kept = open] {
-              return printed_seconds(child_command(kStatChild, {closure}));
-            }};
+/// Of each sample's key, `before(root)` first; the floor is the child's.
+template <typename Before>
+auto source_sides(const Settings& settings, std::string_view floor,
+                  const Before& before) {
+  return [=]() -> Result<Sides> {
+    const Service made = KILN_TRY(open(settings));
+    const std::string closure = made->scratch->path() / "closure";
+    KILN_TRY(write_closure(*made->service, closure));
+    const std::string root = made->root();
+    return Sides{.measured =
+                     [=] {
+                       before(root);
+                       return printed_seconds(child_command(kSourceKeyChild, {root}));
+                     },
+                 // Keeps the folder, too.
+                 .floor =
+                     [=, kept = made] {
+                       return printed_seconds(child_command(floor, {closure}));
+                     }};
   };
+}
+
+Row source_row(const Settings& settings) {
   return {.name = "key/source",
           .what = "request -> key, source with CUB, new process",
           .floor = "stat of every file that the key stands for, new process",
           .limit = {1.3},
-          .prepare = prepare};
+          .prepare = source_sides(settings, kStatChild, [](const std::string&) {})};
 }
 
 /// Where no memo counts: on an overlay, say, or a network file system.
 Row unremembered_row(const Settings& settings) {
-  const auto prepare = [=]() -> Result<Sides> {
-    const auto open = KILN_TRY(open_service(settings));
-    const std::string closure = open->scratch->path() / "closure";
-    KILN_TRY(write_closure(*open->service, closure));
-    const std::string root = open->scratch->path() / "cache";
-    return Sides{.measured = [=]() -> Result<Seconds> {
-                   std::error_code error;
-                   std::filesystem::remove_all(std::filesystem::path(root) / "memo",
-                                               error);
-                   return printed_seconds(child_command(kSourceKeyChild, {root}));
-                 },
-                 .floor =
-                     [=, kept = open] {
-                       return printed_seconds(child_command(kHashChild, {closure}));
-                     }};
+  const auto forget = [](const std::string& root) {
+    std::error_code error;
+    std::filesystem::remove_all(std::filesystem::path(root) / "memo", error);
   };
   return {.name = "key/unremembered",
           .what = "the same where metadata does not say what is unchanged",
           .floor = "SHA-256 of every file that the key stands for, new process",
           .limit = {1, Seconds(0.12)},
-          .prepare = prepare};
+          .prepare = source_sides(settings, kHashChild, forget)};
 }
 
 // A lexer that looks at the rest of the text for each #include takes four times as long

@@ -43,16 +43,6 @@ Result<std::shared_ptr<Library>> open(const Settings& settings) {
   return library;
 }
 
-/// Seconds a call, of `calls` of them.
-template <typename Call>
-Result<Seconds> each(std::size_t calls, const Call& call) {
-  return KILN_TRY(timed([&]() -> Result<void> {
-           for (std::size_t i = 0; i < calls; ++i) KILN_TRY(call());
-           return {};
-         })) /
-         calls;
-}
-
 Seconds processor_time() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -95,15 +85,13 @@ Row memory_row(const Settings& settings, unsigned threads) {
     };
     const std::size_t calls = settings.batch_calls * kBatches;
     if (threads == 1)
-      return Sides{.measured = [=] { return each(calls, get); }, .floor = {}};
+      return Sides{.measured = [=] { return timed_each(calls, get); }};
     return Sides{
-        .measured = [=] { return each_of_many(threads, calls / threads, get); },
-        .floor = {}};
+        .measured = [=] { return each_of_many(threads, calls / threads, get); }};
   };
   return {.name = fmt::format("memory/{}", threads),
           .what = fmt::format("hit in memory, the same request, {} thread{}", threads,
                               threads == 1 ? "" : "s"),
-          .floor = "",
           .limit = {1, Seconds(100e-9)},
           .prepare = prepare};
 }
@@ -111,18 +99,14 @@ Row memory_row(const Settings& settings, unsigned threads) {
 Row spelled_row(const Settings& settings) {
   const auto prepare = [=]() -> Result<Sides> {
     const auto library = KILN_TRY(open(settings));
-    return Sides{.measured =
-                     [=] {
-                       return each(settings.batch_calls, [&] {
-                         return library->service->get(library_request(),
-                                                      library->device);
-                       });
-                     },
-                 .floor = {}};
+    return Sides{.measured = [=] {
+      return timed_each(settings.batch_calls, [&] {
+        return library->service->get(library_request(), library->device);
+      });
+    }};
   };
   return {.name = "memory/built",
           .what = "hit in memory, a request built each time",
-          .floor = "",
           .limit = {1, Seconds(1e-6)},
           .prepare = prepare};
 }
@@ -201,19 +185,15 @@ Row launch_row(const Settings& settings, bool with_stream) {
       return launch_by_hand(driver, *library->kernel, geometry);
     };
     const std::size_t calls = settings.batch_calls;
-    return Sides{.measured = [=] { return each(calls, measured); },
-                 .floor = [=] { return each(calls, floor); }};
+    return Sides{.measured = [=] { return timed_each(calls, measured); },
+                 .floor = [=] { return timed_each(calls, floor); }};
   };
-  if (with_stream) {
-    return {.name = "launch/stream",
-            .what = "launch of a kernel in a stream of its own",
-            .floor = "cuStreamGetCtx and cuLaunchKernel of the simulated driver",
-            .limit = {1, Seconds(100e-9)},
-            .prepare = prepare};
-  }
-  return {.name = "launch",
-          .what = "launch of a kernel",
-          .floor = "cuLaunchKernel of the simulated driver",
+  return {.name = with_stream ? "launch/stream" : "launch",
+          .what = with_stream ? "launch of a kernel in a stream of its own"
+                              : "launch of a kernel",
+          .floor = with_stream
+                       ? "cuStreamGetCtx and cuLaunchKernel of the simulated driver"
+                       : "cuLaunchKernel of the simulated driver",
           .limit = {1, Seconds(100e-9)},
           .prepare = prepare};
 }
@@ -243,18 +223,14 @@ Row operation_row(const Settings& settings) {
       return launch_by_hand(driver, *library->kernel, geometry);
     };
     const std::size_t calls = settings.batch_calls;
-    return Sides{.measured = [=] { return each(calls, operation); },
-                 .floor = [=] { return each(calls, floor); }};
+    return Sides{.measured = [=] { return timed_each(calls, operation); },
+                 .floor = [=] { return timed_each(calls, floor); }};
   };
   return {.name = "operation",
           .what = "operation that was called before",
           .floor = "cuStreamGetCtx and cuLaunchKernel of the simulated driver",
           .limit = {1, Seconds(500e-9)},
           .prepare = prepare};
-}
-
-Result<Seconds> wall(const std::vector<std::string>& command) {
-  return KILN_TRY(run_process(command)).wall;
 }
 
 Result<fs::path> only_object(const fs::path& cache) {

@@ -72,9 +72,7 @@ class DevicelessCudnn {
   cudnn::Descriptor device_ = nullptr;  // until the end of the process
 };
 
-struct CachedPlan {
-  std::shared_ptr<const ScratchFolder> scratch;
-  std::unique_ptr<BuildService> service;
+struct CachedPlan : ScratchService {
   std::unique_ptr<PlanService> plans;
   device::DeviceProperties device;
   std::shared_ptr<DevicelessCudnn> cudnn;
@@ -83,9 +81,7 @@ struct CachedPlan {
 
 Result<std::shared_ptr<CachedPlan>> cache_a_plan(const Settings& settings) {
   auto made = std::make_shared<CachedPlan>();
-  made->scratch = KILN_TRY(ScratchFolder::make(settings.folder));
-  made->service = KILN_TRY(
-      BuildService::open(KILN_TRY(config_for(made->scratch->path() / "cache"))));
+  static_cast<ScratchService&>(*made) = KILN_TRY(scratch_service(settings.folder));
   made->plans = std::make_unique<PlanService>(*made->service);
   made->device = KILN_TRY(device::read_device_properties("h200"));
   made->cudnn = KILN_TRY(DevicelessCudnn::open(KILN_TRY(made->plans->library()),

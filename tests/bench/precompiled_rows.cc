@@ -55,10 +55,9 @@ Row many_row(const Settings& settings) {
   const auto warm = [=](const std::string& manifest,
                         const char* setting) -> Result<Seconds> {
     const auto scratch = KILN_TRY(ScratchFolder::make(settings.folder));
-    return KILN_TRY(run_process({"/usr/bin/env", setting, program_beside("kiln"),
-                                 "warm", "--cache-dir", scratch->path() / "cache",
-                                 "--manifest", manifest, "--arch", "9.0", "--json"}))
-        .wall;
+    return wall({"/usr/bin/env", setting, program_beside("kiln"), "warm", "--cache-dir",
+                 scratch->path() / "cache", "--manifest", manifest, "--arch", "9.0",
+                 "--json"});
   };
   const auto prepare = [=]() -> Result<Sides> {
     const auto scratch = KILN_TRY(ScratchFolder::make(settings.folder));

@@ -65,9 +65,7 @@ class ObjectSource {
   [[nodiscard]] static Result<std::shared_ptr<ObjectSource>> make(
       const Settings& settings) {
     constexpr std::size_t kCubinBytes = 64 * 1024 - 600;
-    const auto scratch = KILN_TRY(ScratchFolder::make(settings.folder));
-    const auto service =
-        KILN_TRY(BuildService::open(KILN_TRY(config_for(scratch->path() / "cache"))));
+    const auto [scratch, service] = KILN_TRY(scratch_service(settings.folder));
     auto source = std::make_shared<ObjectSource>();
     source->wish_ = {.architecture = {{9, 0}, device::ArchSuffix::kNone},
                      .entry_points = {"scaled_softmax_fwd"},
@@ -93,35 +91,33 @@ class ObjectSource {
 
 using ObjectSourcePointer = std::shared_ptr<ObjectSource>;
 
-/// The mean of `count` publishes.
-Result<Seconds> publish_some(cache::Cache& cache, ObjectSource& source,
-                             std::size_t count) {
+/// The mean time of `use` for `count` objects.
+template <typename Use>
+Result<Seconds> use_some(ObjectSource& source, std::size_t count, const Use& use) {
   const auto objects = KILN_TRY(source.next(count));
-  const Seconds all = KILN_TRY(timed([&]() -> Result<void> {
-    for (const cache::StoredObject& object : objects) {
-      const cache::PublishResult result = cache.publish(object);
-      if (result.error)
-        return tl::unexpected(*result.error);
-    }
-    return {};
-  }));
-  cache.flush(std::chrono::seconds(10));  // not beside the next sample
-  return all / count;
+  auto object = objects.begin();
+  return timed_each(count, [&] { return use(*object++); });
 }
 
-/// The mean of `count` bare writes into the same folders, as the names say.
+Result<Seconds> publish_some(cache::Cache& cache, ObjectSource& source,
+                             std::size_t count) {
+  const auto mean =
+      use_some(source, count, [&](const cache::StoredObject& object) -> Result<void> {
+        const cache::PublishResult result = cache.publish(object);
+        return result.error ? tl::unexpected(*result.error) : Result<void>();
+      });
+  cache.flush(std::chrono::seconds(10));  // not beside the next sample
+  return mean;
+}
+
+/// Bare writes into the same folders, as the names say.
 Result<Seconds> write_some(const cache::Layout& layout, ObjectSource& source,
                            std::size_t count) {
-  const auto objects = KILN_TRY(source.next(count));
-  const Seconds all = KILN_TRY(timed([&]() -> Result<void> {
-    for (const cache::StoredObject& object : objects) {
-      const auto first = std::to_integer<unsigned>(object.key().bytes()[0]);
-      KILN_TRY(write_and_link(layout.object_folder(first), object.key().hex(),
-                              object.file()));
-    }
-    return {};
-  }));
-  return all / count;
+  return use_some(source, count, [&](const cache::StoredObject& object) {
+    const auto first = std::to_integer<unsigned>(object.key().bytes()[0]);
+    return write_and_link(layout.object_folder(first), object.key().hex(),
+                          object.file());
+  });
 }
 
 /// So that no publish has to make its folder.
@@ -154,18 +150,13 @@ Row publish_row(const Settings& settings, std::size_t entries) {
 Row ls_row(const Settings& settings) {
   const auto prepare = [=]() -> Result<Sides> {
     const auto filled = KILN_TRY(fill(settings, settings.many_entries));
-    return Sides{
-        .measured = [=]() -> Result<Seconds> {
-          return KILN_TRY(run_process({program_beside("kiln"), "ls", "--cache-dir",
-                                       filled->scratch->path() / "cache", "--limit",
-                                       "100", "--json"}))
-              .wall;
-        },
-        .floor = {}};
+    return Sides{.measured = [=] {
+      return wall({program_beside("kiln"), "ls", "--cache-dir",
+                   filled->scratch->path() / "cache", "--limit", "100", "--json"});
+    }};
   };
   return {.name = "ls",
           .what = fmt::format("ls, newest 100 of {}", settings.many_entries),
-          .floor = "",
           .limit = {1, Seconds(50e-3)},
           .prepare = prepare};
 }

@@ -95,6 +95,10 @@ Result<ProcessRun> run_process(const std::vector<std::string>& arguments) {
   return run;
 }
 
+Result<Seconds> wall(const std::vector<std::string>& arguments) {
+  return KILN_TRY(run_process(arguments)).wall;
+}
+
 Result<Seconds> printed_seconds(const std::vector<std::string>& command) {
   return Seconds(std::stod(KILN_TRY(run_process(command)).output));
 }

@@ -38,6 +38,9 @@ struct ProcessRun {
 /// for a status other than 0.
 [[nodiscard]] Result<ProcessRun> run_process(const std::vector<std::string>& arguments);
 
+/// Runs it, and gives the time that it took. Errors: as run_process().
+[[nodiscard]] Result<Seconds> wall(const std::vector<std::string>& arguments);
+
 /// Runs it, and gives the seconds that it prints. Errors: as run_process().
 [[nodiscard]] Result<Seconds> printed_seconds(const std::vector<std::string>& command);
 
