@@ -93,6 +93,13 @@ inline void for_each_lane(std::uint32_t mask, const Visit& visit) {
   for (std::uint32_t left = mask; left != 0; left &= left - 1) visit(first_lane(left));
 }
 
+/// One value in all lanes of the mask.
+template <typename T>
+void set_all(const Lanes& lanes, const Operand& operand, T value) {
+  T* const to = lanes.at<T>(operand);
+  for_each_lane(lanes.mask, [&](unsigned lane) { to[lane] = value; });
+}
+
 /// The lanes of the mask whose value is not that of its first lane.
 template <typename T>
 std::uint32_t lanes_unlike_the_first(std::uint32_t mask, const T* values) {

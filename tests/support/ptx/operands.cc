@@ -17,16 +17,10 @@ using syntax::Argument;
 namespace {
 
 /// A clock counts the launch's instructions.
+template <typename T>
 void read_clock(Lanes& lanes, const Instruction& instruction) {
   const std::uint64_t now = lanes.block->grid.report.instructions;
-  auto* const to = lanes.at<std::uint64_t>(instruction.operands[0]);
-  for_each_lane(lanes.mask, [&](unsigned lane) { to[lane] = now; });
-}
-void read_short_clock(Lanes& lanes, const Instruction& instruction) {
-  const auto now = static_cast<std::uint32_t>(lanes.block->grid.report.instructions >>
-                                              instruction.mode);
-  auto* const to = lanes.at<std::uint32_t>(instruction.operands[0]);
-  for_each_lane(lanes.mask, [&](unsigned lane) { to[lane] = now; });
+  set_all(lanes, instruction.operands[0], static_cast<T>(now >> instruction.mode));
 }
 
 // Room for vectors of the machine.
@@ -184,8 +178,9 @@ std::optional<Operand> Decoder::clock(std::string_view name, Type type) {
     return std::nullopt;
   if (type.bytes() != (is_long ? 8 : 4))
     refuse(fmt::format("{} has another width", name));
-  Instruction read{.run = is_long ? &read_clock : &read_short_clock,
-                   .statement = made.statement};
+  Instruction read{
+      .run = is_long ? &read_clock<std::uint64_t> : &read_clock<std::uint32_t>,
+      .statement = made.statement};
   read.mode = is_high ? 32 : 0;
   read.operands = {{.at = add_constant(type.bytes() * kLanes),
                     .bytes = static_cast<std::uint8_t>(type.bytes())}};

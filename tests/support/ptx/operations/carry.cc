@@ -64,14 +64,9 @@ void select_carry(Decoder& decoder, std::uint8_t mode) {
   decoder.made.run =
       type.bits == 64 ? &with_carry<std::uint64_t> : &with_carry<std::uint32_t>;
 }
-void select_addc(Decoder& decoder) {
-  select_carry(decoder, kReads);
-}
-void select_subc(Decoder& decoder) {
-  select_carry(decoder, kReads | kSubtracts);
-}
-void select_madc(Decoder& decoder) {
-  select_carry(decoder, kReads | kProduct);
+template <std::uint8_t kMode>
+void select_carry(Decoder& decoder) {
+  select_carry(decoder, kMode);
 }
 
 }  // namespace
@@ -85,9 +80,9 @@ void select_integer_with_carry(Decoder& decoder) {
 
 std::span<const Operation> carry_operations() {
   static constexpr auto kAll = std::to_array<Operation>({
-      {"addc", &select_addc},
-      {"subc", &select_subc},
-      {"madc", &select_madc},
+      {"addc", &select_carry<kReads>},
+      {"subc", &select_carry<kReads | kSubtracts>},
+      {"madc", &select_carry<kReads | kProduct>},
   });
   return kAll;
 }

@@ -112,8 +112,7 @@ void read_votes(Lanes& lanes, const Instruction& instruction) {
     lanes.set_predicate(instruction.operands[2], answer ? kAllLanes : 0);
     return;
   }
-  auto* const to = lanes.at<std::uint32_t>(instruction.operands[2]);
-  for_each_lane(lanes.mask, [&](unsigned lane) { to[lane] = barrier.result_count; });
+  set_all(lanes, instruction.operands[2], barrier.result_count);
 }
 
 // Operands: the barrier, the threads that it waits for, or dropped. is_other: aligned.

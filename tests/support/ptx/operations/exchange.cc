@@ -95,8 +95,7 @@ void vote(Lanes& lanes, const Instruction& instruction) {
                         answers[instruction.mode] ? kAllLanes : 0);
     return;
   }
-  auto* const to = lanes.at<std::uint32_t>(instruction.operands[0]);
-  for_each_lane(lanes.mask, [&](unsigned lane) { to[lane] = yes; });
+  set_all(lanes, instruction.operands[0], yes);
 }
 void select_vote(Decoder& decoder) {
   if (!decoder.take("sync"))
@@ -169,8 +168,7 @@ void reduce(Lanes& lanes, const Instruction& instruction) {
       instruction.is_other
           ? static_cast<std::uint32_t>(reduced<std::int32_t>(lanes, reduction))
           : reduced<std::uint32_t>(lanes, reduction);
-  auto* const to = lanes.at<std::uint32_t>(instruction.operands[0]);
-  for_each_lane(lanes.mask, [&](unsigned lane) { to[lane] = result; });
+  set_all(lanes, instruction.operands[0], result);
 }
 // Of floats: min and max, mode; is_other: of magnitudes.
 template <bool kKeepsNan>
@@ -193,8 +191,7 @@ void reduce_floats(Lanes& lanes, const Instruction& instruction) {
   });
   if (kKeepsNan && is_nan)
     result = std::bit_cast<float>(kNan32);
-  auto* const to = lanes.at<float>(instruction.operands[0]);
-  for_each_lane(lanes.mask, [&](unsigned lane) { to[lane] = result; });
+  set_all(lanes, instruction.operands[0], result);
 }
 void select_reduction(Decoder& decoder) {
   auto& made = decoder.made;
@@ -220,8 +217,7 @@ void select_reduction(Decoder& decoder) {
 }
 
 void read_active_mask(Lanes& lanes, const Instruction& instruction) {
-  auto* const to = lanes.at<std::uint32_t>(instruction.operands[0]);
-  for_each_lane(lanes.mask, [&](unsigned lane) { to[lane] = lanes.mask; });
+  set_all(lanes, instruction.operands[0], lanes.mask);
 }
 void select_active_mask(Decoder& decoder) {
   decoder.take_type();
@@ -233,10 +229,8 @@ void select_active_mask(Decoder& decoder) {
 void elect(Lanes& lanes, const Instruction& instruction) {
   const unsigned chosen = first_lane(lanes.warp->participants);
   lanes.set_predicate(instruction.operands[2], 1U << chosen);
-  if (instruction.operands[0].is_dropped())
-    return;
-  auto* const to = lanes.at<std::uint32_t>(instruction.operands[0]);
-  for_each_lane(lanes.mask, [&](unsigned lane) { to[lane] = chosen; });
+  if (!instruction.operands[0].is_dropped())
+    set_all(lanes, instruction.operands[0], chosen);
 }
 void select_election(Decoder& decoder) {
   decoder.take("sync");

@@ -316,7 +316,8 @@ void store_matrices(Lanes& lanes, const Instruction& instruction) {
       std::memcpy(reached.at[8 * matrix + row], rows[row].data(), sizeof(Row));
   }
 }
-void select_matrices(Decoder& decoder, bool stores) {
+template <bool kStores>
+void select_matrices(Decoder& decoder) {
   auto& made = decoder.made;
   decoder.take("sync");
   decoder.take("aligned");
@@ -328,16 +329,10 @@ void select_matrices(Decoder& decoder, bool stores) {
   if (decoder.take_type().bits != 16)
     decoder.refuse("matrices of this type are not run here");
   made.course = Course::kTogether;
-  decoder.address(decoder.argument(stores ? 0 : 1), space);
-  decoder.add_registers(decoder.argument(stores ? 1 : 0),
-                        std::size_t{1} << number.value_or(0), kB32, !stores);
-  made.run = stores ? &store_matrices : &load_matrices;
-}
-void select_load(Decoder& decoder) {
-  select_matrices(decoder, false);
-}
-void select_store(Decoder& decoder) {
-  select_matrices(decoder, true);
+  decoder.address(decoder.argument(kStores ? 0 : 1), space);
+  decoder.add_registers(decoder.argument(kStores ? 1 : 0),
+                        std::size_t{1} << number.value_or(0), kB32, !kStores);
+  made.run = kStores ? &store_matrices : &load_matrices;
 }
 
 void transpose(Lanes& lanes, const Instruction& instruction) {
@@ -361,8 +356,8 @@ void select_transpose(Decoder& decoder) {
 std::span<const Operation> matrix_operations() {
   static constexpr auto kAll = std::to_array<Operation>({
       {"mma", &select_product_of_matrices},
-      {"ldmatrix", &select_load},
-      {"stmatrix", &select_store},
+      {"ldmatrix", &select_matrices<false>},
+      {"stmatrix", &select_matrices<true>},
       {"movmatrix", &select_transpose},
   });
   return kAll;

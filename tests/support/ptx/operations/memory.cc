@@ -185,8 +185,7 @@ void select_hint(Decoder& decoder) {
 
 // A policy of caches: any value.
 void set_zero(Lanes& lanes, const Instruction& instruction) {
-  auto* const to = lanes.at<std::uint64_t>(instruction.operands[0]);
-  for_each_lane(lanes.mask, [&](unsigned lane) { to[lane] = 0; });
+  set_all(lanes, instruction.operands[0], std::uint64_t{0});
 }
 void select_policy(Decoder& decoder) {
   decoder.take_all();
