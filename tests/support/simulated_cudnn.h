@@ -19,6 +19,7 @@
 #include "compile/pool/worker_pool.h"
 #include "cudnn/library.h"
 #include "tests/support/compile_jobs.h"
+#include "tests/support/own_library.h"
 #include "tests/support/paths.h"
 #include "tests/support/simulated_cudnn/simulated_cudnn.h"
 #include "tests/support/simulated_driver.h"
@@ -37,67 +38,43 @@ inline std::filesystem::path real_cudnn() {
   return found && !found->empty() ? found->front().path : "";
 }
 
-/// The library stays loaded until the process ends; its file goes with this object.
-/// Thread safety: every method may run concurrently.
-class SimulatedCudnn {
+class SimulatedCudnn : public OwnLibrary {
  public:
-  explicit SimulatedCudnn(const SimulatedDriver& driver) {
-    std::filesystem::copy_file(paths::kSimulatedCudnn, path());
-    library_ = ::dlopen(path().c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library_ == nullptr) {
-      // NOLINTNEXTLINE(concurrency-mt-unsafe): its text is the thread's own in glibc
-      ADD_FAILURE() << ::dlerror();
-      return;
-    }
+  explicit SimulatedCudnn(const SimulatedDriver& driver)
+      : OwnLibrary(paths::kSimulatedCudnn) {
     // Open for good: cuDNN opens it for a plan and closes it again, and each time it
     // leaves memory behind.
     if (const auto nvrtc = real_nvrtc().nvrtc; !nvrtc.empty())
       std::ignore = ::dlopen(nvrtc.c_str(), RTLD_NOW | RTLD_LOCAL);
-    EXPECT_EQ(find<decltype(kiln_simulated_cudnn_open)>("kiln_simulated_cudnn_open")(
+    EXPECT_EQ(control<decltype(kiln_simulated_cudnn_open)>("kiln_simulated_cudnn_open")(
                   driver.path().c_str(), real_cudnn().c_str()),
               0);
   }
 
-  /// For CudnnLibrary::open(): it leads to this very copy.
-  [[nodiscard]] std::filesystem::path path() const {
-    return dir_.path() / "libkiln-simulated-cudnn.so";
-  }
-
   void set_version(attention::CudnnVersion version) const {
-    find<decltype(kiln_simulated_cudnn_set_version)>(
+    control<decltype(kiln_simulated_cudnn_set_version)>(
         "kiln_simulated_cudnn_set_version")(
         static_cast<std::size_t>(attention::encoded(version)));
   }
 
   void inject(const char* function, int status) const {
-    find<decltype(kiln_simulated_cudnn_inject)>("kiln_simulated_cudnn_inject")(function,
-                                                                               status);
+    control<decltype(kiln_simulated_cudnn_inject)>("kiln_simulated_cudnn_inject")(
+        function, status);
   }
 
   [[nodiscard]] std::size_t count(kiln_simulated_cudnn_counts what) const {
-    return find<decltype(kiln_simulated_cudnn_count)>("kiln_simulated_cudnn_count")(
+    return control<decltype(kiln_simulated_cudnn_count)>("kiln_simulated_cudnn_count")(
         what);
   }
 
   /// Every execution so far, in order.
   [[nodiscard]] std::vector<kiln_simulated_cudnn_run> runs() const {
     auto* const ask =
-        find<decltype(kiln_simulated_cudnn_runs)>("kiln_simulated_cudnn_runs");
+        control<decltype(kiln_simulated_cudnn_runs)>("kiln_simulated_cudnn_runs");
     std::vector<kiln_simulated_cudnn_run> all(ask(nullptr, 0));
     ask(all.data(), all.size());
     return all;
   }
-
- private:
-  template <typename Function>
-  [[nodiscard]] Function* find(const char* symbol) const {
-    auto* const function = reinterpret_cast<Function*>(::dlsym(library_, symbol));
-    EXPECT_NE(function, nullptr) << symbol;
-    return function;
-  }
-
-  TempDir dir_;
-  void* library_ = nullptr;
 };
 
 /// A plan of the real cuDNN for `problem` and the device of `device_json`, which need

@@ -3,47 +3,26 @@
 
 #pragma once
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "tests/support/own_library.h"
 #include "tests/support/paths.h"
 #include "tests/support/simulated_driver/simulated_driver.h"
-#include "tests/support/temp_dir.h"
 
 namespace kiln::test {
 
-/// The library stays loaded until the process ends, as a driver does; its file goes
-/// with this object. Thread safety: every method may run concurrently.
-class SimulatedDriver {
+class SimulatedDriver : public OwnLibrary {
  public:
   /// With devices of these capabilities, "7.5,9.0", "" for none. What else the
   /// environment says holds; it is read now.
-  explicit SimulatedDriver(const std::string& devices = "9.0") {
-    std::filesystem::copy_file(paths::kSimulatedDriver, path());
-    library_ = ::dlopen(path().c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library_ == nullptr) {
-      // NOLINTNEXTLINE(concurrency-mt-unsafe): its text is the thread's own in glibc
-      ADD_FAILURE() << ::dlerror();
-      return;
-    }
+  explicit SimulatedDriver(const std::string& devices = "9.0")
+      : OwnLibrary(paths::kSimulatedDriver) {
     EXPECT_EQ(control<decltype(kiln_simulated_set_devices)>(
                   "kiln_simulated_set_devices")(devices.c_str()),
               0);
-  }
-
-  /// For KILN_DRIVER and device::Driver::open(): it leads to this very copy.
-  [[nodiscard]] std::filesystem::path path() const {
-    return dir_.path() / "libkiln-simulated-driver.so";
-  }
-
-  /// A function of the driver by its symbol; null where there is none.
-  template <typename Function>
-  [[nodiscard]] Function* find(const char* symbol) const {
-    return reinterpret_cast<Function*>(::dlsym(library_, symbol));
   }
 
 // NOLINTBEGIN(bugprone-macro-parentheses): names
@@ -87,17 +66,6 @@ class SimulatedDriver {
     ask(all.data(), all.size());  // those that came meanwhile are not asked for
     return all;
   }
-
- private:
-  template <typename Function>
-  Function* control(const char* name) const {
-    auto* const function = find<Function>(name);
-    EXPECT_NE(function, nullptr) << name;
-    return function;
-  }
-
-  TempDir dir_;
-  void* library_ = nullptr;
 };
 
 }  // namespace kiln::test
