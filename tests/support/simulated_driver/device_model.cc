@@ -56,7 +56,10 @@ std::string pci_bus_id(int ordinal) {
   return fmt::format("0000:{:02x}:00.0", ordinal + 1);
 }
 
-// One row an attribute. NOLINTNEXTLINE(readability-function-size)
+#define KILN_ATTRIBUTE(name, value) \
+  case CU_DEVICE_ATTRIBUTE_##name:  \
+    return value
+// NOLINTNEXTLINE(readability-function-size): one row an attribute
 std::optional<int> attribute(const DeviceModel& model, int ordinal,
                              CUdevice_attribute which) {
   constexpr int kLastKnown = 160;  // of a newer cuda.h than this was written with
@@ -67,90 +70,65 @@ std::optional<int> attribute(const DeviceModel& model, int ordinal,
     return 1;
   const bool is_hopper_or_later = model.capability.major >= 9;
   switch (which) {
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-      return model.capability.major;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-      return model.capability.minor;
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-      return model.multiprocessors;
-    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
-      return kWarpSize;
-    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
-      return kMaxThreadsPerBlock;
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:
-      return 64;
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X:
-      return INT_MAX;
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:
-      return 65535;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
-      return kDefaultSharedBytes;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-      return model.shared_kib_per_block_optin * 1024;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
-      return model.shared_kib_per_multiprocessor * 1024;
-    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
-      return reserved_shared_bytes(model);
-    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
-    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:
-      return kRegistersPerBlock;
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
-      return model.blocks_per_multiprocessor;
-    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
-      return model.threads_per_multiprocessor;
-    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
-      return model.clock_khz;
-    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
-      return 3'201'000;
-    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
-      return 5120;
-    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
-      return model.l2_mib << 20;
-    case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY:
-      return 65536;
-    case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
-      return INT_MAX;
-    case CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT:
-      return 512;
-    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
-      return 3;
-    case CU_DEVICE_ATTRIBUTE_INTEGRATED:
-      return is_tegra(model.capability) ? 1 : 0;
-    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-      return ordinal + 1;
-    case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
-    case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
-      return 0;
-    case CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO:
-      return model.capability.minor == 0 ? 2 : 64;
-    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
-    case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
-    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
-    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
-    case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
-    case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
-    case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
-    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP:
-      return 1;
-    case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
-    case CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS:
-      return is_hopper_or_later ? 1 : 0;
-    case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT:
-      return is_hopper_or_later ? 4 : 1;
+    KILN_ATTRIBUTE(COMPUTE_CAPABILITY_MAJOR, model.capability.major);
+    KILN_ATTRIBUTE(COMPUTE_CAPABILITY_MINOR, model.capability.minor);
+    KILN_ATTRIBUTE(MULTIPROCESSOR_COUNT, model.multiprocessors);
+    KILN_ATTRIBUTE(WARP_SIZE, kWarpSize);
+    KILN_ATTRIBUTE(MAX_THREADS_PER_BLOCK, kMaxThreadsPerBlock);
+    KILN_ATTRIBUTE(MAX_BLOCK_DIM_X, kMaxThreadsPerBlock);
+    KILN_ATTRIBUTE(MAX_BLOCK_DIM_Y, kMaxThreadsPerBlock);
+    KILN_ATTRIBUTE(MAX_BLOCK_DIM_Z, 64);
+    KILN_ATTRIBUTE(MAX_GRID_DIM_X, INT_MAX);
+    KILN_ATTRIBUTE(MAX_GRID_DIM_Y, 65535);
+    KILN_ATTRIBUTE(MAX_GRID_DIM_Z, 65535);
+    KILN_ATTRIBUTE(MAX_SHARED_MEMORY_PER_BLOCK, kDefaultSharedBytes);
+    KILN_ATTRIBUTE(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+                   model.shared_kib_per_block_optin * 1024);
+    KILN_ATTRIBUTE(MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+                   model.shared_kib_per_multiprocessor * 1024);
+    KILN_ATTRIBUTE(RESERVED_SHARED_MEMORY_PER_BLOCK, reserved_shared_bytes(model));
+    KILN_ATTRIBUTE(MAX_REGISTERS_PER_BLOCK, kRegistersPerBlock);
+    KILN_ATTRIBUTE(MAX_REGISTERS_PER_MULTIPROCESSOR, kRegistersPerBlock);
+    KILN_ATTRIBUTE(MAX_BLOCKS_PER_MULTIPROCESSOR, model.blocks_per_multiprocessor);
+    KILN_ATTRIBUTE(MAX_THREADS_PER_MULTIPROCESSOR, model.threads_per_multiprocessor);
+    KILN_ATTRIBUTE(CLOCK_RATE, model.clock_khz);
+    KILN_ATTRIBUTE(MEMORY_CLOCK_RATE, 3'201'000);
+    KILN_ATTRIBUTE(GLOBAL_MEMORY_BUS_WIDTH, 5120);
+    KILN_ATTRIBUTE(L2_CACHE_SIZE, model.l2_mib << 20);
+    KILN_ATTRIBUTE(TOTAL_CONSTANT_MEMORY, 65536);
+    KILN_ATTRIBUTE(MAX_PITCH, INT_MAX);
+    KILN_ATTRIBUTE(TEXTURE_ALIGNMENT, 512);
+    KILN_ATTRIBUTE(ASYNC_ENGINE_COUNT, 3);
+    KILN_ATTRIBUTE(INTEGRATED, is_tegra(model.capability) ? 1 : 0);
+    KILN_ATTRIBUTE(PCI_BUS_ID, ordinal + 1);
+    KILN_ATTRIBUTE(PCI_DEVICE_ID, 0);
+    KILN_ATTRIBUTE(PCI_DOMAIN_ID, 0);
+    KILN_ATTRIBUTE(SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO,
+                   model.capability.minor == 0 ? 2 : 64);
+    KILN_ATTRIBUTE(CAN_MAP_HOST_MEMORY, 1);
+    KILN_ATTRIBUTE(CONCURRENT_KERNELS, 1);
+    KILN_ATTRIBUTE(UNIFIED_ADDRESSING, 1);
+    KILN_ATTRIBUTE(MANAGED_MEMORY, 1);
+    KILN_ATTRIBUTE(CONCURRENT_MANAGED_ACCESS, 1);
+    KILN_ATTRIBUTE(STREAM_PRIORITIES_SUPPORTED, 1);
+    KILN_ATTRIBUTE(GLOBAL_L1_CACHE_SUPPORTED, 1);
+    KILN_ATTRIBUTE(LOCAL_L1_CACHE_SUPPORTED, 1);
+    KILN_ATTRIBUTE(COMPUTE_PREEMPTION_SUPPORTED, 1);
+    KILN_ATTRIBUTE(COOPERATIVE_LAUNCH, 1);
+    KILN_ATTRIBUTE(HOST_REGISTER_SUPPORTED, 1);
+    KILN_ATTRIBUTE(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1);
+    KILN_ATTRIBUTE(MEMORY_POOLS_SUPPORTED, 1);
+    KILN_ATTRIBUTE(GPU_OVERLAP, 1);
+    KILN_ATTRIBUTE(CLUSTER_LAUNCH, is_hopper_or_later ? 1 : 0);
+    KILN_ATTRIBUTE(TENSOR_MAP_ACCESS_SUPPORTED, is_hopper_or_later ? 1 : 0);
+    KILN_ATTRIBUTE(UNIFIED_FUNCTION_POINTERS, is_hopper_or_later ? 1 : 0);
+    KILN_ATTRIBUTE(MEM_SYNC_DOMAIN_COUNT, is_hopper_or_later ? 4 : 1);
     default:
       return which >= 1 && which <= kLastKnown ? std::optional<int>(0) : std::nullopt;
   }
 }
+
+#undef KILN_ATTRIBUTE
 
 int occupancy(const DeviceModel& model, const EntryPoint& entry, int threads,
               std::size_t dynamic_shared_bytes) {

@@ -24,6 +24,9 @@ unsigned memory_type(MemoryKind kind) {
   return 0;
 }
 
+#define KILN_ATTRIBUTE(name, value) \
+  case CU_POINTER_ATTRIBUTE_##name: \
+    return write(out, value)
 // What drivers leave for memory that is none of CUDA's: zeros, and device -2.
 // One row an attribute. NOLINTNEXTLINE(readability-function-size)
 CUresult tell(CUdeviceptr start, const Allocation& owner, CUdeviceptr pointer,
@@ -31,40 +34,28 @@ CUresult tell(CUdeviceptr start, const Allocation& owner, CUdeviceptr pointer,
   const bool is_known = owner.kind != MemoryKind::kUnknown;
   const bool is_for_host = is_known && owner.kind != MemoryKind::kDevice;
   switch (which) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return write(out, owner.context);
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      return write(out, memory_type(owner.kind));
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      return write(out, is_known ? pointer : CUdeviceptr{0});
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      return write(out, is_for_host ? pointer : CUdeviceptr{0});
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-      return write(out, 0U);
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-      return write(out, owner.id);
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      return write(out, owner.kind == MemoryKind::kManaged ? 1U : 0U);
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      return write(out, owner.device);
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-      return write(out, start);
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      return write(out, owner.size);
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-      return write(out, is_known ? 1U : 0U);
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-      return write(out, 0U);
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return write(out, std::uint64_t{CU_MEM_HANDLE_TYPE_NONE});
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      return write(out, owner.pool);
+    KILN_ATTRIBUTE(CONTEXT, owner.context);
+    KILN_ATTRIBUTE(MEMORY_TYPE, memory_type(owner.kind));
+    KILN_ATTRIBUTE(DEVICE_POINTER, is_known ? pointer : CUdeviceptr{0});
+    KILN_ATTRIBUTE(HOST_POINTER, is_for_host ? pointer : CUdeviceptr{0});
+    KILN_ATTRIBUTE(SYNC_MEMOPS, 0U);
+    KILN_ATTRIBUTE(BUFFER_ID, owner.id);
+    KILN_ATTRIBUTE(MEMORY_BLOCK_ID, owner.id);
+    KILN_ATTRIBUTE(IS_MANAGED, owner.kind == MemoryKind::kManaged ? 1U : 0U);
+    KILN_ATTRIBUTE(DEVICE_ORDINAL, owner.device);
+    KILN_ATTRIBUTE(RANGE_START_ADDR, start);
+    KILN_ATTRIBUTE(RANGE_SIZE, owner.size);
+    KILN_ATTRIBUTE(MAPPED, is_known ? 1U : 0U);
+    KILN_ATTRIBUTE(IS_LEGACY_CUDA_IPC_CAPABLE, 0U);
+    KILN_ATTRIBUTE(IS_GPU_DIRECT_RDMA_CAPABLE, 0U);
+    KILN_ATTRIBUTE(ALLOWED_HANDLE_TYPES, std::uint64_t{CU_MEM_HANDLE_TYPE_NONE});
+    KILN_ATTRIBUTE(MEMPOOL_HANDLE, owner.pool);
     default:
       return CUDA_ERROR_NOT_SUPPORTED;  // of a real driver, perhaps
   }
 }
+
+#undef KILN_ATTRIBUTE
 
 CUresult tell(const Simulator& simulator, CUdeviceptr pointer,
               CUpointer_attribute which, void* out) {
