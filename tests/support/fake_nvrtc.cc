@@ -39,13 +39,11 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/elf_builder.h"
 #include "util/bytes.h"
-#include "util/little_endian.h"
 
 namespace {
 
-using kiln::append;
-using kiln::append_le;
 using kiln::as_bytes;
 using kiln::Bytes;
 
@@ -141,64 +139,15 @@ std::vector<std::string> entry_points(const Program& program) {
   return names;
 }
 
-void append_section(Bytes& out, std::array<std::uint64_t, 10> fields) {
-  constexpr std::array kSizes{4, 4, 8, 8, 8, 8, 4, 4, 8, 8};  // Elf64_Shdr
-  for (std::size_t i = 0; i < fields.size(); ++i) {
-    if (kSizes[i] == 4)
-      append_le(out, static_cast<std::uint32_t>(fields[i]));
-    else
-      append_le(out, fields[i]);
-  }
-}
-
-void append_symbol(Bytes& out, std::size_t name, unsigned char info) {
-  append_le(out, static_cast<std::uint32_t>(name));
-  append_le(out, info);
-  append_le(out, kCudaEntry);
-  append_le(out, std::uint16_t{4});  // .text
-  append_le(out, std::uint64_t{0});
-  append_le(out, std::uint64_t{16});
-}
-
-/// Sections: none, .shstrtab, .strtab, .symtab, .text.
 Bytes make_cubin(unsigned sm, const std::vector<std::string>& entries) {
-  const std::string section_names("\0.shstrtab\0.strtab\0.symtab\0.text\0", 33);
-  std::string names(1, '\0');
-  Bytes symbols(sizeof(Elf64_Sym));
-  for (const auto& entry : entries) {
-    append_symbol(symbols, names.size(), ELF64_ST_INFO(STB_GLOBAL, STT_FUNC));
-    names += entry + '\0';
-  }
-  const std::uint64_t at_section_names = sizeof(Elf64_Ehdr);
-  const std::uint64_t at_names = at_section_names + section_names.size();
-  const std::uint64_t at_symbols = (at_names + names.size() + 7) / 8 * 8;
-  const std::uint64_t at_text = at_symbols + symbols.size();
-  const std::uint64_t at_sections = at_text + 16;
-
-  Bytes out;
-  append(out, as_bytes(std::string_view("\177ELF\2\1\1\101\10\0\0\0\0\0\0\0", 16)));
-  append_le(out, std::uint16_t{ET_EXEC});
-  append_le(out, kMachineCuda);
-  append_le(out, std::uint32_t{1});
-  append_le(out, std::uint64_t{0});  // entry
-  append_le(out, std::uint64_t{0});  // no program headers
-  append_le(out, at_sections);
-  append_le(out, 0x06000004U | sm << 8U);
-  for (const int field : {64, 56, 0, 64, 5, 1})
-    append_le(out, static_cast<std::uint16_t>(field));
-  append(out, as_bytes(section_names));
-  append(out, as_bytes(names));
-  out.resize(at_symbols);
-  append(out, symbols);
-  out.resize(at_sections);
-  append_section(out, {});
-  append_section(
-      out, {1, SHT_STRTAB, 0, 0, at_section_names, section_names.size(), 0, 0, 1, 0});
-  append_section(out, {11, SHT_STRTAB, 0, 0, at_names, names.size(), 0, 0, 1, 0});
-  append_section(out, {19, SHT_SYMTAB, 0, 0, at_symbols, symbols.size(), 2, 1, 8, 24});
-  append_section(
-      out, {27, SHT_PROGBITS, SHF_ALLOC | SHF_EXECINSTR, 0, at_text, 16, 0, 0, 8, 0});
-  return out;
+  kiln::test::ElfBuilder elf;
+  elf.machine = kMachineCuda;
+  elf.abi_version = 8;
+  elf.flags = 0x06000004U | sm << 8U;
+  elf.add_section(".text", SHT_PROGBITS, Bytes(16));
+  for (const auto& entry : entries)
+    elf.add_symbol(entry, ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), kCudaEntry, 1, 16);
+  return elf.build();
 }
 
 std::string make_ptx(const std::string& architecture,
