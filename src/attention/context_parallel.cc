@@ -81,7 +81,7 @@ void check_mode(const Problem& problem, ContextMode mode,
     refusals.push_back(refusal(
         "alibi", "ALiBi goes by places in the whole sequence, which no step knows",
         "use no context parallelism"));
-  if (problem.bias_kind == Bias::kPostScale && mode != ContextMode::kP2p)
+  if (has_bias_tensor(problem) && mode != ContextMode::kP2p)
     refusals.push_back(
         refusal("bias", fmt::format("{} takes no bias", to_string(mode)), "use p2p"));
   const bool is_gathered = mode == ContextMode::kAllGather || mode == ContextMode::kA2a;

@@ -22,7 +22,9 @@ double number(std::int64_t value) {
 template <auto kMember, typename Value>
 FieldValue read(const RuleQuestion& question) {
   const Value& value = question.problem.*kMember;
-  if constexpr (std::is_enum_v<Value>)
+  if constexpr (std::is_same_v<Value, Bias>)  // cuDNN is given it as one that is added
+    return word_of(value == Bias::kBoolean ? Bias::kPostScale : value);
+  else if constexpr (std::is_enum_v<Value>)
     return word_of(value);
   else
     return static_cast<double>(value);

@@ -31,6 +31,8 @@ std::string_view bias_of(Bias bias) {
       return "additive";
     case Bias::kAlibi:
       return "alibi";
+    case Bias::kBoolean:
+      return "boolean";
     case Bias::kNone:
       break;
   }

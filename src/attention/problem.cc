@@ -90,7 +90,7 @@ Result<void> check_sizes(const ops::AttentionProblem& problem) {
       elements(problem.kv_heads, problem.skv, std::max(problem.dqk, problem.dv)) >
           kMostElements)
     return wrong("batch", "the tensors have more than 2^53 elements");
-  if (problem.bias_kind == Bias::kPostScale &&
+  if (has_bias_tensor(problem) &&
       elements(problem.heads, problem.sq, problem.skv) > kMostElements)
     return wrong("bias", "the scores have more than 2^53 elements");
   if (problem.heads % problem.kv_heads != 0)
@@ -147,9 +147,10 @@ Result<void> check_bias(const Problem& problem) {
                  "options");
   if (bias == Strides{})
     return {};
-  if (problem.bias_kind != Bias::kPostScale)
+  if (!has_bias_tensor(problem))
     return wrong("bias",
-                 fmt::format("strides are those of a post_scale bias, not of {}",
+                 fmt::format("strides are those of a post_scale or boolean bias, not "
+                             "of {}",
                              word_of(problem.bias_kind)));
   if (bias.dim != 1 || bias.group != 0)
     return wrong("bias",
@@ -188,7 +189,7 @@ Result<void> check_enumerators(const Problem& problem) {
     return wrong("layout", "it is none of AttentionLayout");
   if (problem.mask > Mask::kPaddingCausalBottomRight)
     return wrong("mask", "it is none of AttentionMask");
-  if (problem.bias_kind > Bias::kAlibi)
+  if (problem.bias_kind > Bias::kBoolean)
     return wrong("bias_kind", "it is none of AttentionBias");
   return {};
 }
@@ -208,6 +209,10 @@ Result<void> validate(const Problem& problem) {
   if (problem.pass == Pass::kBackward && !problem.training)
     return wrong("training", "a backward pass is of training");
   return check_bias(problem);
+}
+
+bool has_bias_tensor(const ops::AttentionProblem& problem) {
+  return problem.bias_kind == Bias::kPostScale || problem.bias_kind == Bias::kBoolean;
 }
 
 Strides bias_strides(const ops::AttentionProblem& problem) {

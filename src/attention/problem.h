@@ -74,6 +74,8 @@ struct Problem : ops::AttentionProblem, PassOptions {
 /// Does the window exclude keys that the mask allows?
 [[nodiscard]] bool has_window(const Problem& problem);
 
+/// Does AttentionTensors::bias have a bias, added or boolean?
+[[nodiscard]] bool has_bias_tensor(const ops::AttentionProblem& problem);
 /// Those of a bias; of one that sets none, of a contiguous [1, heads, sq, skv].
 [[nodiscard]] Strides bias_strides(const ops::AttentionProblem& problem);
 

@@ -48,6 +48,17 @@ compile::PoolOptions plan_pool(BuildService& service) {
   return options;
 }
 
+/// A boolean bias becomes the contiguous one that a call writes for cuDNN.
+void add_boolean(attention::Problem& problem) {
+  const auto [batches, heads, rows] = bias_sizes(problem);
+  const std::int64_t head = rows * problem.skv;
+  problem.bias_kind = attention::Bias::kPostScale;
+  problem.bias = {.batch = batches == 1 ? 0 : heads * head,
+                  .head = heads == 1 ? 0 : head,
+                  .sequence = rows == 1 ? 0 : problem.skv,
+                  .dim = 1};
+}
+
 /// Those of a dimension of 1 lead nowhere.
 void simplify_bias(attention::Problem& problem) {
   attention::Problem without = problem;
@@ -75,6 +86,8 @@ attention::Problem as_built(attention::Problem problem) {
     problem.stats = true;
   }
   problem.capture = false;
+  if (problem.bias_kind == attention::Bias::kBoolean)
+    add_boolean(problem);
   if (problem.bias != attention::Strides{})
     simplify_bias(problem);
   // A window that covers the longest sequence is no window.

@@ -125,8 +125,9 @@ class CallArguments {
     return std::array{reads("q", given_.q, q_), reads("k", given_.k, k_),
                       reads("v", given_.v, v_),
                       reads("bias_values", given_.bias, bias_, "bias")
-                          .used_if(problem_.bias_kind == Bias::kPostScale,
-                                   "problem.bias_kind is not kPostScale")};
+                          .used_if(attention::has_bias_tensor(problem_),
+                                   "problem.bias_kind is neither kPostScale nor "
+                                   "kBoolean")};
   }
   [[nodiscard]] auto sequences() const {
     constexpr std::string_view kNotPacked = "problem.layout is not kThd";
@@ -169,14 +170,15 @@ class CallArguments {
     return {last < elements ? last + 1 : dim, size_bytes(problem_.dtype)};
   }
   [[nodiscard]] Elements bias() const {
-    if (problem_.bias_kind != Bias::kPostScale)
-      return {0, q_.bytes};
+    const std::size_t bytes = problem_.bias_kind == Bias::kBoolean ? 1 : q_.bytes;
+    if (!attention::has_bias_tensor(problem_))
+      return {0, bytes};
     const AttentionStrides by = attention::bias_strides(problem_);
     const attention::BiasSizes of = attention::bias_sizes(problem_);
     const std::int64_t elements = of.batches * of.heads * of.rows * problem_.skv;
     const std::int64_t last = (of.batches - 1) * by.batch + (of.heads - 1) * by.head +
                               (of.rows - 1) * by.sequence + problem_.skv - 1;
-    return {last < elements ? last + 1 : problem_.skv, size_bytes(problem_.dtype)};
+    return {last < elements ? last + 1 : problem_.skv, bytes};
   }
   /// The whole workspace that is given may be written. The backward pass needs some of
   /// it.

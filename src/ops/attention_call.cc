@@ -55,7 +55,7 @@ std::uint64_t workspace_of(const AttentionDecision& decision, const Problem& pro
   return std::max(
       decision.plan == nullptr
           ? 0
-          : sequence_bytes(problem) + decision.plan->plan().workspace_bytes(),
+          : bytes_before_plan(problem) + decision.plan->plan().workspace_bytes(),
       attention_workspace_bytes(problem));
 }
 
@@ -139,9 +139,9 @@ Result<void> check_decided_workspace(const AttentionDecision& decision,
 
 Result<void> run_cudnn(Service& service, const Device& device, CUstream_st* stream,
                        const AttentionCall& call, const attention::LoadedPlan& plan) {
-  KILN_TRY(run(service, device, stream, sequence_launches(call)));
+  KILN_TRY(run(service, device, stream, launches_before_plan(call)));
   float scale = scale_of(call);
-  const std::uint64_t begin = sequence_bytes(call.problem);
+  const std::uint64_t begin = bytes_before_plan(call.problem);
   KILN_TRY(plan.run(stream, cudnn_tensors(call, scale),
                     {static_cast<std::byte*>(call.tensors.workspace) + begin,
                      call.tensors.workspace_bytes - begin}));

@@ -17,6 +17,11 @@ void* address(const void* pointer) {
   return const_cast<void*>(pointer);
 }
 
+std::uint64_t aligned(std::uint64_t bytes) {
+  constexpr std::uint64_t kAlignment = attention::kWorkspaceAlignment;
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 /// The struct that the kernel takes by value. It matches kiln_sequences in
 /// templates/attention_sequences member by member.
 struct Sequences {
@@ -33,6 +38,16 @@ struct Sequences {
 };
 static_assert(sizeof(Sequences) == 4 * 8 + 6 * 4);
 
+/// As kiln_mask in templates/attention.
+struct Mask {
+  std::int64_t batch_stride;
+  std::int64_t head_stride;
+  std::int64_t row_stride;
+  std::int64_t heads;
+  std::int64_t rows;
+  std::int64_t keys;
+};
+
 /// In the order in which the kernel writes them.
 void add_sequences(const AttentionCall& call, std::vector<TensorPointer>& all) {
   auto* at = static_cast<std::int32_t*>(call.tensors.workspace);
@@ -47,15 +62,11 @@ void add_sequences(const AttentionCall& call, std::vector<TensorPointer>& all) {
   }
 }
 
-}  // namespace
-
 std::uint64_t sequence_bytes(const attention::Problem& problem) {
   if (problem.layout != attention::Layout::kThd)
     return 0;
   const auto batch = static_cast<std::uint64_t>(problem.batch);
-  const std::uint64_t bytes = sizeof(std::int32_t) * (4 * (batch + 1) + 2 * batch);
-  constexpr std::uint64_t kAlignment = attention::kWorkspaceAlignment;
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return aligned(sizeof(std::int32_t) * (4 * (batch + 1) + 2 * batch));
 }
 
 Launches sequence_launches(const AttentionCall& call) {
@@ -87,8 +98,47 @@ Launches sequence_launches(const AttentionCall& call) {
   return just(std::move(launch));
 }
 
-Launches launches_beside_plan(const AttentionCall& call) {
+Launches mask_launches(const AttentionCall& call) {
+  const attention::Problem& problem = call.problem;
+  if (problem.bias_kind != attention::Bias::kBoolean)
+    return {};
+  const AttentionStrides by = attention::bias_strides(problem);
+  const auto [batches, heads, rows] = attention::bias_sizes(problem);
+  const auto begin = reinterpret_cast<std::uintptr_t>(call.tensors.workspace);
+  const std::array pointers{value("out", begin + sequence_bytes(problem)),
+                            value("mask", call.tensors.bias)};
+  Launch launch{.kernel = "attention_mask_fwd",
+                .parameters = {{"dtype", std::string(to_string(problem.dtype))}},
+                .extents = {{"rows", batches * heads * rows}, {"keys", problem.skv}},
+                .arguments = Arguments{pointers}};
+  launch.arguments.add("all", Mask{.batch_stride = by.batch,
+                                   .head_stride = by.head,
+                                   .row_stride = by.sequence,
+                                   .heads = heads,
+                                   .rows = rows,
+                                   .keys = problem.skv});
+  return just(std::move(launch));
+}
+
+}  // namespace
+
+std::uint64_t bytes_before_plan(const attention::Problem& problem) {
+  if (problem.bias_kind != attention::Bias::kBoolean)
+    return sequence_bytes(problem);
+  const auto [batches, heads, rows] = attention::bias_sizes(problem);
+  return sequence_bytes(problem) +
+         aligned(size_bytes(problem.dtype) *
+                 static_cast<std::uint64_t>(batches * heads * rows * problem.skv));
+}
+
+Launches launches_before_plan(const AttentionCall& call) {
   Launches all = sequence_launches(call);
+  std::ranges::move(mask_launches(call), std::back_inserter(all));
+  return all;
+}
+
+Launches launches_beside_plan(const AttentionCall& call) {
+  Launches all = launches_before_plan(call);
   std::ranges::move(empty_sequence_launches(call), std::back_inserter(all));
   return all;
 }
@@ -105,6 +155,9 @@ std::vector<TensorPointer> cudnn_tensors(const AttentionCall& call, float& scale
     all.push_back({TensorRole::kStats, given.stats});
   if (problem.bias_kind == attention::Bias::kPostScale)
     all.push_back({TensorRole::kBias, address(given.bias)});
+  if (problem.bias_kind == attention::Bias::kBoolean)
+    all.push_back({TensorRole::kBias,
+                   static_cast<std::byte*>(given.workspace) + sequence_bytes(problem)});
   if (problem.layout == attention::Layout::kThd) {
     add_sequences(call, all);
   } else if (attention::is_padded(problem.mask)) {

@@ -12,20 +12,19 @@
 namespace kiln::ops {
 
 /// Exactly the tensors that the plan of `call.problem` takes. `scale` is read when the
-/// plan runs. For packed sequences, offsets and lengths lie at the beginning of the
-/// workspace, where sequence_launches() writes them.
+/// plan runs. Offsets and lengths of packed sequences, and then a boolean bias as one
+/// that is added, lie at the beginning of the workspace.
 [[nodiscard]] std::vector<attention::TensorPointer> cudnn_tensors(
     const AttentionCall& call, float& scale);
 
-/// The part of the workspace for offsets and lengths of packed sequences; a multiple of
-/// 256. 0: the problem has none.
-[[nodiscard]] std::uint64_t sequence_bytes(const attention::Problem& problem);
+/// That part of the workspace; a multiple of 256. 0: the problem has neither.
+[[nodiscard]] std::uint64_t bytes_before_plan(const attention::Problem& problem);
 
-/// Writes these offsets and lengths. Empty: there are none. Checks no pointer.
-[[nodiscard]] Launches sequence_launches(const AttentionCall& call);
+/// Writes what is there. Empty: the problem has neither. Checks no pointer.
+[[nodiscard]] Launches launches_before_plan(const AttentionCall& call);
 
-/// All that a call launches beside cuDNN's plan: sequence_launches(), which come before
-/// it, and empty_sequence_launches(), which follow it.
+/// All that a call launches beside cuDNN's plan: launches_before_plan(), and
+/// empty_sequence_launches(), which follow it.
 [[nodiscard]] Launches launches_beside_plan(const AttentionCall& call);
 
 }  // namespace kiln::ops

@@ -43,6 +43,7 @@ std::vector<AttentionCase> cudnn_cases() {
       packed("bf16_64_packed", DType::kBf16, 64, 64),
       packed("f16_192_128_packed", DType::kF16, 192, 128),
       one("bf16_64_bias", DType::kBf16, 64, {.bias_kind = Bias::kPostScale}),
+      one("bf16_64_boolean", DType::kBf16, 64, {.bias_kind = Bias::kBoolean}),
       one("f16_128_causal_bias", DType::kF16, 128,
           {.mask = Mask::kCausal, .bias_kind = Bias::kPostScale}),
       biased("11ss"),

@@ -48,6 +48,7 @@ std::vector<AttentionCase> cases() {
 std::vector<AttentionCase> device_cases() {
   return {
       one("bf16_64_bias", DType::kBf16, 64, {.bias_kind = Bias::kPostScale}),
+      one("bf16_64_boolean", DType::kBf16, 64, {.bias_kind = Bias::kBoolean}),
       biased("b1ss"),
       biased("b11s"),
       one("bf16_64_alibi", DType::kBf16, 64, {.bias_kind = Bias::kAlibi}),

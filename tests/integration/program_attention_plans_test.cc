@@ -258,7 +258,7 @@ TEST_F(ProgramAttentionPlansTest, ForcedTheOneOrTheOtherIsBuilt) {
   expect_no_setting();
 }
 
-TEST_F(ProgramAttentionPlansTest, OfPackedSequencesTheKernelsBesideThePlanAreBuiltToo) {
+TEST_F(ProgramAttentionPlansTest, OfPackedSequencesAndMasksWhatIsBesideThePlanIsBuilt) {
   Arguments packed = small();
   packed.back() = "padding_causal";
   const json report =
@@ -267,6 +267,10 @@ TEST_F(ProgramAttentionPlansTest, OfPackedSequencesTheKernelsBesideThePlanAreBui
             (std::set<std::string>{"cudnn_attention_fwd", "attention_sequences_fwd",
                                    "attention_empty_fwd"}));
   EXPECT_EQ(report["compiled"], 3) << report.dump(1);
+  const json masked =
+      kiln_.json_of(kWarm + kH200 + small() + Arguments{"--bias", "boolean"});
+  EXPECT_EQ(values_of(masked["entries"], "template"),
+            (std::set<std::string>{"cudnn_attention_fwd", "attention_mask_fwd"}));
 }
 
 // xformers #1045: a 2080 and a 3090. No published device is a 7.5.

@@ -182,8 +182,7 @@ class WarmList {
     report_.items.push_back(plan_item(plans_, problem, device));
     const ops::AttentionTensors tensors{};
     add_launches(ops::launches_beside_plan({problem, tensors}),
-                 {device.capability(), device},
-                 "it goes with cuDNN's plan of sequences with lengths of their own");
+                 {device.capability(), device}, "it goes with cuDNN's plan");
   }
 
   /// Adds the kernels that a call for the problem launches on `target`.

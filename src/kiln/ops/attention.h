@@ -53,8 +53,10 @@ enum class AttentionMask : std::uint8_t {
 
 /// What is added to the score of query i and key j, scale * q k^T. kPostScale:
 /// AttentionTensors::bias. kAlibi: -slope * |i - j|, with the slopes of Press et al.,
-/// 2022; with a bottom-right mask -slope * |i + skv - sq - j|.
-enum class AttentionBias : std::uint8_t { kNone, kPostScale, kAlibi };
+/// 2022; with a bottom-right mask -slope * |i + skv - sq - j|. kBoolean: nothing where
+/// the byte in AttentionTensors::bias is not 0, and -infinity where it is 0: the query
+/// does not see the key.
+enum class AttentionBias : std::uint8_t { kNone, kPostScale, kAlibi, kBoolean };
 
 /// Order of batch, sequence, head and dimension in memory, outermost first. kThd:
 /// packed sequences of different lengths, [tokens, heads, dimension]; cu_seqlens_q and
@@ -148,12 +150,12 @@ struct AttentionOptions {
 };
 
 /// Device memory, except `scale`. q, k, v, o, bias and their gradients have type
-/// problem.dtype. Each pointer must be aligned to an element. A gradient has the shape
-/// and the strides of its tensor. A pointer that problem and options give no use must
-/// be null: `bias` without kPostScale, cu_seqlens_* without kThd, lengths_* without a
-/// mask with padding, dropout_* without dropout; in the forward pass `stats` without
-/// options.stats, in the backward pass `grad_bias` without options.bias_gradient. The
-/// forward pass ignores all grad_*.
+/// problem.dtype, but a bias of kBoolean has bytes. Each pointer must be aligned to an
+/// element. A gradient has the shape and the strides of its tensor. A pointer that
+/// problem and options give no use must be null: `bias` without kPostScale or kBoolean,
+/// cu_seqlens_* without kThd, lengths_* without a mask with padding, dropout_* without
+/// dropout; in the forward pass `stats` without options.stats, in the backward pass
+/// `grad_bias` without options.bias_gradient. The forward pass ignores all grad_*.
 struct AttentionTensors {
   const void* q = nullptr;
   const void* k = nullptr;

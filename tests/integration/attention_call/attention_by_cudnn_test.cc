@@ -455,6 +455,32 @@ TEST_F(AttentionByCudnn, PackedSequencesGetTheirOffsetsBeforeEachRun) {
   EXPECT_THAT(chosen.reason, HasSubstr("offsets of 32 bits"));
 }
 
+TEST_F(AttentionByCudnn, ABooleanMaskIsWrittenAtItsOwnSizeBeforeEachRun) {
+  attention::Problem problem = small_problem();
+  problem.training = true;
+  problem.bias = {.batch = problem.skv + 3, .dim = 1};
+  problem.bias_kind = attention::Bias::kPostScale;
+  const std::uint64_t added = choice(0, problem).workspace_bytes;
+  problem.bias_kind = attention::Bias::kBoolean;
+  const auto bytes = static_cast<std::uint64_t>(problem.batch * problem.skv) * 2;
+  EXPECT_EQ(choice(0, problem).workspace_bytes, added + (bytes + 255) / 256 * 256);
+  EXPECT_EQ(explained(0, problem)["chosen"], "cudnn");
+  for (const attention::Problem& pass : {problem, test::backward_of(problem)}) {
+    const auto chosen = choice(0, pass);
+    ASSERT_EQ(chosen.backend, AttentionBackend::kCudnn) << chosen.reason;
+    ops::AttentionTensors with = tensors(0, pass, chosen.workspace_bytes);
+    with.bias = static_cast<std::byte*>(memory(0, 4096)) + 3;  // any byte
+    const auto before = launched().size();
+    ASSERT_EQ(why(run(0, pass, with)), "done");
+    EXPECT_THAT(launched_since(before),
+                ElementsAre("attention_mask_fwd", StartsWith("cudnn_")));
+    const auto last = cudnn_->runs().back();
+    const auto* const bias = std::find(last.ids, last.ids + last.count,
+                                       static_cast<std::int64_t>(TensorRole::kBias));
+    EXPECT_EQ(last.pointers[bias - last.ids], with.workspace);
+  }
+}
+
 // NVIDIA/TransformerEngine #1276: a step of all_gather. The rule asks for 9.3, but Kiln
 // has no plan of that.
 TEST_F(AttentionByCudnn, AVersionThatKilnCannotUseIsNotAskedAndTheRemedyIsEnough) {

@@ -38,13 +38,13 @@ class Sequences {
   }
 
   void run(const Numbers& q, const Numbers& kv, const Numbers* lengths = nullptr) {
-    memory_.assign(ops::sequence_bytes(problem_) / 4 + 1, kPoison);
+    memory_.assign(ops::bytes_before_plan(problem_) / 4 + 1, kPoison);
     const ops::AttentionTensors tensors{
         .cu_seqlens_q = q.data(),
         .cu_seqlens_kv = kv.data(),
         .lengths_q = lengths == nullptr ? nullptr : lengths->data(),
         .workspace = memory_.data(),
-        .workspace_bytes = ops::sequence_bytes(problem_),
+        .workspace_bytes = ops::bytes_before_plan(problem_),
         .tokens_q = tokens_q_,
         .tokens_kv = tokens_kv_};
     const ops::AttentionCall call{problem_, tensors};
@@ -53,7 +53,7 @@ class Sequences {
     const kiln_cpu::LentMemory begins_kv(kv);
     const Numbers none;
     const kiln_cpu::LentMemory given(lengths == nullptr ? none : *lengths);
-    const auto done = kiln_cpu::run_plan(ops::sequence_launches(call),
+    const auto done = kiln_cpu::run_plan(ops::launches_before_plan(call),
                                          kiln_cpu::kernels_of_program());
     ASSERT_TRUE(done) << done.error().message;
     EXPECT_EQ(memory_.back(), kPoison) << "written beyond its bytes";

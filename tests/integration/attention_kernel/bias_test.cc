@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <vector>
 
+#include "ops/cudnn_tensors.h"
 #include "tests/integration/attention_kernel/check.h"
+#include "tests/support/kernels/run_kernel.h"
+#include "tests/support/kernels/run_plan.h"
 
 namespace kiln::attention_test {
 namespace {
@@ -79,6 +83,61 @@ TEST(AttentionBias, OfMinusInfinityMasks) {
   a.run_both();
   b.run_both();
   expect_same_bits(a, b);
+}
+
+TEST(AttentionBias, OfBytesIsMinusInfinityWhereTheyAre0AndNothingElsewhere) {
+  for (const Strides& by : {bias_by(0, 0, 70), bias_by(2 * 35 * 70, 35 * 70, 70),
+                            bias_by(70, 0, 0), bias_by(83, 0, 2 * 83 + 7)})
+    for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32})
+      test::with_type(dtype, [&]<typename T>() {
+        Problem problem = problem_of(dtype, {2, 2, 35, 128}, {2, 1, 70, 128},
+                                     {.bias_kind = Bias::kBoolean, .bias = by});
+        SCOPED_TRACE(to_string(problem));
+        Call<T> boolean(problem);
+        problem.bias_kind = Bias::kPostScale;
+        Call<T> added(problem);
+        for (I64 j = 0; j < 70; ++j)  // a query that sees nothing
+          boolean.mask[boolean.bias_at(0, 0, 3, j)].bits = 0;
+        for (std::size_t i = 0; i < added.bias.size(); ++i)
+          added.bias[i] = T::from(boolean.mask[i].bits == 0 ? -test::kInfinity : 0.0F);
+        boolean.run_both();
+        added.run_both();
+        expect_same_bits(boolean, added);
+        EXPECT_EQ(boolean.stats[3].bits, -test::kInfinity);
+        EXPECT_EQ(boolean.o[boolean.at(problem.o, 0, 0, 3, 0, true)].value(), 0);
+      });
+}
+
+TEST(AttentionBias, OfBytesIsWrittenForCudnnAsOneThatIsAddedOfItsOwnSize) {
+  constexpr std::size_t kKeys = 1500;  // of two blocks
+  constexpr std::size_t kApart = 1600;
+  constexpr std::size_t kRows = 2 * 3;
+  std::vector<std::uint8_t> mask(kRows * kApart);
+  for (std::size_t i = 0; i < mask.size(); ++i)
+    mask[i] = static_cast<std::uint8_t>(i * i % 7);
+  for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF16, ops::DType::kF32})
+    test::with_type(dtype, [&]<typename T>() {
+      const Problem problem = problem_of(
+          dtype, {2, 4, 3, 64}, {2, 4, kKeys, 64},
+          {.bias_kind = Bias::kBoolean, .bias = bias_by(3 * kApart, 0, kApart)});
+      const std::uint64_t bytes = ops::bytes_before_plan(problem);
+      EXPECT_EQ(bytes, (kRows * kKeys * sizeof(T) + 255) / 256 * 256);
+      std::vector<T> out(bytes / sizeof(T), T::from(1));
+      const ops::AttentionTensors tensors{
+          .bias = mask.data(), .workspace = out.data(), .workspace_bytes = bytes};
+      const kiln_cpu::LentMemory lent_out(out);
+      const kiln_cpu::LentMemory lent_mask(mask);
+      const auto done =
+          kiln_cpu::run_plan(ops::launches_before_plan({problem, tensors}),
+                             kiln_cpu::kernels_of_program());
+      ASSERT_TRUE(done) << done.error().message;
+      int wrong = 0;
+      for (std::size_t i = 0; i < kRows * kKeys; ++i)
+        wrong += out[i].value() !=
+                 (mask[i / kKeys * kApart + i % kKeys] == 0 ? -test::kInfinity : 0);
+      EXPECT_EQ(wrong, 0);
+      EXPECT_EQ(out[kRows * kKeys].value(), 1) << "written beyond its size";
+    });
 }
 
 /// Both passes of 3 queries and 70 keys, to each of which `bias` is added.

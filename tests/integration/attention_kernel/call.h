@@ -75,6 +75,7 @@ class Call {
         grad_k("grad_k", k.size(), place()),
         grad_v("grad_v", v.size(), place()),
         bias("bias", problem.bias_kind == Bias::kPostScale ? count_bias() : 0, place()),
+        mask("mask", problem.bias_kind == Bias::kBoolean ? count_bias() : 0, place()),
         grad_bias("grad_bias", problem.bias_gradient ? count_bias() : 0, place()),
         stats("stats",
               static_cast<std::size_t>(problem.batch * problem.heads * problem.sq),
@@ -95,6 +96,7 @@ class Call {
       std::normal_distribution<float> normal;
       for (T& element : *tensor) element = T::from(normal(random));
     }
+    for (auto& byte : mask) byte.bits = static_cast<std::uint8_t>(random() % 3);
   }
 
   [[nodiscard]] std::size_t bias_at(I64 b, I64 h, I64 i, I64 j) const {
@@ -116,7 +118,7 @@ class Call {
             .v = v.data(),
             .o = o.data(),
             .stats = reinterpret_cast<float*>(stats.data()),
-            .bias = bias.size() == 0 ? nullptr : bias.data(),
+            .bias = given_bias(),
             .cu_seqlens_q = is_packed() ? ints(begins_q_) : nullptr,
             .cu_seqlens_kv = is_packed() ? ints(begins_kv_) : nullptr,
             .lengths_q = is_padded ? ints(lengths_q_) : nullptr,
@@ -155,7 +157,7 @@ class Call {
     const ops::AttentionCall call{problem, all};
     const auto checked = ops::check_pointers(call);
     ASSERT_TRUE(checked) << checked.error().message;
-    const test::ReadOnly inputs(q, k, v, bias, begins_q_, begins_kv_, lengths_q_,
+    const test::ReadOnly inputs(q, k, v, bias, mask, begins_q_, begins_kv_, lengths_q_,
                                 lengths_kv_, seed_, offset_, grad_o);
     std::optional<test::ReadOnly<Tensor<T>, Tensor<test::F32>>> saved;
     if (is_backward)
@@ -225,8 +227,9 @@ class Call {
     Terms out;
     out.scale = setting.scale.value_or(
         static_cast<float>(1 / std::sqrt(static_cast<double>(problem.dqk))));
-    out.sees = [=](I64 i, I64 j) {
-      return (left < 0 || j >= i + diagonal - left) &&
+    out.sees = [=, this](I64 i, I64 j) {
+      return (mask.size() == 0 || mask[bias_at(b, h, i, j)].bits != 0) &&
+             (left < 0 || j >= i + diagonal - left) &&
              (right < 0 || j <= i + diagonal + right);
     };
     out.bias = [=, this](I64 i, I64 j) {
@@ -274,7 +277,9 @@ class Call {
 
   Problem problem;
   Setting setting;
-  Tensor<T> q, k, v, o, grad_o, grad_q, grad_k, grad_v, bias, grad_bias;
+  Tensor<T> q, k, v, o, grad_o, grad_q, grad_k, grad_v, bias;
+  Tensor<test::Whole<std::uint8_t, 99>> mask;
+  Tensor<T> grad_bias;
   Tensor<test::F32> stats;
 
  private:
@@ -302,6 +307,10 @@ class Call {
     return span(strides, problem.kv_heads,
                 is_packed() ? std::max<I64>(1, total(setting.lengths_kv)) : problem.skv,
                 dim);
+  }
+  [[nodiscard]] const void* given_bias() {
+    const void* const bytes = mask.size() == 0 ? nullptr : mask.data();
+    return bias.size() == 0 ? bytes : bias.data();
   }
   [[nodiscard]] std::size_t count_bias() const {
     return bias_at(problem.batch - 1, problem.heads - 1, problem.sq - 1,

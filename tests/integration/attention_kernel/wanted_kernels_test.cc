@@ -29,6 +29,7 @@ TEST(AttentionKernels, OfTheDefaultSetAreRightWithABiasAndDropout) {
     };
     check({.bias_kind = Bias::kPostScale});
     check({.bias_kind = Bias::kAlibi});
+    check({.bias_kind = Bias::kBoolean});
     check({.dropout = 0.25});
   }
 }

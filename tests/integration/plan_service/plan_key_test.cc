@@ -99,9 +99,10 @@ TEST_F(PlanKeyTest, EverythingElseOfAProblemIsInTheKey) {
 }
 
 TEST_F(PlanKeyTest, ABiasHasTheKeyOfWhatItIsAlikeFor) {
-  const auto with = [&](const attention::Strides& by) {
+  using attention::Bias;
+  const auto with = [&](const attention::Strides& by, Bias kind = Bias::kPostScale) {
     return digest(attention_problem([&](Problem& each) {
-      each.bias_kind = attention::Bias::kPostScale;
+      each.bias_kind = kind;
       each.bias = by;
     }));
   };
@@ -117,6 +118,12 @@ TEST_F(PlanKeyTest, ABiasHasTheKeyOfWhatItIsAlikeFor) {
            {.head = head, .sequence = of.skv + 8, .dim = 1},
            {.batch = of.skv, .dim = 1}})
     EXPECT_TRUE(keys.insert(with(by)).second);
+  // A boolean one is written as a contiguous one that is added.
+  EXPECT_EQ(with({}, Bias::kBoolean), usual);
+  EXPECT_EQ(with({.head = 9 * head, .sequence = 2 * of.skv, .dim = 1}, Bias::kBoolean),
+            usual);
+  EXPECT_EQ(with({.batch = 7, .dim = 1}, Bias::kBoolean),
+            with({.batch = of.skv, .dim = 1}));
 }
 
 TEST_F(PlanKeyTest, ABiasOfOneBatchAndHeadHasOneKeyWhateverTheirStrides) {

@@ -122,6 +122,7 @@ constexpr VersionEdge kVersionEdges[] = {
     {"ThdGrouped", "layout.thd.grouped", "9.0", "thd padding heads=16/4", "9.5.0", "9.6.0"},
     {"ThdOf2To31Elements", "layout.thd.large", "9.0", "thd padding batch=1048576", "9.4.0", "9.5.0"},
     {"Bias", "bias.post_scale", "9.0", "post_scale", "8.9.5", "8.9.6"},
+    {"BooleanBias", "bias.post_scale", "9.0", "boolean", "8.9.5", "8.9.6"},
     {"BiasOnAmpere", "bias.post_scale.ampere", "8.6", "post_scale", "8.9.7", "9.0.0"},
     {"BiasGradient", "bias.gradient", "9.0", "bwd post_scale gradient s=1000", "9.4.0", "9.5.0"},
     {"BiasGradientOnAmpere", "bias.gradient", "8.0", "bwd post_scale gradient s=1024/1000", "9.4.0", "9.5.0"},

@@ -52,7 +52,7 @@ TEST(Problem, NamesTheFieldOfWhatIsWrong) {
               HasSubstr("problem.layout"));
   EXPECT_THAT(refused_after([](Problem& p) { p.mask = static_cast<Mask>(200); }),
               HasSubstr("problem.mask"));
-  EXPECT_THAT(refused_after([](Problem& p) { p.bias_kind = static_cast<Bias>(3); }),
+  EXPECT_THAT(refused_after([](Problem& p) { p.bias_kind = static_cast<Bias>(4); }),
               HasSubstr("problem.bias_kind"));
   EXPECT_THAT(refused_after([](Problem& p) { p.pass = Pass::kBackward; }),
               HasSubstr("problem.training"));
@@ -133,8 +133,10 @@ TEST(Problem, HasAGradientOfABiasOnlyBackwardAndOfAPostScaleBias) {
   problem.bias_gradient = true;
   EXPECT_THAT(validate(problem).error().message,
               AllOf(HasSubstr("options.bias_gradient"), HasSubstr("not of none")));
-  problem.bias_kind = Bias::kAlibi;
-  EXPECT_FALSE(validate(problem));
+  for (const Bias other : {Bias::kAlibi, Bias::kBoolean}) {
+    problem.bias_kind = other;
+    EXPECT_FALSE(validate(problem));
+  }
   problem.bias_kind = Bias::kPostScale;
   EXPECT_TRUE(validate(problem));
   EXPECT_THAT(to_string(problem), HasSubstr("bias post_scale bias_gradient"));
@@ -147,6 +149,8 @@ TEST(Problem, HasStridesOfABiasOnlyWithOneAndWithRowsWhereItHasAGradient) {
   problem.bias = {.batch = 64, .dim = 1};
   const auto refused = [&] { return validate(problem).error().message; };
   EXPECT_THAT(refused(), HasSubstr("problem.bias: strides are those of a post_scale"));
+  problem.bias_kind = Bias::kBoolean;
+  EXPECT_TRUE(validate(problem));
   problem.bias_kind = Bias::kPostScale;
   EXPECT_TRUE(validate(problem));
   EXPECT_EQ(bias_strides(problem), problem.bias);

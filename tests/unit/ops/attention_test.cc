@@ -193,8 +193,9 @@ TEST_F(AttentionPointers, AreRefusedWhereProblemAndOptionsGiveThemNoUse) {
   const std::string no_dropout = " is set, and problem.dropout is 0";
   const std::string not_packed = " is set, and problem.layout is not kThd";
   const std::string not_padded = " is set, and problem.mask has no padding";
-  expect_refused(&Tensors::bias,
-                 "bias is set, and problem.bias_kind is not kPostScale");
+  expect_refused(
+      &Tensors::bias,
+      "bias is set, and problem.bias_kind is neither kPostScale nor kBoolean");
   expect_refused(&Tensors::cu_seqlens_q, "cu_seqlens_q" + not_packed);
   expect_refused(&Tensors::cu_seqlens_kv, "cu_seqlens_kv" + not_packed);
   expect_refused(&Tensors::lengths_q, "lengths_q" + not_padded);
@@ -213,7 +214,8 @@ std::vector<Problem> problems_of_every_kind() {
   for (const DType dtype : {DType::kF16, DType::kBf16, DType::kF32})
     for (std::int64_t dqk = 1; dqk <= 256; dqk += dqk % 8 == 0 ? 8 : 7)
       for (const std::int64_t dv : {dqk, std::int64_t{64}, std::int64_t{256}})
-        for (const Bias bias : {Bias::kNone, Bias::kPostScale, Bias::kAlibi})
+        for (const Bias bias :
+             {Bias::kNone, Bias::kPostScale, Bias::kAlibi, Bias::kBoolean})
           for (const double dropout : {0.0, 0.5})
             for (const Pass pass : {Pass::kForward, Pass::kBackward})
               all.push_back(attention_problem([&](Problem& p) {

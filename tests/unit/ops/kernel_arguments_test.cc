@@ -36,6 +36,8 @@ std::size_t size_of_type(std::string_view type) {
     return 8;
   if (has("kiln_attention"))
     return sizeof(AttentionSizes);
+  if (has("kiln_mask"))
+    return 48;
   return has("kiln_sequences") ? 56 : 4;  // else an int or a float
 }
 
@@ -155,11 +157,15 @@ TEST_F(KernelArguments, OfAttention) {
   };
   for (const DType dtype : {DType::kBf16, DType::kF32}) {
     expect(test::attention_problem([&](auto& problem) { problem.dtype = dtype; }));
-    expect(test::attention_problem([&](auto& problem) {
-      problem.dtype = dtype;
-      problem.bias_kind = attention::Bias::kPostScale;
-    }));
+    for (const auto bias : {attention::Bias::kPostScale, attention::Bias::kBoolean})
+      expect(test::attention_problem([&](auto& problem) {
+        problem.dtype = dtype;
+        problem.bias_kind = bias;
+      }));
   }
+  const attention::Problem masked = test::attention_problem(
+      [](auto& problem) { problem.bias_kind = attention::Bias::kBoolean; });
+  expect_plan_taken(launches_before_plan({masked, {}}));
   const attention::Problem padded = test::attention_problem(
       [](auto& problem) { problem.mask = attention::Mask::kPadding; });
   expect_plan_taken(empty_sequence_launches({padded, {}}));
@@ -170,7 +176,7 @@ TEST_F(KernelArguments, OfAttention) {
 TEST_F(KernelArguments, OfPackedSequences) {
   const attention::Problem problem = test::attention_problem(
       [](auto& packed) { packed.layout = attention::Layout::kThd; });
-  expect_plan_taken(sequence_launches(AttentionCall{problem, {}}));
+  expect_plan_taken(launches_before_plan(AttentionCall{problem, {}}));
   expect_all_seen({"attention_sequences"});
 }
 
