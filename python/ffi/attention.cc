@@ -166,11 +166,15 @@ void set_sizes(Call<Pass>& call, const Parameters<Pass>& given, const Layout& la
   problem.o = strides_of(o, layout);
 }
 
-// [batch, heads, queries, keys]; 1 in a dimension in which it is alike.
+// [batch, heads, queries, keys]; 1 in a dimension in which it is alike. A boolean one
+// has any type of one byte.
 template <typename Pass>
 void set_bias(Call<Pass>& call, const TensorView& bias, DLDataType type) {
   kiln_attention_problem& problem = call.args.problem;
-  Tensors::expect_dtype("bias", bias, type);
+  KnownShape none;
+  Tensors::fit("bias", bias,
+               problem.bias_kind == KILN_ATTENTION_BIAS_BOOLEAN ? kByte : type, {},
+               none);
   Tensors::expect_rank("bias", bias, 4);
   const std::array sizes{problem.batch, problem.heads, problem.sq, problem.skv};
   std::array<std::int64_t, 4> strides{};

@@ -25,7 +25,8 @@ def prepare(op, *shapes, dtype=None, device=None, backward=True, dtypes=None, **
       ("meta", too) with these shapes, strides and types. Tensors by keyword likewise.
     device: a CUDA device; None: the current one.
     backward: whether for the backward pass, too.
-    dtypes: types of single tensors that differ from ``dtype``, {"weight": torch.float32}.
+    dtypes: types of single tensors that differ from ``dtype``: {"weight": torch.float32}, or
+      {"attn_mask": torch.bool}.
 
     Afterwards the call may be captured into a CUDA graph, by this thread and by that in
     which torch computes gradients.

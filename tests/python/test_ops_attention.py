@@ -128,12 +128,23 @@ def test_no_tensor_of_all_batches_heads_queries_and_keys_is_made(shape, wants_gr
     if not wants_gradient:
         masks += [masks[0] > -1, masks[0].expand(2, 8, 48, 40), masks[0].half()]
         masks += [each.expand(2, 8, 48, 40) for each in masks[1:]]
+        masks += [torch.rand(2, 8, 48, 40) > 0.2]  # which is there, and not made
     for mask in masks:
         with torch.profiler.profile(profile_memory=True) as profile:
             o = ops.scaled_dot_product_attention(*inputs, attn_mask=mask, return_lse=True)[0]
             o.square().sum().backward()
         largest = max(each.self_cpu_memory_usage for each in profile.events())
         assert 4 * o.numel() <= largest < 4 * 2 * 8 * 48 * 40
+
+
+@pytest.mark.parametrize("shape", [shape for shape in MASKS if shape[-1] == 7], ids=str)
+def test_both_passes_read_a_bool_mask_itself(shape):
+    inputs = [torch.randn(2, 4, size, 16, requires_grad=True) for size in (5, 7, 7)]
+    mask = torch.rand(shape) > 0.3
+    read = []
+    with handled_by(lambda name, values: read.append(values["bias"])):
+        ops.scaled_dot_product_attention(*inputs, attn_mask=mask).sum().backward()
+    assert [(each.dtype, each.data_ptr()) for each in read] == [(mask.dtype, mask.data_ptr())] * 2
 
 
 @pytest.mark.parametrize("wants_gradient", [False, True])

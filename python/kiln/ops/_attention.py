@@ -15,7 +15,7 @@ from ._types import Constant, Int32, Tensor
 
 # KILN_ATTENTION_MASK_..., KILN_ATTENTION_BIAS_...
 _NO_MASK, _CAUSAL, _PADDING, _PADDING_CAUSAL_BOTTOM_RIGHT = 0, 1, 3, 5
-_NO_BIAS, _POST_SCALE, _ALIBI = 0, 1, 2
+_NO_BIAS, _POST_SCALE, _ALIBI, _BOOLEAN = 0, 1, 2, 3
 
 
 def scaled_dot_product_attention(
@@ -37,7 +37,7 @@ def scaled_dot_product_attention(
 
     Strides are free but for the last dimension, which is contiguous. attn_mask may have
     one element for all batches, heads or queries, and is not expanded, but over queries
-    for its gradient; a bool mask is copied to q's type. A query that sees no key gives 0.
+    for its gradient; a bool mask is read as it is. A query that sees no key gives 0.
     dropout_p is rounded to a multiple of 1/65536, and what is kept is scaled by that.
     Tensors that do not begin at a multiple of 16 bytes, such as some slices, are computed
     by another kernel, with other roundings. Under autocast: its type.
@@ -254,20 +254,17 @@ def _attention(
 
 
 def _bias(mask, q, k):
-    """The mask as what is added to the scores, [batch, heads, queries, keys], of which
-    the first three may be 1."""
+    """The mask as what is added to the scores, or bool, [batch, heads, queries, keys], of
+    which the first three may be 1."""
     _inputs.only_tensors(attn_mask=mask)
     if not mask.requires_grad:
         mask = _not_expanded(mask)
-    if mask.dtype == torch.bool:
-        mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(
-            mask.logical_not(), float("-inf")
-        )
-    elif not mask.is_floating_point():
+    is_boolean = mask.dtype == torch.bool
+    if not is_boolean and not mask.is_floating_point():
         _inputs.refuse(f"attn_mask is {mask.dtype}: it is bool, or of the type of q")
     shape = (q.shape[0], math.prod(q.shape[1:-2]), q.shape[-2], k.shape[-2])
     extra = missing_dimensions("attn_mask", mask.shape, shape)
-    mask = mask[(None,) * extra].to(q.dtype)
+    mask = mask[(None,) * extra].to(mask.dtype if is_boolean else q.dtype)
     return mask.expand(*mask.shape[:3], shape[3])
 
 
@@ -353,7 +350,9 @@ def _common(cu_q, cu_k, lengths_q, lengths_k, rng):
 
 
 def _problem(bias, layout, longest_q, longest_k, mask, left, right, alibi, dropout, scale):
-    kind = _ALIBI if alibi else _NO_BIAS if bias is None else _POST_SCALE
+    kind = _ALIBI if alibi else _NO_BIAS
+    if bias is not None:
+        kind = _BOOLEAN if bias.dtype == torch.bool else _POST_SCALE
     return layout, longest_q, longest_k, mask, left, right, kind, dropout, scale
 
 
