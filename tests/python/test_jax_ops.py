@@ -44,6 +44,13 @@ def test_what_sees_nothing_is_0_and_has_the_gradient_0():
     assert not outputs.any() and not any(each.any() for each in gradients)
 
 
+def test_a_mask_is_given_as_it_is():
+    mask = np.ones((2, 1, 5, 7), bool)
+    inputs = [numbers(shape) for shape in QKV]
+    text = str(jax.make_jaxpr(pulled_back(attention(mask=mask)))(*inputs))
+    assert "bool[2,1,5,7]" in text and "f32[2,1,5,7]" not in text
+
+
 def test_arrays_without_elements_have_results_without_a_launch():
     assert kj.softmax(jnp.zeros((3, 0))).shape == (3, 0)
     _, gradients = pulled_back(kj.rms_norm)(jnp.zeros((0, 48)), jnp.ones(48))

@@ -22,7 +22,7 @@ from ._call import (
 
 # KILN_ATTENTION_MASK_..., KILN_ATTENTION_BIAS_...
 _NO_MASK, _CAUSAL, _PADDING, _PADDING_CAUSAL = 0, 1, 3, 4
-_NO_BIAS, _POST_SCALE, _ALIBI = 0, 1, 2
+_NO_BIAS, _POST_SCALE, _ALIBI, _BOOLEAN = 0, 1, 2, 3
 
 _GRADIENTS = ("grad_q", "grad_k", "grad_v", "grad_bias", "grad_o")
 
@@ -58,7 +58,8 @@ def dot_product_attention(
     cuDNN, if it can, else by Kiln's kernel.
 
     bias, mask: may have one element for all batches, heads or queries; a bias is expanded
-      over queries. An array of the type of query is made of a mask, and of the sum of both.
+      over queries. A mask alone is read as it is; an array of the type of query is made of
+      the sum of both.
     alibi: whether -slope * |i - j| is added to the score of query i and key j, with the
       slopes of Press et al., 2022. Excludes bias, mask and "xla".
     implementation: "xla" is JAX's own function; of None and "cudnn" Kiln decides.
@@ -83,12 +84,15 @@ def dot_product_attention(
     lengths = _lengths(q, k, query_seq_lengths, key_value_seq_lengths)
     has_gradient = bias is not None
     bias = _bias(q, k, bias, mask)
+    kind = _ALIBI if alibi else _NO_BIAS
+    if bias is not None:
+        kind = _BOOLEAN if bias.dtype == bool else _POST_SCALE
     problem = _Problem(
         layout="bshd",
         mask=_mask(is_causal, lengths[0] is not None),
         window=_window(local_window_size, is_causal),
         scale=None if scale is None else float(scale),
-        bias_kind=_ALIBI if alibi else _NO_BIAS if bias is None else _POST_SCALE,
+        bias_kind=kind,
         bias_gradient=has_gradient,
     )
     arrays = alike(q, k, v, bias, *lengths)
@@ -164,8 +168,8 @@ def _window(size, is_causal):
 
 
 def _bias(q, k, bias, mask):
-    """What is added to the scores, [batch, heads, queries, keys], of which the first three
-    may be 1; with a gradient, which has each query, the first two."""
+    """What is added to the scores, or a mask, [batch, heads, queries, keys], of which the
+    first three may be 1; with a gradient, which has each query, the first two."""
     shape = (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
     for name, each in (("bias", bias), ("mask", mask)):
         if each is not None:
@@ -175,11 +179,11 @@ def _bias(q, k, bias, mask):
         mask = jnp.asarray(mask)
         if mask.dtype.name != "bool":
             refuse(f"mask is {mask.dtype.name}: it is bool; give other masks as bias")
-        seen = jnp.where(mask, 0, -jnp.inf)
-        bias = seen if bias is None else bias + seen
+        bias = mask if bias is None else bias + jnp.where(mask, 0, -jnp.inf)
     if bias is None:
         return None
-    bias = jnp.asarray(bias).astype(q.dtype)
+    if has_gradient:
+        bias = jnp.asarray(bias).astype(q.dtype)
     bias = bias.reshape((1,) * (4 - bias.ndim) + bias.shape)
     rows = shape[2] if has_gradient else bias.shape[2]
     return jnp.broadcast_to(bias, (*bias.shape[:2], rows, shape[3]))
