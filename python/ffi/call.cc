@@ -3,6 +3,7 @@
 #include <tvm/ffi/extra/c_env_api.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -21,37 +22,18 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenSignalChecks{50};
 
-const char* class_of(int code) {
-  switch (code) {
-    case KILN_INVALID_ARGUMENT:
-      return "kiln.InvalidArgument";
-    case KILN_NOT_FOUND:
-      return "kiln.NotFound";
-    case KILN_COMPILE_FAILED:
-      return "kiln.CompileFailed";
-    case KILN_WORKER_CRASHED:
-      return "kiln.WorkerCrashed";
-    case KILN_TIMEOUT:
-      return "kiln.Timeout";
-    case KILN_RESOURCE_LIMIT:
-      return "kiln.ResourceLimit";
-    case KILN_CANCELLED:
-      return "kiln.Cancelled";
-    case KILN_CORRUPT:
-      return "kiln.Corrupt";
-    case KILN_UNTRUSTED:
-      return "kiln.Untrusted";
-    case KILN_IO:
-      return "kiln.IoError";
-    case KILN_UNAVAILABLE:
-      return "kiln.Unavailable";
-    case KILN_DEVICE:
-      return "kiln.DeviceError";
-    case KILN_FORKED:
-      return "kiln.ForkError";
-    default:
-      return "kiln.Error";
-  }
+// By the codes of kiln/c.h, as CLASSES in kiln/errors.py.
+constexpr std::array kClasses{
+    "Error",   "InvalidArgument", "NotFound",    "CompileFailed", "WorkerCrashed",
+    "Timeout", "ResourceLimit",   "Cancelled",   "Corrupt",       "Untrusted",
+    "IoError", "Unavailable",     "DeviceError", "ForkError"};
+static_assert(kClasses[KILN_NOT_FOUND] == std::string_view("NotFound") &&
+              kClasses[KILN_COMPILE_FAILED] == std::string_view("CompileFailed") &&
+              kClasses.size() == KILN_FORKED + 1);
+
+std::string class_of(int code) {
+  const auto index = static_cast<std::size_t>(code);
+  return std::string("kiln.") + kClasses[index < kClasses.size() ? index : 0];
 }
 
 // Shared by the thread that waits and the one that runs the body, which may outlive it.

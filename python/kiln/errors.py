@@ -12,20 +12,14 @@ class Error(RuntimeError):
 class InvalidArgument(Error, ValueError):
     """An argument, a setting or a tensor that cannot be used."""
 
-    code = 1
-
 
 class NotFound(Error, LookupError):
     """There is no such template, kernel or file."""
-
-    code = 2
 
 
 class CompileFailed(Error):
     """The compiler refused the source. ``log`` is what it printed; a line ``hint: …`` of Kiln's may
     follow."""
-
-    code = 3
 
     def __init__(self, message: str = "", log: str = ""):
         super().__init__(message)
@@ -38,64 +32,44 @@ class CompileFailed(Error):
 class WorkerCrashed(Error):
     """The process that compiles was killed or crashed."""
 
-    code = 4
-
 
 class Timeout(Error, TimeoutError):
     """A time limit has passed, such as that of a build."""
-
-    code = 5
 
 
 class ResourceLimit(Error):
     """A build needed more memory, or wrote larger files, than its limit."""
 
-    code = 6
-
 
 class Cancelled(Error):
     """The call was cancelled."""
-
-    code = 7
 
 
 class Corrupt(Error):
     """Data is damaged that cannot be built again."""
 
-    code = 8
-
 
 class Untrusted(Error):
     """A file belongs to a user that is not trusted."""
-
-    code = 9
 
 
 class IoError(Error, OSError):
     """A file cannot be read or written."""
 
-    code = 10
-
 
 class Unavailable(Error):
     """Something is missing: NVRTC, a driver, a device, a kernel if builds are forbidden."""
-
-    code = 11
 
 
 class DeviceError(Error):
     """The CUDA driver reported an error, maybe that of an earlier kernel."""
 
-    code = 12
-
 
 class ForkError(Error):
     """This process was forked from one that had used Kiln."""
 
-    code = 13
 
-
-CLASSES = (
+CLASSES = (  # by their codes
     Error,
     InvalidArgument,
     NotFound,
@@ -111,6 +85,8 @@ CLASSES = (
     DeviceError,
     ForkError,
 )
+for _code, _class in enumerate(CLASSES):
+    _class.code = _code
 
 
 class CompileFailedFromText:
