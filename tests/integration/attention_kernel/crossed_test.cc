@@ -9,14 +9,13 @@
 #include <array>
 #include <initializer_list>
 #include <map>
-#include <set>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "attention/kernel_choice.h"
 #include "tests/integration/attention_kernel/check.h"
-#include "tests/integration/attention_kernel/covering_array.h"
 #include "tests/integration/attention_kernel/element.h"
 #include "tests/support/is_error.h"
 #include "tests/support/kernels/run_plan.h"
@@ -89,10 +88,12 @@ std::vector<Reach> every_reach() {
 }
 const std::vector<Reach> kReachOf = every_reach();
 
-const std::vector<std::size_t>& sizes() {
-  static const std::vector<std::size_t> all{kKernelsOf.size(), kMaskOf.size(),
-                                            kLayoutOf.size(),  kHeadsOf.size(),
-                                            kExtraOf.size(),   kReachOf.size()};
+/// Of each axis the number of a value.
+using Row = std::array<std::size_t, 6>;
+
+const Row& sizes() {
+  static const Row all{kKernelsOf.size(), kMaskOf.size(),  kLayoutOf.size(),
+                       kHeadsOf.size(),   kExtraOf.size(), kReachOf.size()};
   return all;
 }
 
@@ -135,8 +136,8 @@ Setting setting_of_row(const Row& row) {
 
 /// Do the kernels of both passes run on the CPU? CMakeLists.txt lists them.
 bool has_kernels(const Row& row) {
-  static std::map<Row, bool> known;
-  const Row key{row[kKernels], row[kExtra], row[kReach]};
+  static std::map<std::array<std::size_t, 3>, bool> known;
+  const std::array key{row[kKernels], row[kExtra], row[kReach]};
   if (const auto found = known.find(key); found != known.end())
     return found->second;
   Problem problem = problem_of_row(row);
@@ -161,29 +162,79 @@ bool is_refused(const Row& row) {
          kReachOf[row[kReach]].window.second > 0;
 }
 
-const CoveringArray& every_row() {
-  static const CoveringArray array = covering_array(
-      sizes(), kCrossed,
-      [](const Row& row) { return !is_refused(row) && has_kernels(row); });
-  return array;
+/// Calls use(axis, other axis) for each two axes.
+template <typename Use>
+void for_each_two(const Use& use) {
+  for (std::size_t axis = 0; axis < sizes().size(); ++axis)
+    for (std::size_t other = axis + 1; other < sizes().size(); ++other)
+      use(axis, other);
+}
+
+/// Calls use(row) for all rows that begin as `row` does, from `axis` on.
+template <typename Use>
+void for_each_row(Row row, std::size_t axis, std::size_t end, const Use& use) {
+  if (axis == end)
+    return use(row);
+  for (row[axis] = 0; row[axis] < sizes()[axis]; ++row[axis])
+    for_each_row(row, axis + 1, end, use);
+}
+
+/// A row of each combination of the first axes that has one (all-pairs testing): the
+/// one whose pairs of values were used least.
+struct Table {
+  std::vector<Row> rows;
+  std::map<std::array<std::size_t, 4>, int> uses;  // by axis, value, axis, value
+};
+
+const Table& table() {
+  static const Table made = [] {
+    Table table;
+    for_each_two([&](std::size_t axis, std::size_t other) {
+      for (std::size_t i = 0; i < sizes()[axis]; ++i)
+        for (std::size_t j = 0; j < sizes()[other]; ++j)
+          table.uses[{axis, i, other, j}] = 0;
+    });
+    for_each_row({}, 0, kCrossed, [&](const Row& combination) {
+      std::optional<Row> best;
+      double most = 0;
+      for_each_row(combination, kCrossed, sizes().size(), [&](const Row& row) {
+        double worth = 0;
+        for_each_two([&](std::size_t axis, std::size_t other) {
+          worth += 1.0 / (1 + table.uses.at({axis, row[axis], other, row[other]}));
+        });
+        if (worth > most && !is_refused(row) && has_kernels(row)) {
+          best = row;
+          most = worth;
+        }
+      });
+      if (!best)
+        return;
+      table.rows.push_back(*best);
+      for_each_two([&](std::size_t axis, std::size_t other) {
+        ++table.uses[{axis, (*best)[axis], other, (*best)[other]}];
+      });
+    });
+    return table;
+  }();
+  return made;
 }
 
 TEST(AttentionTable, HasEveryTypeHeadDimensionMaskAndLayoutInEveryCombination) {
-  std::set<Row> crossed;
-  for (const Row& row : every_row().rows)
-    crossed.insert({row[kKernels], row[kMask], row[kLayout]});
-  EXPECT_EQ(crossed.size(), kKernelsOf.size() * kMaskOf.size() * kLayoutOf.size());
+  EXPECT_EQ(table().rows.size(), kKernelsOf.size() * kMaskOf.size() * kLayoutOf.size());
 }
 
 TEST(AttentionTable, LacksNoPairWithoutAReason) {
   std::size_t refused = 0;
-  for (const Pair& pair : every_row().impossible) {
-    Row row(sizes().size(), 0);
-    row[pair.axis] = pair.value;
-    row[pair.other_axis] = pair.other_value;
+  for (const auto& [pair, uses] : table().uses) {
+    if (uses > 0)
+      continue;
+    const auto& [axis, value, other, other_value] = pair;
+    Row row{};
+    row[axis] = value;
+    row[other] = other_value;
     const Problem problem = problem_of_row(row);
     SCOPED_TRACE(to_string(problem));
-    if (pair.axis == kMask && pair.other_axis == kReach) {
+    if (axis == kMask && other == kReach) {
       EXPECT_THAT(attention::validate(problem),
                   test::IsError(ErrorCode::kInvalidArgument,
                                 HasSubstr("lets nothing be seen to the right")));
@@ -191,8 +242,8 @@ TEST(AttentionTable, LacksNoPairWithoutAReason) {
     } else {
       // Only where there are a bias and dropout is a kernel not compiled: each of them
       // alone is there for every type and head dimension.
-      EXPECT_EQ(pair.axis, kKernels);
-      EXPECT_EQ(pair.other_axis, kExtra);
+      EXPECT_EQ(axis, kKernels);
+      EXPECT_EQ(other, kExtra);
       EXPECT_TRUE(problem.bias_kind != Bias::kNone && problem.dropout > 0);
     }
   }
@@ -201,7 +252,7 @@ TEST(AttentionTable, LacksNoPairWithoutAReason) {
 
 TEST(AttentionTable, HasEveryBiasWithDropout) {
   for (std::size_t extra = 0; extra < kExtraOf.size(); ++extra)
-    EXPECT_TRUE(std::ranges::any_of(every_row().rows, [&](const Row& row) {
+    EXPECT_TRUE(std::ranges::any_of(table().rows, [&](const Row& row) {
       return row[kExtra] == extra;
     })) << word_of(kExtraOf.at(extra).bias);
 }
@@ -218,7 +269,7 @@ INSTANTIATE_TEST_SUITE_P(All, AttentionCrossed,
 
 TEST_P(AttentionCrossed, IsRightForEveryMaskAndLayout) {
   std::size_t count = 0;
-  for (const Row& row : every_row().rows) {
+  for (const Row& row : table().rows) {
     if (row[kKernels] != GetParam())
       continue;
     Setting setting = setting_of_row(row);

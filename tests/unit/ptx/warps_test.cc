@@ -32,6 +32,17 @@ TEST(Warps, ShufflesReadOtherLanesWithinTheirSegments) {
                {}, each_of(32, [](unsigned i) { return i < 28; }));
 }
 
+TEST(Warps, LanesKnowTheirPlaceAndTheLanesAroundThem) {
+  const auto of = [](const char* name) {
+    return "mov.u32 %r2, %" + (name + (";" + std::string(kStore)));
+  };
+  expect_words(of("laneid"), {}, each_of(32, [](unsigned i) { return i; }));
+  expect_words(of("lanemask_eq"), {}, each_of(32, [](unsigned i) { return 1U << i; }));
+  expect_words(of("lanemask_lt"), {},
+               each_of(32, [](unsigned i) { return (1U << i) - 1; }));
+  expect_words(of("lanemask_ge"), {}, each_of(32, [](unsigned i) { return ~0U << i; }));
+}
+
 TEST(Warps, VotesCountTheLanesOfTheMask) {
   const std::string odd = "and.b32 %r3, %r0, 1; setp.eq.u32 %p1, %r3, 1;";
   expect_words(odd + "vote.sync.ballot.b32 %r2, %p1, -1;" + kStore, {},
