@@ -10,6 +10,7 @@
 #include <initializer_list>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,7 +28,7 @@ using testing::HasSubstr;
 
 // ---- The axes
 
-enum Axis : std::uint8_t { kKernels, kMask, kLayout, kHeads, kExtra, kReach };
+enum Axis : std::uint8_t { kKernels, kMask, kLayout, kHeadCounts, kExtra, kReach };
 constexpr std::size_t kCrossed = kLayout + 1;
 
 using Two = std::pair<I64, I64>;
@@ -102,8 +103,9 @@ Problem problem_of_row(const Row& row) {
   const Reach& reach = kReachOf[row[kReach]];
   return problem_of(
       kernels.element.dtype,
-      {2, kHeadsOf.at(row[kHeads]).first, reach.lengths.first, kernels.dims.first},
-      {2, kHeadsOf.at(row[kHeads]).second, reach.lengths.second, kernels.dims.first},
+      {2, kHeadsOf.at(row[kHeadCounts]).first, reach.lengths.first, kernels.dims.first},
+      {2, kHeadsOf.at(row[kHeadCounts]).second, reach.lengths.second,
+       kernels.dims.first},
       {.dv = kernels.dims.second,
        .layout = kLayoutOf.at(row[kLayout]),
        .mask = kMaskOf.at(row[kMask]),
@@ -179,53 +181,78 @@ void for_each_row(Row row, std::size_t axis, std::size_t end, const Use& use) {
     for_each_row(row, axis + 1, end, use);
 }
 
-/// A row of each combination of the first axes that has one (all-pairs testing): the
-/// one whose pairs of values were used least.
-struct Table {
-  std::vector<Row> rows;
-  std::map<std::array<std::size_t, 4>, int> uses;  // by axis, value, axis, value
+using Pair = std::array<std::size_t, 4>;  // axis, value, axis, value
+
+/// A row of each combination of the first axes that has one, and rows for the pairs of
+/// values that none of these has (all-pairs testing).
+class Table {
+ public:
+  Table() {
+    for_each_two([&](std::size_t axis, std::size_t other) {
+      for (std::size_t i = 0; i < sizes()[axis]; ++i)
+        for (std::size_t j = 0; j < sizes()[other]; ++j) uses_[{axis, i, other, j}] = 0;
+    });
+    for_each_row({}, 0, kCrossed, [&](const Row& combination) {
+      add_best(combination, kCrossed, [](const Row& /*row*/) { return true; });
+    });
+    for (const auto& [pair, uses] : uses_)
+      if (uses == 0)
+        add_best({}, 0, [&](const Row& row) {
+          return row[pair[0]] == pair[1] && row[pair[2]] == pair[3];
+        });
+  }
+
+  [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
+  [[nodiscard]] const std::map<Pair, int>& uses() const { return uses_; }
+
+ private:
+  /// Adds, of the rows that begin as `row` does, the one with most pairs that are new,
+  /// and then those used least.
+  template <typename IsMeant>
+  void add_best(const Row& row, std::size_t begin, const IsMeant& is_meant) {
+    std::optional<Row> best;
+    double most = 0;
+    for_each_row(row, begin, sizes().size(), [&](const Row& each) {
+      if (!is_meant(each))
+        return;
+      double worth = 0;
+      for_each_pair(each, [&](int uses) { worth += uses == 0 ? 100 : 1.0 / uses; });
+      if (worth > most && !is_refused(each) && has_kernels(each)) {
+        best = each;
+        most = worth;
+      }
+    });
+    if (!best)
+      return;
+    rows_.push_back(*best);
+    for_each_pair(*best, [](int& uses) { ++uses; });
+  }
+  template <typename Use>
+  void for_each_pair(const Row& row, const Use& use) {
+    for_each_two([&](std::size_t axis, std::size_t other) {
+      use(uses_.at({axis, row[axis], other, row[other]}));
+    });
+  }
+
+  std::vector<Row> rows_;
+  std::map<Pair, int> uses_;
 };
 
 const Table& table() {
-  static const Table made = [] {
-    Table table;
-    for_each_two([&](std::size_t axis, std::size_t other) {
-      for (std::size_t i = 0; i < sizes()[axis]; ++i)
-        for (std::size_t j = 0; j < sizes()[other]; ++j)
-          table.uses[{axis, i, other, j}] = 0;
-    });
-    for_each_row({}, 0, kCrossed, [&](const Row& combination) {
-      std::optional<Row> best;
-      double most = 0;
-      for_each_row(combination, kCrossed, sizes().size(), [&](const Row& row) {
-        double worth = 0;
-        for_each_two([&](std::size_t axis, std::size_t other) {
-          worth += 1.0 / (1 + table.uses.at({axis, row[axis], other, row[other]}));
-        });
-        if (worth > most && !is_refused(row) && has_kernels(row)) {
-          best = row;
-          most = worth;
-        }
-      });
-      if (!best)
-        return;
-      table.rows.push_back(*best);
-      for_each_two([&](std::size_t axis, std::size_t other) {
-        ++table.uses[{axis, (*best)[axis], other, (*best)[other]}];
-      });
-    });
-    return table;
-  }();
+  static const Table made;
   return made;
 }
 
 TEST(AttentionTable, HasEveryTypeHeadDimensionMaskAndLayoutInEveryCombination) {
-  EXPECT_EQ(table().rows.size(), kKernelsOf.size() * kMaskOf.size() * kLayoutOf.size());
+  std::set<std::array<std::size_t, 3>> crossed;
+  for (const Row& row : table().rows())
+    crossed.insert({row[kKernels], row[kMask], row[kLayout]});
+  EXPECT_EQ(crossed.size(), kKernelsOf.size() * kMaskOf.size() * kLayoutOf.size());
 }
 
 TEST(AttentionTable, LacksNoPairWithoutAReason) {
   std::size_t refused = 0;
-  for (const auto& [pair, uses] : table().uses) {
+  for (const auto& [pair, uses] : table().uses()) {
     if (uses > 0)
       continue;
     const auto& [axis, value, other, other_value] = pair;
@@ -252,7 +279,7 @@ TEST(AttentionTable, LacksNoPairWithoutAReason) {
 
 TEST(AttentionTable, HasEveryBiasWithDropout) {
   for (std::size_t extra = 0; extra < kExtraOf.size(); ++extra)
-    EXPECT_TRUE(std::ranges::any_of(table().rows, [&](const Row& row) {
+    EXPECT_TRUE(std::ranges::any_of(table().rows(), [&](const Row& row) {
       return row[kExtra] == extra;
     })) << word_of(kExtraOf.at(extra).bias);
 }
@@ -269,7 +296,7 @@ INSTANTIATE_TEST_SUITE_P(All, AttentionCrossed,
 
 TEST_P(AttentionCrossed, IsRightForEveryMaskAndLayout) {
   std::size_t count = 0;
-  for (const Row& row : table().rows) {
+  for (const Row& row : table().rows()) {
     if (row[kKernels] != GetParam())
       continue;
     Setting setting = setting_of_row(row);
