@@ -6,7 +6,15 @@
 
 #include "cudnn/table.h"
 
-namespace cudnn = kiln::attention::cudnn;
+namespace kiln::simulated {
+
+namespace cudnn = attention::cudnn;
+using cudnn::Attribute;
+using cudnn::AttributeType;
+using cudnn::Descriptor;
+using cudnn::DescriptorKind;
+using cudnn::Handle;
+using cudnn::Status;
 
 #pragma GCC visibility push(default)
 extern "C" {
@@ -16,3 +24,5 @@ KILN_CUDNN_FUNCTIONS(KILN_DECLARE)
 #undef KILN_DECLARE
 }
 #pragma GCC visibility pop
+
+}  // namespace kiln::simulated

@@ -11,23 +11,7 @@
 #include "tests/support/simulated_cudnn/simulator.h"
 #include "util/base64.h"
 
-using kiln::MutexLock;
-using kiln::attention::cudnn::Attribute;
-using kiln::attention::cudnn::AttributeType;
-using kiln::attention::cudnn::Descriptor;
-using kiln::attention::cudnn::DescriptorKind;
-using kiln::attention::cudnn::Handle;
-using kiln::attention::cudnn::Status;
-using kiln::simulated::CudnnSimulator;
-using kiln::simulated::injected;
-using kiln::simulated::kBadParam;
-using kiln::simulated::libraries;
-using kiln::simulated::LoadedCubin;
-using kiln::simulated::PackState;
-using kiln::simulated::PlanState;
-using kiln::simulated::refuse;
-using kiln::simulated::simulator;
-
+namespace kiln::simulated {
 namespace {
 
 constexpr int kExecutionFailedCudaDriver = 5001;
@@ -39,7 +23,7 @@ Status describe(CUdevice device, Descriptor& out) {
   const MutexLock lock(all.mutex);
   Descriptor& made = all.properties[device];
   if (made == nullptr) {
-    const std::string json = kiln::simulated::properties_of(driver, device);
+    const std::string json = properties_of(driver, device);
     Status status =
         cudnn.cudnnBackendCreateDescriptor(DescriptorKind::kDeviceProperties, &made);
     if (status == Status::kSuccess)
@@ -117,7 +101,7 @@ CUresult load(const std::string& text, std::vector<LoadedCubin>& kernels) {
   const auto& driver = libraries().driver;
   const auto json = nlohmann::json::parse(text, nullptr, false);
   for (const auto& kernel : json.at("engine").at("payload").at("kernels")) {
-    const auto cubin = kiln::decode_base64(kernel.at("cubin").get<std::string>());
+    const auto cubin = decode_base64(kernel.at("cubin").get<std::string>());
     const auto name = kernel.at("kernelName").get<std::string>();
     if (!cubin)
       return CUDA_ERROR_INVALID_IMAGE;
@@ -236,3 +220,5 @@ Status cudnnBackendFinalize(Descriptor descriptor) {
     pack->second.is_final = true;
   return status;
 }
+
+}  // namespace kiln::simulated

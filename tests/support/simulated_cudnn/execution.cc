@@ -8,21 +8,7 @@
 #include "tests/support/simulated_cudnn/abi.h"
 #include "tests/support/simulated_cudnn/simulator.h"
 
-using kiln::MutexLock;
-using kiln::attention::cudnn::Descriptor;
-using kiln::attention::cudnn::Handle;
-using kiln::attention::cudnn::Status;
-using kiln::simulated::CudnnSimulator;
-using kiln::simulated::HandleState;
-using kiln::simulated::injected;
-using kiln::simulated::kBadParam;
-using kiln::simulated::libraries;
-using kiln::simulated::LoadedCubin;
-using kiln::simulated::PackState;
-using kiln::simulated::PlanState;
-using kiln::simulated::refuse;
-using kiln::simulated::simulator;
-
+namespace kiln::simulated {
 namespace {
 
 constexpr int kExecutionFailed = 5000;
@@ -110,3 +96,5 @@ Status cudnnBackendExecute(Handle handle, Descriptor plan, Descriptor pack) {
   record(*what, handle, plan);
   return Status::kSuccess;
 }
+
+}  // namespace kiln::simulated

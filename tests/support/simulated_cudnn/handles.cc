@@ -8,17 +8,7 @@
 #include "tests/support/simulated_cudnn/abi.h"
 #include "tests/support/simulated_cudnn/simulator.h"
 
-using kiln::MutexLock;
-using kiln::attention::cudnn::Handle;
-using kiln::attention::cudnn::Status;
-using kiln::simulated::CudnnSimulator;
-using kiln::simulated::HandleState;
-using kiln::simulated::injected;
-using kiln::simulated::kBadParam;
-using kiln::simulated::libraries;
-using kiln::simulated::refuse;
-using kiln::simulated::simulator;
-
+namespace kiln::simulated {
 namespace {
 
 constexpr std::size_t kOwnVersion = 91900;
@@ -72,7 +62,7 @@ Status cudnnCreate(Handle* handle) {
       result != CUDA_SUCCESS)
     return refuse(kDeviceAllocationFailed, fmt::format("cudaMalloc returned error ({})",
                                                        static_cast<int>(result)));
-  kiln::simulated::end_with_the_process();
+  end_with_the_process();
   CudnnSimulator& all = simulator();
   const MutexLock lock(all.mutex);
   // Never followed, never used again. NOLINTNEXTLINE(performance-no-int-to-ptr)
@@ -116,3 +106,5 @@ Status cudnnSetStream(Handle handle, CUstream_st* stream) {
   }
   return refuse(kBadParam, "no such handle");
 }
+
+}  // namespace kiln::simulated
