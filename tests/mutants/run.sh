@@ -269,7 +269,7 @@ run_tests() {
 
 unity_of() { grep -rlF --include='unity_*' "\"$tree/$1\"" "$build"; } # unity_of FILE
 
-# compile_file FILE: one line on stdout: passed, failed (an error in that file) or missing, and the
+# compile_file FILE: one line on stdout: passed, failed (an error in it or its headers) or missing, and the
 # file's name. Compiles it by itself, with the options that it has in the build.
 compile_file() {
   local file=$1 to=$log/compile.${1//\//-} unity command outcome=missing
@@ -279,7 +279,7 @@ compile_file() {
     command=$(sed 's/\\\(.\)/\1/g' <<<"$command") # as JSON has it
     if (cd "$build" && eval "$command -fsyntax-only $tree/$file") >"$to" 2>&1; then
       outcome=passed
-    elif grep -q "$file:[0-9:]* error: " "$to"; then
+    elif grep -q "^$tree/.*:[0-9:]* error: " "$to"; then
       outcome=failed
     fi
   fi
