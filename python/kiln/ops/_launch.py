@@ -21,7 +21,6 @@ _INSIDE = tuple(
 LAUNCH, PREPARE = 0, 1
 _LAUNCH_DENSE = LAUNCH + 16  # tells by a number below 0 which arguments are not contiguous
 _FROM_TENSORS = -1  # the device of the call
-_HEAD, _HEAD_DENSE = (LAUNCH, _FROM_TENSORS), (_LAUNCH_DENSE, _FROM_TENSORS)
 
 # The library takes torch's tensors by torch's own C functions; where an old torch has
 # none, by DLPack, which refuses tensors that require gradients.
@@ -56,16 +55,12 @@ def handled_by(handler):
         _thread.handler = None
 
 
-def _detached(args):
-    return tuple(a.detach() if isinstance(a, torch.Tensor) else a for a in args)
-
-
 def function(name: str, *given: str, **binding):
     """A function that launches ``name`` on the current stream of the tensors' device.
 
     Its parameters are those ``given``, in this order; ``binding`` as of _bound().
     """
-    return _bound(name, given, "def launch({given}): return call({order})", **binding)
+    return _bound(name, given, f"{', '.join(given)}", "", **binding)
 
 
 def launch_of(schema, name: str, own=(), unused=()):
@@ -74,55 +69,75 @@ def launch_of(schema, name: str, own=(), unused=()):
     copied."""
     outputs = [each.name for each in schema.returns]
     args = [each.name for each in schema.arguments]
-    given = [each for each in (*outputs, *args) if each not in own]
-    text = "def launch(outputs, args):"
-    text += f" {', '.join(outputs)} = outputs; {', '.join(args)}, = args;"
     return _bound(
         name,
-        given,
-        text + " call({order})",
+        [each for each in (*outputs, *args) if each not in own],
+        "outputs, args",
+        f"{', '.join(outputs)} = outputs; {', '.join(args)}, = args",
         unused,
         of=re.fullmatch("kiln::(add_)?(.*)_[fb]wd", schema.name)[2],
         dense=[each.name for each in schema.arguments if "Tensor" in str(each.type)],
     )
 
 
-def _bound(name, given, text, unused=(), of="", dense=()):
-    """The function ``text``, which calls the library with the parameters ``given``.
+# As text, so that a call builds no tuple and looks up no name of a parameter.
+_LAUNCH = """
+def launch({parameters}):
+    {unpack}
+    if thread.handler is not None:
+        return handled({values})
+    if size := run({action}, {device}, {values}):
+        again(size, {values})
+"""
 
-    They are bound by name to those of the library, here and not at each call. Raises
-    TypeError for a name that the library has not, and for one of the library's that is in
-    neither list. An output without elements is not wanted, as None.
+
+def _bound(name, given, parameters_of_launch, unpack, unused=(), of="", dense=()):
+    """launch(), which calls the library's function with the values ``given``.
+
+    They are bound by name to its parameters, here and not at each call. Raises TypeError
+    for a name that the library has not, and for one of the library's that is in neither
+    list. An output without elements is not wanted, as None.
+    unpack: the statement that finds the values in the parameters of launch().
     unused: given as None, which is an option's default.
     dense: arguments that are copied where they are not contiguous, as "<of>.<name>". It
       is the library that looks, since Python would take longer.
     """
     run = getattr(library(), name)
+    if _MUST_DETACH:
+        run = _of_detached(run)
     names = parameters(name, *given, *unused, "workspace")
     at_copies = {names.index(each): f"{of}.{each}" for each in dense}
-    workspace_at = names.index("workspace") if "workspace" in names else -1
 
-    def call(args):
-        if (handler := _thread.handler) is not None:
-            handler(name, dict(zip(names, args)))
-            return
-        if _MUST_DETACH:
-            args = _detached(args)
-        # Tuples are added, since f(1, *args) takes longer than f(*args).
-        if (size := run(*(_HEAD_DENSE + args))) < 0:
+    def handled(*args):
+        _thread.handler(name, dict(zip(names, args)))
+
+    def again(size, *args):
+        if size < 0:
             args = _dense_ones(at_copies, args, -size)
-            size = run(*(_HEAD + args))
+            size = run(LAUNCH, _FROM_TENSORS, *args)
         if size > 0:  # launched nothing: it needs so many bytes of scratch memory
             device = next(each for each in args if isinstance(each, torch.Tensor)).device
-            memory = _workspace(size, device)
-            run(*(_HEAD + args[:workspace_at] + (memory,) + args[workspace_at + 1 :]))
+            at = names.index("workspace")
+            args = (*args[:at], _workspace(size, device), *args[at + 1 :])
+            run(LAUNCH, _FROM_TENSORS, *args)
 
-    # As text, which takes no time at a call: one that picks by index would.
-    order = ", ".join(each if each in given else "None" for each in names)
-    text = text.format(given=", ".join(given), order=f"({order},)")
-    made = {"call": call}
+    text = _LAUNCH.format(
+        parameters=parameters_of_launch,
+        unpack=unpack,
+        action=_LAUNCH_DENSE,
+        device=_FROM_TENSORS,
+        values=", ".join(each if each in given else "None" for each in names),
+    )
+    made = {"run": run, "again": again, "handled": handled, "thread": _thread}
     exec(compile(text, os.path.join(_HERE, f"<{name}>"), "exec"), made)
     return made["launch"]
+
+
+def _of_detached(run):
+    """``run`` of tensors that require no gradients."""
+    return lambda *args: run(
+        *(a.detach() if isinstance(a, torch.Tensor) else a for a in args)
+    )
 
 
 def _dense_ones(names, args, places):

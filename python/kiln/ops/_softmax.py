@@ -98,7 +98,7 @@ def _forward(y, args):
     kind = _kind(mask, causal)
     if mask is not None:
         mask = _masks(mask, x)
-    _forward_kernel(y, x, mask, scale, kind, int(uniform))
+    _forward_kernel(y, x, mask, scale, kind, uniform)
 
 
 def _kind(mask, causal):
