@@ -44,18 +44,32 @@ class ChildProcess {
   [[nodiscard]] pid_t pid() const { return pid_; }
   void signal(int number) const { ::kill(pid_, number); }
 
-  /// The exit code, or minus the signal that ended it.
+  /// The exit code, or minus the signal that ended it. One that runs for five minutes
+  /// is killed, and the test fails.
   int wait() {
+    const pid_t pid = std::exchange(pid_, -1);
     int status = 0;
-    if (::waitpid(std::exchange(pid_, -1), &status, 0) < 0)
+    pid_t ended = 0;
+    for (int ms = 0; ms < 300'000; ++ms) {
+      ended = ::waitpid(pid, &status, WNOHANG);
+      if (ended != 0)
+        break;
+      ::usleep(1000);
+    }
+    if (ended == 0) {
+      ADD_FAILURE() << "a child hangs:" << text_of_threads(pid);
+      ::kill(pid, SIGKILL);
+      ended = ::waitpid(pid, &status, 0);
+    }
+    if (ended < 0)
       return -1000;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
 
  private:
-  /// In AddressSanitizer a child hangs if another thread allocates during the fork.
+  /// With a sanitizer a child may hang if another thread allocates during the fork.
   static pid_t fork_while_others_sleep() {
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     for (int turn = 0; turn < 2000 && another_thread_runs(); ++turn) ::usleep(1000);
 #endif
     return ::fork();
@@ -69,6 +83,20 @@ class ChildProcess {
         return true;
     }
     return false;
+  }
+
+  /// What each thread of the process waits for.
+  static std::string text_of_threads(pid_t pid) {
+    std::string text;
+    std::error_code gone;
+    const auto tasks = "/proc/" + std::to_string(pid) + "/task";
+    for (const auto& task : std::filesystem::directory_iterator(tasks, gone))
+      for (const char* const file : {"stat", "wchan", "syscall"}) {
+        std::string line;
+        std::getline(std::ifstream(task.path() / file), line);
+        text += "\n  " + std::string(file) + ": " + line;
+      }
+    return text;
   }
 
   pid_t pid_;
