@@ -48,6 +48,16 @@ Result<Defined> defined_in(const KeyedRequest& request, const Bytes& image) {
   return defined;
 }
 
+const request::SourceRequest* source_of(const KeyedRequest& request) {
+  return std::get_if<request::SourceRequest>(&request.request.resolved());
+}
+
+/// True where NVRTC's names are the caller's, whatever they name.
+bool is_as_nvrtc(const KeyedRequest& request) {
+  const auto* const source = source_of(request);
+  return source != nullptr && source->as_nvrtc != nullptr;
+}
+
 struct Names {
   std::vector<cache::EntryPoint> entry_points;
   std::vector<cache::EntryPoint> variables;
@@ -65,13 +75,15 @@ Result<Names> names_in(const KeyedRequest& request,
       names.entry_points.push_back({name, name});
     return names;
   }
+  const bool as_nvrtc = is_as_nvrtc(request);
   const Defined defined = KILN_TRY(defined_in(request, output.image));
   std::set<std::string_view> named;
   for (const compile::LoweredName& name : output.lowered_names) {
     const bool is_kernel = std::find(defined.kernels.begin(), defined.kernels.end(),
                                      name.lowered) != defined.kernels.end();
-    (!is_kernel && defined.has_variable(name.lowered) ? names.variables
-                                                      : names.entry_points)
+    (!is_kernel && (as_nvrtc || defined.has_variable(name.lowered))
+         ? names.variables
+         : names.entry_points)
         .push_back({name.expression, name.lowered});
     named.insert(name.lowered);
   }
@@ -82,11 +94,10 @@ Result<Names> names_in(const KeyedRequest& request,
   return names;
 }
 
-/// True for what is only linked, and so needs no kernel.
+/// True for what is only linked, and so needs no kernel, and for what is as NVRTC's.
 bool is_object(const KeyedRequest& request) {
-  const auto* const source =
-      std::get_if<request::SourceRequest>(&request.request.resolved());
-  return request.target.kind == device::ImageKind::kLtoIr ||
+  const auto* const source = source_of(request);
+  return request.target.kind == device::ImageKind::kLtoIr || is_as_nvrtc(request) ||
          (source != nullptr && source->object != request::ObjectKind::kNone);
 }
 

@@ -77,6 +77,15 @@ device::TemplateTargets declared_targets(const PreparedRequest& request) {
           .specific = wanted->kernel->targets().suffixed};
 }
 
+/// Errors: kInvalidArgument for a device, which cannot load it.
+Result<device::BuildFor> lto_ir(const device::BuildFor& build_for) {
+  const auto* const target = std::get_if<device::Target>(&build_for);
+  if (target == nullptr)
+    return fail(ErrorCode::kInvalidArgument,
+                "-dlto makes LTO-IR, which no device loads");
+  return device::Target{target->architecture, device::ImageKind::kLtoIr};
+}
+
 /// What to build for: a source may name the target itself. Errors: kInvalidArgument for
 /// one that the device cannot run.
 Result<device::BuildFor> wanted_by(const PreparedRequest& request,
@@ -85,8 +94,13 @@ Result<device::BuildFor> wanted_by(const PreparedRequest& request,
       request.objects().empty() ? request : request.objects().front();
   const auto* const source = std::get_if<request::SourceRequest>(&first.resolved());
   const auto* const device = std::get_if<device::ComputeCapability>(&build_for);
-  if (source == nullptr || !source->target || device == nullptr)
+  const bool is_forced = source != nullptr && source->as_nvrtc != nullptr;
+  if (is_forced && source->as_nvrtc->is_lto && !source->target)
+    return lto_ir(build_for);
+  if (source == nullptr || !source->target || (device == nullptr && !is_forced))
     return build_for;
+  if (device == nullptr)
+    return *source->target;
   if (const std::string why = device::why_not(*source->target, *device); !why.empty())
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("target {}: {}", arch_name(*source->target), why));
@@ -307,6 +321,8 @@ Result<NewArtifact> BuildService::build(const KeyedRequest& request,
         };
         return precompiled_.compile(request, job, in_turn);
       });
+  if (!compiled && job.as_nvrtc)
+    return tl::unexpected(std::move(compiled).error());
   if (!compiled)
     return tl::unexpected(key::with_header_hint(
         std::move(compiled).error(), *request.headers,
@@ -364,7 +380,9 @@ std::optional<Error> BuildService::find_mismatch(
     log(LogLevel::kWarning, {other->message});
     return other;
   }
-  const compile::FileReport& files = output.files;
+  compile::FileReport files = output.files;
+  std::erase_if(files.opened, [own = RequestKeys::own_file(request.request)](
+                                  const OpenedFile& file) { return file.path == own; });
   const auto unkeyed = key::find_unkeyed(
       *request.headers, {files.opened, began, files.missed, files.is_whole});
   if (unkeyed) {

@@ -31,9 +31,9 @@ Digest precompiled_key(std::string_view prefix, const KeyedRequest& request,
                        const compile::CompileJob& job) {
   // The prefix is of the source, and `headers` has those in memory, too. The options
   // name the target. The others change no text that NVRTC reads.
-  const auto& [label, source, program_name, options, name_expressions, headers, nvrtc,
-               target, ptx, precompiled, make_precompiled, time_limit, memory_limit] =
-      job;
+  const auto& [label, source, program_name, working_directory, options, as_nvrtc,
+               name_expressions, headers, nvrtc, target, ptx, precompiled,
+               make_precompiled, time_limit, memory_limit] = job;
   Fields fields;
   fields.add("schema", "1");
   fields.add("kiln", build_id());
@@ -120,7 +120,7 @@ Result<compile::CompileOutput> PrecompiledHeaders::compile(
     const Compile& compile) const {
   const bool has_headers = !request.headers->files.empty() ||
                            !request.headers->toolkit.empty() || !job.headers.empty();
-  if (!is_on_ || !has_headers || has_debug_information(job))
+  if (!is_on_ || !has_headers || has_debug_information(job) || job.as_nvrtc)
     return compile(job);
   const std::string_view prefix = include_prefix(job.source);
   if (prefix.empty())

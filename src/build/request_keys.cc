@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "request/program_name.h"
 #include "request/selection.h"
+#include "util/posix_error.h"
 #include "util/read_file.h"
 #include "util/single_flight.h"
 #include "util/try.h"
@@ -93,13 +95,22 @@ key::SourceKeyInput complete_input(const key::SourceKeyInput& given,
                                    const device::Toolchain& toolchain,
                                    const key::HeaderSnapshot& headers) {
   key::SourceKeyInput input = given;
-  input.options = all_options(given.options, toolchain, headers);
+  if (given.form == key::SourceForm::kKiln)
+    input.options = all_options(given.options, toolchain, headers);
   return input;
 }
 
 /// The kernel's name is in the key already.
 std::string program_name(const render::KernelSpec& kernel) {
   return kernel.name() + ".cu";
+}
+
+/// What is searched behind the source's own folders.
+std::span<const std::filesystem::path> last_folders(
+    const key::SourceKeyInput& input, const device::Toolchain& toolchain) {
+  if (input.form == key::SourceForm::kNvrtc)
+    return {};
+  return toolchain.include_roots;
 }
 
 /// Where a template finds headers before the toolkit: beside its text.
@@ -127,7 +138,7 @@ std::vector<key::Parameter> key_parameters(const render::CanonicalParameters& pa
 key::SourceKeyInput key_input(const SourceOptions& given) {
   // The request's target, by now, is what `target` asks for.
   const auto& [source, file_name, headers, include_dirs, defines, options, names,
-               target] = given;
+               target, as_nvrtc, working_dir] = given;
   key::SourceKeyInput input{.source = source,
                             .options = options,
                             .macros = {},
@@ -138,6 +149,36 @@ key::SourceKeyInput key_input(const SourceOptions& given) {
   for (const std::string& define : defines)
     input.macros.push_back({key::MacroAction::kDefine, define});
   for (const auto& [name, text] : headers) input.memory_headers.push_back({name, text});
+  return input;
+}
+
+/// The same as NVRTC itself reads it.
+Result<key::SourceKeyInput> key_input(const SourceOptions& given,
+                                      const request::NvrtcOptions& options) {
+  key::SourceKeyInput input = key_input(given);
+  input.form = key::SourceForm::kNvrtc;
+  input.program_name = given.file_name;
+  std::error_code error;
+  input.working_directory =
+      (given.working_dir.empty() ? std::filesystem::current_path(error)
+                                 : std::filesystem::absolute(given.working_dir, error))
+          .native();
+  if (error)
+    return posix_error("getcwd", ".", error.value());
+  if (!input.working_directory.ends_with('/'))
+    input.working_directory += '/';
+  input.options = options.others;
+  for (const request::NvrtcMacro& macro : options.macros)
+    input.macros.push_back(
+        {macro.is_defined ? key::MacroAction::kDefine : key::MacroAction::kUndefine,
+         macro.text});
+  for (const std::string& folder : options.include_dirs)
+    input.include_dirs.push_back(input.working_directory /
+                                 std::filesystem::path(folder));
+  if (options.has_paths) {
+    input.paths = options.include_dirs;
+    input.paths.push_back(input.working_directory);
+  }
   return input;
 }
 
@@ -289,7 +330,9 @@ Result<PreparedRequest> RequestKeys::prepare(request::ResolvedRequest resolved) 
   const auto* source = std::get_if<request::SourceRequest>(&resolved);
   if (source == nullptr)
     return PreparedRequest(std::move(resolved), std::nullopt);
-  key::SourceKeyInput input = KILN_TRY(key::normalized(key_input(source->source)));
+  key::SourceKeyInput input = KILN_TRY(
+      source->as_nvrtc == nullptr ? key::normalized(key_input(source->source))
+                                  : key_input(source->source, *source->as_nvrtc));
   return PreparedRequest(std::move(resolved), std::move(input));
 }
 
@@ -299,6 +342,8 @@ key::StandardHeaders RequestKeys::standard_headers(
   const request::TemplateRequest* wanted = request.as_template();
   const key::SourceKeyInput* source =
       wanted == nullptr ? &*request.content_->source : nullptr;
+  if (source != nullptr && source->form == key::SourceForm::kNvrtc)
+    return StandardHeaders::kOff;
   if (source != nullptr && std::find(source->options.begin(), source->options.end(),
                                      kNoStandardHeaders) != source->options.end())
     return StandardHeaders::kOff;
@@ -329,10 +374,11 @@ Result<std::shared_ptr<const key::HeaderSnapshot>> RequestKeys::headers(
       return known;
     const bool has_standard =
         standard_headers(request, toolchain) == key::StandardHeaders::kSearched;
-    auto scanned = KILN_TRY(
-        scanner_.scan(wanted != nullptr ? scan_input(*wanted->kernel) : *content.source,
-                      toolchain.include_roots, has_standard ? standard_headers_ : "",
-                      std::chrono::system_clock::now(), stop));
+    const key::SourceKeyInput input =
+        wanted != nullptr ? scan_input(*wanted->kernel) : *content.source;
+    auto scanned = KILN_TRY(scanner_.scan(input, last_folders(input, toolchain),
+                                          has_standard ? standard_headers_ : "",
+                                          std::chrono::system_clock::now(), stop));
     const MutexLock lock(content.mutex);
     return content.headers[folders] =
                std::make_shared<const key::HeaderSnapshot>(std::move(scanned.headers));
@@ -397,6 +443,13 @@ Fields RequestKeys::preimage(const KeyedRequest& request) {
       *request.headers);
 }
 
+std::filesystem::path RequestKeys::own_file(const PreparedRequest& request) {
+  const auto& source = request.content_->source;
+  if (!source || source->form != key::SourceForm::kNvrtc)
+    return {};
+  return source->working_directory / std::filesystem::path(source->program_name);
+}
+
 Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
   const device::Toolchain& toolchain = request.toolchain->toolchain;
   compile::CompileJob job;
@@ -424,18 +477,34 @@ Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
     return job;
   }
   const auto& [source, options, macros, include_dirs, memory_headers, names,
-               program_name] =
+               program_name, form, working_directory, paths] =
       complete_input(*request.request.content_->source, toolchain, *request.headers);
+  std::ignore = paths;  // of the options, and the working directory
   job.source = source;
   job.program_name = program_name;
   job.name_expressions = names;
+  job.working_directory = working_directory;
+  for (const auto& [name, text] : memory_headers) job.headers.push_back({name, text});
+  if (form == key::SourceForm::kNvrtc) {
+    const auto& given = std::get<request::SourceRequest>(request.request.resolved());
+    job.as_nvrtc = true;
+    if (!given.target)
+      job.options = {
+          "--gpu-architecture=" +
+          to_string(device::Target{
+              request.target.architecture,
+              kind == device::ImageKind::kPtx ? kind : device::ImageKind::kCubin})};
+    else
+      job.options.clear();
+    append(job.options, given.source.options);
+    return job;
+  }
   append(job.options, options);
   std::erase(job.options, kNoStandardHeaders);
   for (const auto& [action, text] : macros)
     job.options.push_back((action == key::MacroAction::kDefine ? "-D" : "-U") + text);
   append_folders(job.options, include_dirs);
   append_last_folders(job.options, toolchain, *request.headers);
-  for (const auto& [name, text] : memory_headers) job.headers.push_back({name, text});
   return job;
 }
 

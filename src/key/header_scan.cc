@@ -38,9 +38,10 @@ struct Environment {
 };
 
 // A text without a file still has a folder, taken from its name.
-Includer memory_includer(const std::string& name) {
+Includer memory_includer(const SourceKeyInput& input, const std::string& name) {
   const std::string folder = name.substr(0, name.rfind('/') + 1);
-  return {folder.starts_with('/') ? folder : kWorkingDirectory + folder, 0, false};
+  return {folder.starts_with('/') ? folder : input.working_directory + folder, 0,
+          false};
 }
 
 // Headers of the toolkit for host programs, which include standard headers for NVRTC,
@@ -162,8 +163,8 @@ Result<void> Scan::add_source() {
             std::back_inserter(content->directives.list));
   content->directives.macro_values = std::move(own.macro_values);
   KILN_TRY(add_macros());
-  add_text(
-      {input_.program_name, memory_includer(input_.program_name), std::move(content)});
+  add_text({input_.program_name, memory_includer(input_, input_.program_name),
+            std::move(content)});
   return {};
 }
 
@@ -189,7 +190,7 @@ Result<std::size_t> Scan::add_memory_header(const MemoryHeader& header) {
   if (is_new) {
     auto content = std::make_shared<HeaderContent>();
     content->directives = KILN_TRY(reader_.directives_of(header.name, header.text));
-    add_text({header.name, memory_includer(header.name), std::move(content)});
+    add_text({header.name, memory_includer(input_, header.name), std::move(content)});
   }
   return known->second;
 }

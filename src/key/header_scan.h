@@ -64,7 +64,7 @@ class HeaderScanner {
   /// and behind them `standard_headers` ("": there are none; see HeaderSnapshot). The
   /// digest of a whole tree stands for every file in it (see ToolkitFolders); trees are
   /// read only if the source can reach them. The compiler must get the same include
-  /// directories, then those folders, must run in kWorkingDirectory and without
+  /// directories, then those folders, must run in the working directory and without
   /// NVRTC_APPEND_FLAGS in its environment. An operand that is found nowhere is not an
   /// error: it enters the key, so that a header that appears later changes the key.
   /// Cost: linear in the bytes of all texts. Errors: kInvalidArgument (not normalized),

@@ -84,7 +84,7 @@ class FirstComponents {
 }  // namespace
 
 IncludeSearch::IncludeSearch(const SourceKeyInput& input, const ToolkitFolders& toolkit)
-    : toolkit_(toolkit) {
+    : toolkit_(toolkit), working_directory_(input.working_directory) {
   for (const fs::path& dir : input.include_dirs)
     folders_.push_back({with_slash(dir.native()), toolkit.place_of(dir)});
   for (const ToolkitFolders::Folder& folder : toolkit.folders())
@@ -169,8 +169,9 @@ const MemoryHeader* IncludeSearch::namesake(std::string_view path) const {
   if (memory_.empty())
     return nullptr;
   auto found = memory_.find(path);
-  if (found == memory_.end())  // its name may be relative to the working directory
-    found = memory_.find(path.substr(std::string_view(kWorkingDirectory).size()));
+  // Its name may be relative to the working directory.
+  if (found == memory_.end() && path.starts_with(working_directory_))
+    found = memory_.find(path.substr(working_directory_.size()));
   return found == memory_.end() ? nullptr : found->second;
 }
 

@@ -91,6 +91,7 @@ class IncludeSearch {
                                                         std::string_view tail) const;
 
   const ToolkitFolders& toolkit_;
+  const std::string working_directory_;
   std::vector<Folder> folders_;
   std::map<std::string, const MemoryHeader*, std::less<>> memory_;
   const MemoryHeader* first_namesake_ = nullptr;  // in the last find_file()

@@ -69,13 +69,16 @@ Fields source_preimage(const BuildContext& context, const SourceKeyInput& input,
   // Names every member, as the code that makes the job does: a new input does not
   // compile until both handle it. `headers` has the contents of the include folders.
   const auto& [source, options, macros, include_dirs, memory_headers, names,
-               program_name] = input;
+               program_name, form, working_directory, paths] = input;
   Fields fields;
   add_context(fields, context);
+  if (form == SourceForm::kNvrtc)
+    fields.add("form", "nvrtc");
   add_options(fields, options);
   add_macros(fields, macros);
   fields.add("source", source);
   fields.add("program_name", program_name);
+  for (const std::string& path : paths) fields.add("path", path);
   add_rest(fields, names, headers, context.toolchain);
   return fields;
 }

@@ -27,8 +27,8 @@ inline constexpr std::uint32_t kSchemaVersion = 2;
 /// The program name of a source that has none of its own.
 inline constexpr const char* kProgramName = "kernel.cu";
 
-/// Where every compile runs. NVRTC first looks here for quoted includes of the source
-/// and of headers in memory.
+/// Where a compile runs that does not name another folder. NVRTC first looks there for
+/// quoted includes of the source and of headers in memory.
 inline constexpr const char* kWorkingDirectory = "/";
 
 /// ELF build ids, lower-case hex.
@@ -79,6 +79,9 @@ struct MemoryHeader {
   std::string text;
 };
 
+/// Whose options the compile has: Kiln's, too, or only those of nvrtcCompileProgram.
+enum class SourceForm : std::uint8_t { kKiln, kNvrtc };
+
 /// A source as the caller gives it. Order matters for `options`, for `include_dirs`,
 /// and for `macros` of one name; nowhere else.
 struct SourceKeyInput {
@@ -89,9 +92,14 @@ struct SourceKeyInput {
                                                     // process's working directory
   std::vector<MemoryHeader> memory_headers;
   std::vector<std::string> name_expressions;
-  /// As NVRTC gets it, without a folder. It reaches the output: `__FILE__`, -lineinfo,
-  /// -G, names of internal symbols.
+  /// As NVRTC gets it, without a folder but for SourceForm::kNvrtc. It reaches the
+  /// output: `__FILE__`, -lineinfo, -G, names of internal symbols.
   std::string program_name = kProgramName;
+  SourceForm form = SourceForm::kKiln;
+  /// Absolute, with a '/' at its end.
+  std::string working_directory = kWorkingDirectory;
+  /// Paths that reach the output.
+  std::vector<std::string> paths = {};
 };
 
 /// Moves every -I, -D and -U from the options of `input`, in order, to the end of

@@ -43,6 +43,16 @@ struct SourceOptions {
   /// or later. "sm_80", "8.0": a cubin for that architecture. "": what the device runs
   /// best, a cubin for exactly its own.
   std::string target{};
+  /// True: the answer is what NVRTC itself makes of `source`, `headers`, `options`,
+  /// `name_expressions` and `file_name`, and Kiln adds nothing. `options` are all those
+  /// of nvrtcCompileProgram, -I, -D and -dlto too, and the architecture's, unless it is
+  /// that of the device; `file_name` is given to NVRTC whole. `include_dirs`, `defines`
+  /// and `target` must be empty, and nothing is linked. Errors: options that Kiln does not know, and
+  /// those whose result is no cubin, PTX or LTO-IR or that are about other files.
+  bool as_nvrtc = false;
+  /// Of `as_nvrtc`: where relative paths are below. "": the working directory at the
+  /// first get().
+  std::filesystem::path working_dir{};
 };
 
 /// What is linked with the sources of a request, and how.

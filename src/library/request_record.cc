@@ -26,8 +26,14 @@ Result<Request> with_absolute_paths(const Request& request) {
   if (request.is_template())
     return request;
   std::vector<SourceOptions> sources = request.sources();
-  for (auto& [source, file_name, headers, include_dirs, defines, options, names,
-              target] : sources) {
+  for (auto& [source, file_name, headers, include_dirs, defines, options, names, target,
+              as_nvrtc, working_dir] : sources) {
+    if (as_nvrtc) {
+      std::error_code error;  // without one a relative path is none either
+      working_dir = working_dir.empty() ? std::filesystem::current_path(error)
+                                        : std::filesystem::absolute(working_dir, error);
+      continue;
+    }
     key::SourceKeyInput moved = KILN_TRY(key::normalized({
         .source = {},
         .options = std::move(options),

@@ -22,8 +22,9 @@ using nlohmann::json;
 
 constexpr std::array<std::string_view, 3> kKinds{"template", "source", "sources"};
 constexpr std::array<std::string_view, 2> kTemplateKeys{"params", "arch"};
-constexpr std::array<std::string_view, 8> kSourceKeys{
-    "source", "file", "headers", "include_dirs", "defines", "std", "options", "names"};
+constexpr std::array<std::string_view, 10> kSourceKeys{
+    "source", "file",    "headers", "include_dirs", "defines",
+    "std",    "options", "names",   "as_nvrtc",     "working_dir"};
 constexpr std::array<std::string_view, 3> kLinkKeys{"link_files", "link_options",
                                                     "arch"};
 
@@ -237,13 +238,21 @@ class LineReader {
       const json& given, const std::string& where,
       const std::filesystem::path& folder) const {
     SourceOptions out;
-    auto& [source, file_name, headers, include_dirs, defines, options, names, target] =
-        out;  // run() reads "arch", and so the target
+    auto& [source, file_name, headers, include_dirs, defines, options, names, target,
+           as_nvrtc, working_dir] = out;  // run() reads "arch", and so the target
+    const json as = given.value("as_nvrtc", json(false));
+    if (!as.is_boolean())
+      return error(fmt::format("'{}as_nvrtc' must be true or false", where));
+    as_nvrtc = as.get<bool>();
+    if (as_nvrtc)
+      working_dir = folder / KILN_TRY(text_of(given.value("working_dir", json("")),
+                                              where + "working_dir"));
+    file_name = given.contains("file")
+                    ? KILN_TRY(text_of(given["file"], where + "file"))
+                    : std::string(kNoName);
     // For messages it is a file in this line; the compiler sees no folder.
-    file_name = place_ + "/" +
-                program_name(given.contains("file")
-                                 ? KILN_TRY(text_of(given["file"], where + "file"))
-                                 : std::string(kNoName));
+    if (!as_nvrtc)
+      file_name = place_ + "/" + program_name(file_name);
     source = KILN_TRY(text_of(given["source"], where + "source"));
     const json texts = given.value("headers", json::object());
     if (!texts.is_object())
@@ -272,11 +281,16 @@ bool is_blank(std::string_view line) {
 json source_document(const SourceOptions& options) {
   // Names every member: one that is added does not compile until it is written, and
   // read above.
-  const auto& [source, file_name, headers, include_dirs, defines, others, names,
-               target] = options;
+  const auto& [source, file_name, headers, include_dirs, defines, others, names, target,
+               as_nvrtc, working_dir] = options;
   std::ignore = target;  // "arch" says what was built
   json out{{"source", source}};
-  if (const std::string name = program_name(file_name); name != kNoName)
+  if (as_nvrtc)
+    out["as_nvrtc"] = true;
+  if (!working_dir.empty())
+    out["working_dir"] = working_dir.native();
+  if (const std::string name = as_nvrtc ? file_name : program_name(file_name);
+      name != kNoName)
     out["file"] = name;
   const auto add = [&](const char* key, const auto& values) {
     if (!values.empty())

@@ -5,8 +5,9 @@
 //    "std":"c++20","options":[],"names":[],"arch":"9.0a"}
 //   {"sources":[{"source":"...",...},...],"link_files":[],"link_options":[],"arch":"9.0"}
 // "file" is the name that the compiler sees; without it, kernel.cu. "std" is the option
-// --std, put before the others. "sources" are linked, and so is what is in
-// "link_files", also with a single "source".
+// --std, put before the others. With "as_nvrtc":true the options are all those of
+// NVRTC, and "file" may have a folder: SourceOptions::as_nvrtc. "sources" are linked,
+// and so is what is in "link_files", also with a single "source".
 
 #pragma once
 

@@ -168,7 +168,8 @@ Result<void> check_sizes(const SourceOptions& source) {
 Result<void> check_texts(const SourceOptions& source) {
   if (has_nul(source.source))
     return invalid(source, "the source holds a NUL");
-  const std::string own = program_name(source.file_name);
+  const std::string own =
+      source.as_nvrtc ? source.file_name : program_name(source.file_name);
   for (const auto& [name, text] : source.headers) {
     if (name.empty() || has_nul(name) || has_nul(text))
       return invalid(source, fmt::format("header '{}': no name, or a NUL in it", name));
@@ -195,11 +196,28 @@ Result<void> check_texts(const SourceOptions& source) {
   return {};
 }
 
+Result<SourceRequest> resolve_as_nvrtc(SourceOptions source) {
+  if (!source.include_dirs.empty() || !source.defines.empty() || !source.target.empty())
+    return invalid(source,
+                   "as_nvrtc takes include folders, macros and the architecture as "
+                   "NVRTC does, among the options");
+  if (has_nul(source.file_name) || std::ranges::any_of(source.options, has_nul))
+    return invalid(source, "its name or an option holds a NUL");
+  auto options = read_nvrtc_options(source.options);
+  if (!options)
+    return invalid(source, options.error().message);
+  SourceRequest request{std::move(source), options->target};
+  request.as_nvrtc = std::make_shared<const NvrtcOptions>(*std::move(options));
+  return request;
+}
+
 }  // namespace
 
 Result<SourceRequest> resolve_source(SourceOptions source) {
   KILN_TRY(check_sizes(source));
   KILN_TRY(check_texts(source));
+  if (source.as_nvrtc)
+    return resolve_as_nvrtc(std::move(source));
   const bool precompile = take_precompiled(source.options);
   for (const std::string& option : source.options)
     KILN_TRY(check_option(source, option));
@@ -249,8 +267,11 @@ Result<ResolvedRequest> resolve_sources(const Request& request) {
                    !link.link.options.empty();
   for (const SourceOptions& given : request.sources()) {
     SourceRequest object = KILN_TRY(resolve_source(given));
-    object.object = take_relocatable(object.source.options);
+    if (!given.as_nvrtc)
+      object.object = take_relocatable(object.source.options);
     is_linked = is_linked || object.object != ObjectKind::kNone;
+    if (given.as_nvrtc && is_linked)
+      return invalid(given, "as_nvrtc is one source, and nothing is linked");
     link.objects.push_back(std::move(object));
   }
   if (!is_linked)

@@ -16,6 +16,7 @@
 #include "kiln/request.h"
 #include "kiln/result.h"
 #include "render/catalog.h"
+#include "request/nvrtc_options.h"
 
 namespace kiln::request {
 
@@ -39,6 +40,9 @@ struct SourceRequest {
   ObjectKind object = ObjectKind::kNone;
   /// It had options about precompiled headers, and has none any more: make one soon.
   bool precompile = false;
+  /// Of SourceOptions::as_nvrtc, whose `options` stay as they are; else null. Then
+  /// `target` is that of the options, if they name one.
+  std::shared_ptr<const NvrtcOptions> as_nvrtc{};
 };
 
 /// Several sources, or one that is relocatable, and what is linked with them. The

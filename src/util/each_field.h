@@ -9,7 +9,7 @@
 
 namespace kiln {
 
-/// `record`: an aggregate without a base, of at most 14 fields, const or not.
+/// `record`: an aggregate without a base, of at most 15 fields, const or not.
 template <typename Record, typename Use>
 constexpr void for_each_field(Record& record, const Use& use) {
   constexpr std::size_t kCount = field_count<std::remove_const_t<Record>>();
@@ -34,9 +34,10 @@ constexpr void for_each_field(Record& record, const Use& use) {
   KILN_FIELDS(12, a, b, c, d, e, f, g, h, i, j, k, l)
   KILN_FIELDS(13, a, b, c, d, e, f, g, h, i, j, k, l, m)
   KILN_FIELDS(14, a, b, c, d, e, f, g, h, i, j, k, l, m, n)
+  KILN_FIELDS(15, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o)
   // NOLINTEND(bugprone-macro-parentheses)
 #undef KILN_FIELDS
-  static_assert(kCount >= 1 && kCount <= 14);
+  static_assert(kCount >= 1 && kCount <= 15);
 }
 
 }  // namespace kiln

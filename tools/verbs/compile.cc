@@ -35,6 +35,7 @@ struct CompileOptions {
   std::vector<std::string> options;
   std::vector<std::string> names;
   std::string output;
+  bool as_nvrtc = false;
 };
 
 Result<std::string> read_source(const Context& context, const std::string& file) {
@@ -57,9 +58,19 @@ Result<SourceOptions> source_of(const Context& context, const CompileOptions& op
                                 const std::string& file) {
   SourceOptions made;  // no headers in memory; --arch is the target
   auto& [source, file_name, headers, include_dirs, defines, nvrtc_options, names,
-         target] = made;
+         target, as_nvrtc, working_dir] = made;
   source = KILN_TRY(read_source(context, file));
   file_name = file == "-" ? "standard input" : file;
+  if (options.as_nvrtc) {
+    as_nvrtc = true;
+    nvrtc_options = options.options;
+    for (const std::string& folder : options.include_dirs)
+      nvrtc_options.push_back("-I" + folder);
+    for (const std::string& define : options.defines)
+      nvrtc_options.push_back("-D" + define);
+    names = options.names;
+    return made;
+  }
   // "a/.." stays as it is: if a is a link, it is another folder than this one.
   const auto add =
       [&folders = include_dirs](const std::filesystem::path& folder) -> Result<void> {
@@ -198,6 +209,10 @@ Run add_compile(OptionSet& cli) {
   cli.option("--name", options->names, "EXPR",
              "Instantiate and name EXPR of the first FILE, e.g. 'scale<float>'; may be "
              "repeated");
+  cli.flag(
+      "--as-nvrtc", options->as_nvrtc,
+      "Compile as nvrtcCompileProgram does, and add nothing: no C++17, no folder of "
+      "headers; FILE is the program's name");
   cli.option("--link", options->linked, "FILE",
              "Link FILE as well: a cubin, PTX, LTO-IR, object or archive; may be "
              "repeated");

@@ -234,12 +234,15 @@ std::string reproduction_command(const std::filesystem::path& folder,
                                  const CompileJob& job) {
   // write_files() has the label, the source and the NVRTC. The kernel is the same
   // without a precompiled header, with its PTX, and with more memory.
-  const auto& [label, source, program_name, options, name_expressions, headers, nvrtc,
-               target, ptx, precompiled, make_precompiled, time_limit, memory_limit] =
-      job;
-  std::string command = fmt::format("kiln compile {} --arch {}",
-                                    shell_word(source_place(folder, job).native()),
-                                    device::arch_name(target));
+  const auto& [label, source, program_name, working_directory, options, as_nvrtc,
+               name_expressions, headers, nvrtc, target, ptx, precompiled,
+               make_precompiled, time_limit, memory_limit] = job;
+  std::string command;
+  if (as_nvrtc)
+    command = fmt::format("cd {} && ", shell_word(working_directory.native()));
+  command += fmt::format("kiln compile {} --arch {}{}",
+                         shell_word(source_place(folder, job).native()),
+                         device::arch_name(target), as_nvrtc ? " --as-nvrtc" : "");
   if (!headers.empty())
     command += fmt::format(" -I {}", shell_word((folder / "headers").native()));
   for (std::size_t i = 0; i < options.size(); ++i) {

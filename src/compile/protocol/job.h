@@ -6,11 +6,13 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "device/architecture.h"
+#include "kiln/result.h"
 #include "util/bytes.h"
 #include "util/file_stamp.h"
 
@@ -57,14 +59,17 @@ struct CompileJob {
   /// NVRTC.
   std::string label = {};
   std::string source = {};
-  /// Given to NVRTC, which puts it into its log and into the image; no folder.
+  /// Given to NVRTC, which puts it into its log and into the image.
   std::string program_name = std::string(kProgramName);
-  /// Passed to NVRTC unchanged and in this order, --gpu-architecture included. Paths in
-  /// them are absolute: a worker's working directory is "/". The worker itself adds
-  /// what changes no byte of the image, so that it never becomes part of a key: the
-  /// options that only fill the log (log_options()), and that NVRTC keeps no cache of
-  /// its own.
+  /// Where relative paths are below.
+  std::filesystem::path working_directory = "/";
+  /// Passed to NVRTC unchanged and in this order, --gpu-architecture included. The
+  /// worker itself adds what changes no byte of the image, so that it never becomes
+  /// part of a key: that NVRTC keeps no cache of its own and, unless the job is
+  /// `as_nvrtc`, the options that only fill the log (log_options()).
   std::vector<std::string> options = {};
+  /// NVRTC's log is the caller's: whole, and of a failure NvrtcFailure.
+  bool as_nvrtc = false;
   std::vector<std::string> name_expressions = {};
   std::vector<MemoryHeader> headers = {};
   NvrtcPaths nvrtc = {};
@@ -83,6 +88,14 @@ struct CompileJob {
   std::uint64_t memory_limit_bytes = 0;
   friend bool operator==(const CompileJob&, const CompileJob&) = default;
 };
+
+/// An error of an `as_nvrtc` job: its message ends with ": <result's name>\n<log>".
+struct NvrtcFailure {
+  std::string result;  // "NVRTC_ERROR_COMPILATION"
+  std::string log;     // as NVRTC gave it
+};
+/// nullopt: NVRTC did not say it.
+[[nodiscard]] std::optional<NvrtcFailure> nvrtc_failure(const Error& error);
 
 struct LoweredName {
   std::string expression;  // "kernel<float>"
@@ -138,7 +151,8 @@ enum class PrecompiledUse : std::uint8_t {
 struct CompileOutput {
   Bytes image;      // cubin, or PTX text without its NUL for a PTX target
   std::string ptx;  // of a cubin target under PtxPolicy::kKeep, else empty
-  std::string log;  // with the lines of log_options(); a long one is shortened
+  /// With the lines of log_options(), and shortened if it is long; but for `as_nvrtc`.
+  std::string log;
   std::vector<LoweredName> lowered_names;  // in the order of the expressions
   std::vector<ResourceUse> resources;      // in the order of the log; none for PTX
   FileReport files;

@@ -1,6 +1,7 @@
 #include "compile/worker/nvrtc_compile.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <span>
@@ -11,6 +12,7 @@
 #include "compile/worker/loaded_libraries.h"
 #include "compile/worker/precompiled_file.h"
 #include "device/cuda_version.h"
+#include "util/posix_error.h"
 #include "util/try.h"
 
 namespace kiln::compile {
@@ -21,7 +23,8 @@ using Clock = std::chrono::steady_clock;
 /// Owns an nvrtcProgram. Thread safety: one thread.
 class Program {
  public:
-  Program(const Nvrtc& nvrtc, nvrtcProgram raw) : nvrtc_(nvrtc), raw_(raw) {}
+  Program(const Nvrtc& nvrtc, nvrtcProgram raw, bool as_nvrtc)
+      : nvrtc_(nvrtc), raw_(raw), as_nvrtc_(as_nvrtc) {}
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
   ~Program() {
@@ -36,7 +39,12 @@ class Program {
   [[nodiscard]] Result<void> check(nvrtcResult result, std::string_view call) const {
     if (result == NVRTC_SUCCESS)
       return {};
-    return tl::unexpected(nvrtc_error(nvrtc_, result, call, log()));
+    const std::string said = log();
+    Error error = nvrtc_error(nvrtc_, result, call, said);
+    if (as_nvrtc_)
+      error.message =
+          fmt::format("{}: {}\n{}", call, nvrtc_.error_string(result), said);
+    return tl::unexpected(std::move(error));
   }
 
   /// "" where NVRTC does not give one: the log is never worth an error of its own.
@@ -54,6 +62,7 @@ class Program {
  private:
   const Nvrtc& nvrtc_;
   nvrtcProgram raw_;
+  bool as_nvrtc_;
 };
 
 std::vector<const char*> pointers(const std::vector<std::string>& strings) {
@@ -142,7 +151,8 @@ Result<void> compile(const Program& program, const CompileJob& job,
         "nvrtcSetFlowCallback"));
   }
   auto options = job.options;
-  options.insert(options.end(), log_options().begin(), log_options().end());
+  if (!job.as_nvrtc)
+    options.insert(options.end(), log_options().begin(), log_options().end());
   if (has_cache(nvrtc))
     options.emplace_back(kNoCache);
   if (!precompiled.option.empty()) {
@@ -224,9 +234,14 @@ Result<void> read_lowered_names(const Program& program, const CompileJob& job,
   for (const auto& expression : job.name_expressions) {
     const char* lowered = nullptr;
     const auto call = fmt::format("nvrtcGetLoweredName({})", expression);
-    KILN_TRY(program.check(
-        program.nvrtc().lowered_name(program.raw(), expression.c_str(), &lowered),
-        call));
+    const nvrtcResult result =
+        program.nvrtc().lowered_name(program.raw(), expression.c_str(), &lowered);
+    if (job.as_nvrtc) {  // a program may never ask for it
+      const bool is_there = result == NVRTC_SUCCESS && lowered != nullptr;
+      output.lowered_names.push_back({expression, is_there ? lowered : ""});
+      continue;
+    }
+    KILN_TRY(program.check(result, call));
     if (lowered == nullptr || *lowered == '\0')
       return fail(ErrorCode::kCompileFailed, call + " gave no name");
     output.lowered_names.push_back({.expression = expression, .lowered = lowered});
@@ -277,12 +292,29 @@ Result<CompileOutput> make_precompiled(const Program& program, const CompileJob&
   return output;
 }
 
+/// Where relative paths are below, until it is destroyed.
+class WorkingDirectory {
+ public:
+  WorkingDirectory() = default;
+  WorkingDirectory(const WorkingDirectory&) = delete;
+  WorkingDirectory& operator=(const WorkingDirectory&) = delete;
+  ~WorkingDirectory() { std::ignore = ::chdir("/"); }
+
+  static Result<void> enter(const std::filesystem::path& folder) {
+    if (::chdir(folder.c_str()) == 0)
+      return {};
+    return posix_error("chdir", folder, errno);
+  }
+};
+
 Result<CompileOutput> compile_source(const Nvrtc& nvrtc, const CompileJob& job,
                                      const Precompiled& precompiled,
                                      Clock::time_point deadline,
                                      const PhaseCallback& enter) {
+  const WorkingDirectory leaves;
+  KILN_TRY(WorkingDirectory::enter(job.working_directory));
   const nvrtcProgram raw = KILN_TRY(create(nvrtc, job));
-  const Program program(nvrtc, raw);
+  const Program program(nvrtc, raw, job.as_nvrtc);
   enter(BuildPhase::kCompiling);
   if (!job.make_precompiled.empty())
     return make_precompiled(program, job, deadline);
@@ -290,7 +322,8 @@ Result<CompileOutput> compile_source(const Nvrtc& nvrtc, const CompileJob& job,
 
   enter(BuildPhase::kReading);
   output.resources = parse_resource_use(output.log);
-  output.log = shortened(std::move(output.log));
+  if (!job.as_nvrtc)
+    output.log = shortened(std::move(output.log));
   limit_names(output.resources);
   KILN_TRY(read_image(program, job, output));
   KILN_TRY(read_lowered_names(program, job, output));

@@ -198,7 +198,8 @@ bool has_small_stack() {
       limits.begin(*request);
     auto reply = guarded(answer, request);
     limits.end();
-    if (!reply) {
+    const auto* const job = request ? std::get_if<CompileJob>(&*request) : nullptr;
+    if (!reply && (job == nullptr || !job->as_nvrtc)) {
       Error& error = reply.error();
       error.message = shortened(std::move(error.message), kMessageEndBytes);
     }
