@@ -15,6 +15,7 @@
 #include <system_error>
 #include <thread>
 
+#include "python/operation_parameters.h"
 #include "service.h"
 
 namespace kiln::python {
@@ -294,6 +295,14 @@ Array<String> parameters(const String& function) {
   return names;
 }
 
+/// The words of an enumeration by their values, with blanks between them.
+String enumerators(const String& enumeration) {
+  for (const auto& [name, words] : kEnumerations)
+    if (enumeration == name)
+      return words;
+  refuse("no enumeration is called " + std::string(enumeration));
+}
+
 }  // namespace
 
 std::string expect_not_found(kiln_result failed) {
@@ -317,5 +326,6 @@ void refuse_capture(const char* operation, int device, kiln_stream stream,
 }
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(parameters, parameters)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(enumerators, enumerators)
 
 }  // namespace kiln::python

@@ -5,9 +5,24 @@ from __future__ import annotations
 import operator
 
 from . import errors
+from ._library import enumerators
 
-CASTINGS = {"none": 0, "llama": 1, "gemma": 2}  # KILN_RMS_NORM_CASTING_...
-ROPE_STYLES = {"half": 1, "interleaved": 2}  # KILN_ROPE_STYLE_...
+_ENUMERATIONS = {
+    "CASTINGS": "rms_norm_casting",
+    "ROPE_STYLES": "rope_style",
+    "ATTENTION_MASKS": "attention_mask",
+    "ATTENTION_BIASES": "attention_bias",
+    "SOFTMAX_MASKS": "softmax_mask",
+}
+
+
+def __getattr__(name: str) -> dict[str, int]:
+    """Words and values. Made when they are asked for: the library is opened then, and not
+    when kiln.jax is imported."""
+    if name not in _ENUMERATIONS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = enumerators(_ENUMERATIONS[name])
+    return globals()[name]
 
 
 def refuse(message: str):

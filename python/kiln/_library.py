@@ -96,3 +96,9 @@ def parameters(function: str, *known: str) -> list[str]:
             "from one version of kiln-jit"
         )
     return names
+
+
+def enumerators(enumeration: str) -> dict[str, int]:
+    """The words of an enumeration of kiln/ops, "attention_bias", and their values."""
+    words = str(library().enumerators(enumeration)).split()
+    return {word: value for value, word in enumerate(words) if word != "unset"}

@@ -38,6 +38,11 @@ def prepare(op, *shapes, dtype=None, device=None, backward=True, dtypes=None, **
     for of in (dtype, *dtypes.values()):
         if not isinstance(of, (torch.dtype, type(None))):
             raise InvalidArgument(f"dtype is {of!r}, and not one of torch, torch.bfloat16")
+    if unknown := set(dtypes) - set(kinds_of(function)):
+        raise InvalidArgument(
+            f"dtypes has {', '.join(sorted(unknown))}, and {op} takes no such tensor; it takes "
+            + ", ".join(kinds_of(function))
+        )
     bound = inspect.signature(function).bind(*shapes, **arguments)
     for name, kind in kinds_of(function).items():
         if name in bound.arguments:

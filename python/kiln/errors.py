@@ -87,6 +87,7 @@ CLASSES = (  # by their codes
 )
 for _code, _class in enumerate(CLASSES):
     _class.code = _code
+del _code, _class
 
 
 class CompileFailedFromText:

@@ -32,6 +32,13 @@ constexpr MessageForm<Message, Description> message_form(std::uint32_t kind,
   return {kind, description};
 }
 
+/// Of a process's first message, which has its build id: of all versions alike, so that
+/// the process of another build is known as that.
+inline constexpr auto kHelloFields = [](auto& codec, auto& hello) {
+  auto& [build_id] = hello;
+  codec("build id", build_id);
+};
+
 template <typename... Forms>
 struct MessageForms : Forms... {};
 template <typename... Forms>

@@ -126,6 +126,23 @@ std::string functions(const Operation& operation, const CStruct& of) {
                               : "");
 }
 
+/// `enumerations`: "attention_bias" and "none post_scale alibi boolean".
+std::string words(std::span<const OperationHeader> headers) {
+  std::vector<std::string> rows;
+  for (const OperationHeader& header : headers)
+    for (const Enumeration& each : header.enumerations) {
+      std::vector<std::string> values;
+      for (const std::string& value : each.values) values.push_back(snake(value));
+      rows.push_back(fmt::format("{{\"{}\", \"{}\"}}", snake(each.name),
+                                 fmt::join(values, " ")));
+    }
+  return fmt::format(
+      "/// The words of each enumeration, by their values.\n"
+      "inline constexpr std::array<std::pair<const char*, const char*>, {}> "
+      "kEnumerations{{{{\n    {}}}}};\n\n",
+      rows.size(), fmt::join(rows, ",\n    "));
+}
+
 }  // namespace
 
 Result<std::string> python_parameters(std::span<const OperationHeader> headers) {
@@ -145,7 +162,7 @@ Result<std::string> python_parameters(std::span<const OperationHeader> headers) 
       }
     }
   }
-  return text + "}  // namespace kiln::python\n";
+  return text + words(headers) + "}  // namespace kiln::python\n";
 }
 
 }  // namespace kiln::interface

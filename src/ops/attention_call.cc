@@ -157,7 +157,8 @@ Result<void> run_there(Service& service, const Device& device, CUstream_st* stre
   KILN_TRY(named(operation, check_decided_workspace(decision, call)));
   if (decision.plan != nullptr)
     return run_cudnn(service, device, stream, call, *decision.plan);
-  return run(service, device, stream, KILN_TRY(launches(call, device)));
+  return run(service, device, stream,
+             KILN_TRY(named(operation, launches(call, device))));
 }
 
 Result<void> run_attention(Service& service, const Device& device, CUstream_st* stream,
@@ -176,8 +177,10 @@ Result<AttentionChoice> prepare_attention(Service& service, const Device& device
   return at_border([&]() -> Result<AttentionChoice> {
     const AttentionTensors none{};
     const AttentionCall call{.problem = problem, .tensors = none};
-    KILN_TRY(named(operation_of(problem.pass), check_options(call)));
-    const AttentionDecision& decision = *KILN_TRY(provide(service, call, device));
+    const std::string_view operation = operation_of(problem.pass);
+    KILN_TRY(named(operation, check_options(call)));
+    const AttentionDecision& decision =
+        *KILN_TRY(named(operation, provide(service, call, device)));
     return AttentionChoice{.backend = decision.plan == nullptr
                                           ? AttentionBackend::kKiln
                                           : AttentionBackend::kCudnn,

@@ -21,7 +21,7 @@ namespace {
 constexpr MessageForms kForms{
     message_form<TransferRequest>(0x100),
     message_form<TransferCancel>(0x101),
-    message_form<HelperHello>(0x102),
+    message_form<HelperHello>(0x102, kHelloFields),
     message_form<TransferReply>(0x103),
 };
 

@@ -93,8 +93,14 @@ def test_every_class_has_the_code_of_c_and_takes_a_message():
         error = each("what happened")
         assert isinstance(error, errors.Error) and str(error) == "what happened"
     header = (ROOT / "src/kiln/c.h").read_text()
-    codes = re.search(r"enum \{\s+KILN_INVALID_ARGUMENT = 1,(.*?)\}", header, re.S)[1]
-    assert len(codes.split(",")) + 2 == len(errors.CLASSES)
+    codes = re.search(r"enum \{(\s+KILN_INVALID_ARGUMENT = 1,.*?)\}", header, re.S)[1]
+    names = [each.title().replace("_", "") for each in re.findall(r"KILN_(\w+)", codes)]
+    of_python = {"Device": "DeviceError", "Io": "IoError", "Forked": "ForkError"}
+    names = [of_python.get(name, name) for name in names]
+    assert ["Error", *names] == [each.__name__ for each in errors.CLASSES]
+    thrown = (ROOT / "python/ffi/call.cc").read_text()
+    thrown = re.search(r"kClasses\{(.*?)\}", thrown, re.S)[1]
+    assert ["Error", *names] == re.findall(r'"(\w+)"', thrown)
 
 
 def test_without_builds_what_an_earlier_process_built_is_found(nvrtc, run):

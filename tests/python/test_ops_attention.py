@@ -137,14 +137,24 @@ def test_no_tensor_of_all_batches_heads_queries_and_keys_is_made(shape, wants_gr
         assert 4 * o.numel() <= largest < 4 * 2 * 8 * 48 * 40
 
 
+@pytest.mark.parametrize("transform", [None, torch.func.grad])
 @pytest.mark.parametrize("shape", [shape for shape in MASKS if shape[-1] == 7], ids=str)
-def test_both_passes_read_a_bool_mask_itself(shape):
-    inputs = [torch.randn(2, 4, size, 16, requires_grad=True) for size in (5, 7, 7)]
+def test_both_passes_read_a_bool_mask_itself(shape, transform):
+    q, *others = (torch.randn(2, 4, size, 16, requires_grad=True) for size in (5, 7, 7))
     mask = torch.rand(shape) > 0.3
     read = []
-    with handled_by(lambda name, values: read.append(values["bias"])):
-        ops.scaled_dot_product_attention(*inputs, attn_mask=mask).sum().backward()
-    assert [(each.dtype, each.data_ptr()) for each in read] == [(mask.dtype, mask.data_ptr())] * 2
+
+    def loss(q):
+        return ops.scaled_dot_product_attention(q, *others, attn_mask=mask).sum()
+
+    def handler(name, values):
+        bias = values["bias"]
+        read.append((bias.dtype, bias.data_ptr(), bias.stride()))
+
+    with handled_by(handler):
+        loss(q).backward() if transform is None else transform(loss)(q)
+    extra = (None,) * (4 - mask.dim())
+    assert read == [(mask.dtype, mask.data_ptr(), mask[extra].stride())] * 2
 
 
 @pytest.mark.parametrize("wants_gradient", [False, True])

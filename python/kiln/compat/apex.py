@@ -12,11 +12,12 @@ import importlib
 
 import torch
 
+from .._checks import CASTINGS
 from ..ops import _cross_entropy, _inputs, _norm
 from . import _unfused
 from ._own_path import unfused
 
-_NO_CASTING = 0  # KILN_RMS_NORM_CASTING_NONE: rounded once
+_NO_CASTING = CASTINGS["none"]  # rounded once
 # ln_bwd() does not get eps.
 _LN_EPS = 1e-5
 

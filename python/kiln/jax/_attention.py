@@ -8,6 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from .. import _checks
 from .._checks import choice, missing_dimensions, refuse
 from ._call import (
     WORKSPACE,
@@ -20,9 +21,6 @@ from ._call import (
     vmappable,
 )
 
-# KILN_ATTENTION_MASK_..., KILN_ATTENTION_BIAS_...
-_NO_MASK, _CAUSAL, _PADDING, _PADDING_CAUSAL = 0, 1, 3, 4
-_NO_BIAS, _POST_SCALE, _ALIBI, _BOOLEAN = 0, 1, 2, 3
 
 _GRADIENTS = ("grad_q", "grad_k", "grad_v", "grad_bias", "grad_o")
 
@@ -84,15 +82,15 @@ def dot_product_attention(
     lengths = _lengths(q, k, query_seq_lengths, key_value_seq_lengths)
     has_gradient = bias is not None
     bias = _bias(q, k, bias, mask)
-    kind = _ALIBI if alibi else _NO_BIAS
+    kind = "alibi" if alibi else "none"
     if bias is not None:
-        kind = _BOOLEAN if bias.dtype == bool else _POST_SCALE
+        kind = "boolean" if bias.dtype == bool else "post_scale"
     problem = _Problem(
         layout="bshd",
         mask=_mask(is_causal, lengths[0] is not None),
         window=_window(local_window_size, is_causal),
         scale=None if scale is None else float(scale),
-        bias_kind=kind,
+        bias_kind=_checks.ATTENTION_BIASES[kind],
         bias_gradient=has_gradient,
     )
     arrays = alike(q, k, v, bias, *lengths)
@@ -153,8 +151,10 @@ def _lengths(q, k, of_query, of_key):
 
 def _mask(is_causal, has_lengths):
     if has_lengths:
-        return _PADDING_CAUSAL if is_causal else _PADDING
-    return _CAUSAL if is_causal else _NO_MASK
+        kind = "padding_causal" if is_causal else "padding"
+    else:
+        kind = "causal" if is_causal else "none"
+    return _checks.ATTENTION_MASKS[kind]
 
 
 def _window(size, is_causal):

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from .._checks import CASTINGS, choice, normalized_dimensions
+from .. import _checks
+from .._checks import choice, normalized_dimensions
 from ._call import WORKSPACE, Result, alike, floating, launch, vmappable, widened
 
 
@@ -36,7 +37,7 @@ def rms_norm(x, weight=None, eps=1e-6, *, casting="none", memory_efficient=False
     options = _Options(
         normalized_dimensions(x.shape, None if weight is None else weight.shape),
         float(eps),
-        choice("casting", casting, CASTINGS),
+        choice("casting", casting, _checks.CASTINGS),
         bool(memory_efficient),
     )
     return _rms_norm(options, *alike(x, weight))

@@ -7,7 +7,8 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from .._checks import ROPE_STYLES, check_layout_of_rope, choice, refuse
+from .. import _checks
+from .._checks import check_layout_of_rope, choice, refuse
 from .._checks import rotary_dim as rotary_dim_of
 from ._call import Result, alike, floating, folded, launch, unfolded, vmappable
 
@@ -25,7 +26,7 @@ def rope(q, k, cos, sin, style="half", rotary_dim=None):
     rotary_dim: r, of which cos has r or r / 2 columns. None: as many as cos has
       columns; refused if that is half a head, which may mean either.
     """
-    style = choice("style", style, ROPE_STYLES)
+    style = choice("style", style, _checks.ROPE_STYLES)
     q, cos = floating("q", q), floating("cos", cos)
     k = None if k is None else floating("k", k)
     sin = None if sin is None else floating("sin", sin)

@@ -8,10 +8,9 @@ import math
 import jax
 import jax.numpy as jnp
 
+from .. import _checks
 from .._checks import check_no_axis, missing_dimensions, refuse
 from ._call import Result, alike, floating, launch, vmappable, widened
-
-_NO_MASK, _MASK, _CAUSAL = 0, 1, 2  # KILN_SOFTMAX_...
 
 
 def softmax(x, scale=1.0, mask=None, causal=False):
@@ -37,7 +36,7 @@ def softmax(x, scale=1.0, mask=None, causal=False):
     if mask is not None and causal:
         queries, keys = x.shape[-2:]
         mask = mask | ~jnp.tri(queries, keys, keys - queries, dtype=bool)
-    kind = _MASK if mask is not None else _CAUSAL if causal else _NO_MASK
+    kind = "bytes" if mask is not None else "causal" if causal else "none"
     x, mask = alike(x, mask)
     return _softmax(float(scale), kind, x, mask)
 
@@ -96,7 +95,7 @@ def _forward(scale, kind, x, mask):
             x=x.reshape(shape),
             mask_bytes=mask,
             scale=scale,
-            mask=kind,
+            mask=_checks.SOFTMAX_MASKS[kind],
             unused=("masked_row",),
         )
         return y.reshape(x.shape)
@@ -118,7 +117,7 @@ def _backward(scale, kind, dy, y):
             dy=dy.reshape(shape),
             y=y.reshape(shape),
             scale=scale,
-            mask=kind,
+            mask=_checks.SOFTMAX_MASKS[kind],
         )
         return dx.reshape(y.shape)
 

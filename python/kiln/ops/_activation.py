@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 
+from .._library import enumerators
 from . import _inputs
 from ._define import Operation
 from ._launch import like
 from ._types import Tensor
 
-_KINDS = {"gelu_tanh": 1, "gelu_erf": 2, "squared_relu": 3}  # KILN_ACTIVATION_KIND_GELU_TANH, ...
-_GLU_KINDS = {"swiglu": 1, "geglu_tanh": 2, "geglu_erf": 3}  # KILN_GLU_KIND_SWIGLU, ...
+_KINDS, _GLU_KINDS = enumerators("activation_kind"), enumerators("glu_kind")
 _GELUS = {"tanh": "tanh", "none": "erf"}  # torch's names, Kiln's names
 
 

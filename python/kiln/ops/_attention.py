@@ -6,16 +6,15 @@ import math
 
 import torch
 
+from .._checks import ATTENTION_BIASES as _BIASES
+from .._checks import ATTENTION_MASKS as _MASKS
 from .._checks import missing_dimensions
 from . import _inputs
 from ._define import Operation, may_need_gradient
-from ._launch import copied, dense, function
+from ._launch import copied, dense
 from ._strides import elements_overlap
 from ._types import Constant, Int32, Tensor
 
-# KILN_ATTENTION_MASK_..., KILN_ATTENTION_BIAS_...
-_NO_MASK, _CAUSAL, _PADDING, _PADDING_CAUSAL_BOTTOM_RIGHT = 0, 1, 3, 5
-_NO_BIAS, _POST_SCALE, _ALIBI, _BOOLEAN = 0, 1, 2, 3
 
 
 def scaled_dot_product_attention(
@@ -37,7 +36,8 @@ def scaled_dot_product_attention(
 
     Strides are free but for the last dimension, which is contiguous. attn_mask may have
     one element for all batches, heads or queries, and is not expanded, but over queries
-    for its gradient; a bool mask is read as it is. A query that sees no key gives 0.
+    for its gradient; a bool mask is read as it is, by both passes, between which it must
+    not change. A query that sees no key gives 0.
     dropout_p is rounded to a multiple of 1/65536, and what is kept is scaled by that.
     Tensors that do not begin at a multiple of 16 bytes, such as some slices, are computed
     by another kernel, with other roundings. Under autocast: its type.
@@ -75,7 +75,7 @@ def scaled_dot_product_attention(
         if alibi:
             _inputs.refuse("attn_mask and alibi=True exclude each other")
         attn_mask = _bias(attn_mask, q, k)
-    mask = _CAUSAL if is_causal else _NO_MASK
+    mask = _MASKS["causal"] if is_causal else _MASKS["none"]
     alibi, return_lse = _flags(alibi, return_lse)
     problem = ("bhsd", 0, 0, mask, *_window(window_size), alibi)
     o, lse = _attention(
@@ -149,7 +149,7 @@ def varlen_attention(
         "thd",
         _longest("max_seqlen_q", max_seqlen_q, q.shape[0]),
         _longest("max_seqlen_k", max_seqlen_k, k.shape[0]),
-        _PADDING_CAUSAL_BOTTOM_RIGHT if is_causal else _PADDING,
+        _MASKS["padding_causal_bottom_right"] if is_causal else _MASKS["padding"],
         *_window(window_size),
         alibi,
     )
@@ -238,7 +238,8 @@ def _attention(
     rng = None
     if dropout > 0:  # seed and offset, from torch's generator
         rng = torch.randint(0, 2**31, (2,), dtype=torch.int64, device=q.device)
-    if bias is not None and may_need_gradient([bias]):  # its gradient has each query
+    is_added = bias is not None and bias.is_floating_point()
+    if is_added and may_need_gradient([bias]):  # its gradient has each query
         bias = bias.expand(-1, -1, q.shape[-2], -1).contiguous()
     inputs = [t for t in (q, k, v, bias) if t is not None]
     stats = return_lse or may_need_gradient(inputs)
@@ -330,82 +331,103 @@ def _output(q, v, layout):
     return q.new_empty(batch, heads, rows, v.shape[-1])
 
 
-def _outputs(q, k, v, bias, cu_q, cu_k, lengths_q, lengths_k, rng, layout, longest_q, *rest):
+# fmt: off
+def _outputs(
+    q, k, v, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv, rng, layout, longest_q,
+    longest_kv, mask, window_left, window_right, alibi, dropout, scale, with_stats,
+):
+    # fmt: on
     o = _output(q, v, layout)
     stats = 0
-    if rest[-1]:
+    if with_stats:
         packed = layout == "thd"
-        stats = (cu_q.shape[0] - 1, o.shape[1], longest_q) if packed else o.shape[:3]
+        stats = (cu_seqlens_q.shape[0] - 1, o.shape[1], longest_q) if packed else o.shape[:3]
     return o, q.new_empty(stats, dtype=torch.float32)
 
 
-def _common(cu_q, cu_k, lengths_q, lengths_k, rng):
-    """The arguments behind the bias."""
-    cu_q = dense("attention.cu_seqlens_q", cu_q)
-    cu_k = dense("attention.cu_seqlens_k", cu_k)
-    lengths_q = dense("attention.lengths_q", lengths_q)
-    lengths_k = dense("attention.lengths_k", lengths_k)
-    seed, offset = (None, None) if rng is None else (rng[:1], rng[1:])
-    return cu_q, cu_k, lengths_q, lengths_k, seed, offset
+# What the library's function gets in place of or beside what the schema names.
+_CHANGED = (
+    *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_kv", "lengths_q", "lengths_kv"),
+    *("dropout_seed", "dropout_offset", "bias_kind"),
+)
 
 
-def _problem(bias, layout, longest_q, longest_k, mask, left, right, alibi, dropout, scale):
-    kind = _ALIBI if alibi else _NO_BIAS
+# fmt: off
+def _changed(
+    q, k, v, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv, rng, layout, alibi
+):
+    # fmt: on
+    q, k, v = _readable("q", q), _readable("k", k), _readable("v", v)
+    if layout == "thd":
+        q, k, v = _with_rows_apart(q), _with_rows_apart(k), _with_rows_apart(v)
+    kind = "alibi" if alibi else "none"
     if bias is not None:
-        kind = _BOOLEAN if bias.dtype == torch.bool else _POST_SCALE
-    return layout, longest_q, longest_k, mask, left, right, kind, dropout, scale
-
-
-_COMMON = (
-    *("q", "k", "v"),
-    *("bias", "cu_seqlens_q", "cu_seqlens_kv", "lengths_q", "lengths_kv"),
-    *("dropout_seed", "dropout_offset"),
-    *("layout", "longest_q", "longest_kv", "mask", "window_left", "window_right", "bias_kind"),
-    *("dropout", "scale"),
-)
-_GRADIENTS = ("grad_q", "grad_k", "grad_v", "grad_bias", "grad_o")
-_forward_kernel = function(
-    "attention_forward",
-    *("o", "stats", *_COMMON),
-    unused=("capture", "deterministic", *_GRADIENTS),
-)
-_backward_kernel = function(
-    "attention_backward",
-    *(*_GRADIENTS, "o", "stats", *_COMMON, "deterministic"),
-    unused=("capture",),
-)
-
-
-def _forward(outputs, args):
-    o, stats = outputs
-    q, k, v, bias, *others = args[:9]
-    *problem, with_stats = args[9:]
-    q, k, v = (_readable(n, t) for n, t in (("q", q), ("k", k), ("v", v)))
-    if problem[0] == "thd":
-        q, k, v = map(_with_rows_apart, (q, k, v))
-    bias = _readable_bias(bias)
-    common = _common(*others)
-    _forward_kernel(
-        *(o, stats if with_stats else None, q, k, v, bias, *common),
-        *_problem(bias, *problem),
+        kind = "boolean" if bias.dtype == torch.bool else "post_scale"
+    seed, offset = (None, None) if rng is None else (rng[:1], rng[1:])
+    return (
+        *(q, k, v),
+        dense("attention.cu_seqlens_q", cu_seqlens_q),
+        dense("attention.cu_seqlens_k", cu_seqlens_kv),
+        dense("attention.lengths_q", lengths_q),
+        dense("attention.lengths_k", lengths_kv),
+        *(seed, offset, _BIASES[kind]),
     )
 
 
+# fmt: off
+def _of_forward(
+    stats, q, k, v, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv, rng, layout, alibi,
+    with_stats,
+):
+    changed = _changed(
+        q, k, v, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv, rng, layout, alibi
+    )
+    # fmt: on
+    return *changed, stats if with_stats else None, _readable_bias(bias)
+
+
+# fmt: off
+def _of_backward(
+    grad_bias, grad_o, o, q, k, v, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv, rng,
+    layout, alibi, of_bias,
+):
+    changed = _changed(
+        q, k, v, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv, rng, layout, alibi
+    )
+    # fmt: on
+    if of_bias:
+        bias = dense("attention.attn_mask", bias)
+    else:
+        bias, grad_bias = _readable_bias(bias), None
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    return *changed, grad_bias, _with_strides_of(grad_o, o), bias, deterministic
+
+
+_SAVED = (
+    *("q", "k", "v", "bias", "cu_seqlens_q", "cu_seqlens_kv", "lengths_q", "lengths_kv", "rng"),
+)
+
+
 def _save(ctx, inputs, output):
-    q, k, v, *others = inputs[:9]
-    *ctx.problem, ctx.has_gradient = inputs[9:]
+    args = attention_fwd.by_name(inputs)
+    ctx.has_gradient = args.pop("with_stats")
     o, stats = output
-    ctx.save_for_backward(q, k, v, o, stats, *others)
+    ctx.save_for_backward(o, stats, *map(args.pop, _SAVED))
+    ctx.problem = args
     ctx.mark_non_differentiable(stats)
     ctx.set_materialize_grads(False)
 
 
-def _gradient(ctx, do, *_):
+def _gradient(ctx, grad_o, *_):
     if not ctx.has_gradient:
         _inputs.refuse("attention_fwd was called without stats, so it has no gradient")
-    of_bias = ctx.needs_input_grad[3]
-    dq, dk, dv, dbias = attention_bwd(do, *ctx.saved_tensors, *ctx.problem, of_bias)
-    return dq, dk, dv, dbias if of_bias else None, *(None,) * 15
+    o, stats, *saved = ctx.saved_tensors
+    of_bias = attention_fwd.by_name(ctx.needs_input_grad)["bias"]
+    tensors = dict(zip(_SAVED, saved, strict=True))
+    q, k, v, bias = attention_bwd.named(
+        grad_o=grad_o, o=o, stats=stats, **tensors, **ctx.problem, of_bias=of_bias
+    )
+    return attention_fwd.gradients(q=q, k=k, v=v, bias=bias if of_bias else None)
 
 
 def _with_strides_of(tensor, like):
@@ -417,56 +439,48 @@ def _with_strides_of(tensor, like):
     return copied("attention.do", tensor, torch.empty_like(like))
 
 
-def _bwd_outputs(do, q, k, v, o, stats, bias, *rest):
+# fmt: off
+def _bwd_outputs(
+    grad_o, o, stats, q, k, v, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv, rng,
+    layout, longest_q, longest_kv, mask, window_left, window_right, alibi, dropout, scale,
+    of_bias,
+):
+    # fmt: on
     return (
-        *(_gradient_like(each, rest[5]) for each in (q, k, v)),
-        q.new_empty(bias.shape if rest[-1] else 0),
+        *(_gradient_like(each, layout) for each in (q, k, v)),
+        q.new_empty(bias.shape if of_bias else 0),
     )
 
 
-def _backward(outputs, args):
-    dq, dk, dv, dbias = outputs
-    do, q, k, v, o, stats, bias, *others = args[:12]
-    *problem, of_bias = args[12:]
-    do = _with_strides_of(do, o)
-    q, k, v = (_readable(n, t) for n, t in (("q", q), ("k", k), ("v", v)))
-    if problem[0] == "thd":
-        q, k, v = map(_with_rows_apart, (q, k, v))
-    if of_bias:
-        bias = dense("attention.attn_mask", bias)
-    else:
-        bias, dbias = _readable_bias(bias), None
-    common = _common(*others)
-    _backward_kernel(
-        *(dq, dk, dv, dbias, do, o, stats, q, k, v, bias, *common),
-        *_problem(bias, *problem),
-        torch.are_deterministic_algorithms_enabled(),
-    )
-
-
-_OTHERS = (
-    "Tensor? bias, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, Tensor? lengths_q,"
-    " Tensor? lengths_k, Tensor? rng"
-)
 _PROBLEM = (
-    "str layout, SymInt longest_q, SymInt longest_k, int mask, int left, int right,"
-    " bool alibi, float dropout, float? scale"
+    "Tensor q, Tensor k, Tensor v, Tensor? bias, Tensor? cu_seqlens_q, Tensor? cu_seqlens_kv,"
+    " Tensor? lengths_q, Tensor? lengths_kv, Tensor? rng, str layout, SymInt longest_q,"
+    " SymInt longest_kv, int mask, int window_left, int window_right, bool alibi,"
+    " float dropout, float? scale"
 )
+_GRADIENTS = ("grad_q", "grad_k", "grad_v", "grad_bias", "grad_o")
 # layout "bhsd" or "thd"; mask: KILN_ATTENTION_MASK_... of kiln/c.h;
-# rng: the seed and the offset of dropout, int64. Without ``stats`` there is no gradient.
+# rng: the seed and the offset of dropout, int64. Without stats there is no gradient.
 attention_fwd = Operation(
-    f"attention_fwd(Tensor q, Tensor k, Tensor v, {_OTHERS}, {_PROBLEM}, bool stats)"
-    " -> (Tensor, Tensor)",
+    f"attention_fwd({_PROBLEM}, bool with_stats) -> (Tensor o, Tensor stats)",
     outputs=_outputs,
-    launch=_forward,
+    launch="attention_forward",
+    change=_of_forward,
+    gives=(*_CHANGED, "stats", "bias"),
+    own=("rng", "alibi", "with_stats"),
+    unused=("capture", "deterministic", *_GRADIENTS),
     save=_save,
     backward=_gradient,
     reads=3,
 )
 attention_bwd = Operation(
-    "attention_bwd(Tensor do, Tensor q, Tensor k, Tensor v, Tensor o, Tensor stats,"
-    f" {_OTHERS}, {_PROBLEM}, bool of_bias) -> (Tensor, Tensor, Tensor, Tensor)",
+    f"attention_bwd(Tensor grad_o, Tensor o, Tensor stats, {_PROBLEM}, bool of_bias)"
+    " -> (Tensor grad_q, Tensor grad_k, Tensor grad_v, Tensor grad_bias)",
     outputs=_bwd_outputs,
-    launch=_backward,
-    reads=4,
+    launch="attention_backward",
+    change=_of_backward,
+    gives=(*_CHANGED, "grad_bias", "grad_o", "bias", "deterministic"),
+    own=("rng", "alibi", "of_bias"),
+    unused=("capture",),
+    reads=6,
 )

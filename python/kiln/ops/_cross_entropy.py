@@ -80,7 +80,7 @@ def _gradient(ctx, dloss, *_):
     # One number for each row: after a reduction it is the same, broadcast.
     row_scale = dloss.contiguous()
     dlogits = cross_entropy_bwd(row_scale, *ctx.saved_tensors, *ctx.options)
-    return dlogits, None, None, None
+    return cross_entropy_fwd.gradients(logits=dlogits)
 
 
 # The classes are the last dimension. Returns the loss of each row, and what the backward

@@ -18,7 +18,7 @@ import torch
 
 from .. import errors
 from ._inputs import refuse_no_tensor
-from ._launch import launch_of
+from ._launch import check_order, launch_of, with_names
 
 LIBRARY = torch.library.Library("kiln", "FRAGMENT")  # ends with the process
 OPERATIONS: list[Operation] = []
@@ -93,10 +93,10 @@ class Operation:
     """An operation, which is called as its schema says, without keywords.
 
     outputs(*args): new tensors, or one; nothing is written. It is also the fake kernel.
-    launch(outputs, args): writes them. It is not called if one of the first ``reads``
-      tensors is empty: the outputs are 0 then, where they have elements. It takes a tuple,
-      since a call f(outputs, *args) takes much longer than f(*args). Or the name of the
-      library's function that does, with the parameters that the schema names:
+    launch: a function that writes them, whose parameters are some of the schema's
+      outputs and arguments, by name: with_names(). It is not called if one of the first
+      ``reads`` tensors is empty: the outputs are 0 then, where they have elements. Or the
+      name of the library's function that does, with the parameters that the schema names:
       launch_of(), which takes ``binding``.
     save(ctx, inputs, output), backward(ctx, *gradients): as register_autograd() takes
       them, and for autograd.Function, too. Without them a gradient is refused.
@@ -111,17 +111,19 @@ class Operation:
         LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
         self._overload = getattr(torch.ops.kiln, self.name).default
         save = save or (lambda ctx, inputs, output: None)
+        schema = self._overload._schema
         self._launch = (
-            launch_of(self._overload._schema, launch, **binding)
+            launch_of(schema, launch, **binding)
             if isinstance(launch, str)
-            else launch
+            else with_names(launch, schema)
         )
-        arguments = self._overload._schema.arguments
+        arguments = schema.arguments
         inputs = len(arguments)
         kinds = [str(argument.type) for argument in arguments]
         self._tensors = [i for i in range(inputs) if "Tensor" in kinds[i]]
         self._needed = {i for i in self._tensors if kinds[i] == "Tensor"}
         self._names = [argument.name for argument in arguments]
+        check_order(outputs, self._names)
         self._takes_gradient = backward is None
         backward = _skip_undefined(backward, inputs) if backward else _refuse_gradient
         qualified = f"kiln::{self.name}"
@@ -175,6 +177,22 @@ class Operation:
         if _forward_mode._current_level >= 0:  # which refuses tangents
             return self._function.apply(*args)
         return self.write(self._outputs(*args), args)
+
+    def named(self, **args):
+        """The call with its arguments by their names."""
+        if args.keys() != set(self._names):
+            raise TypeError(f"{self.name} takes {', '.join(self._names)}")
+        return self(*(args[name] for name in self._names))
+
+    def by_name(self, values) -> dict:
+        """``values``, of which each argument has one, by the arguments' names."""
+        return dict(zip(self._names, values, strict=True))
+
+    def gradients(self, **of):
+        """What backward() returns: those of some of the arguments."""
+        if unknown := of.keys() - set(self._names):
+            raise TypeError(f"{self.name} takes no {', '.join(sorted(unknown))}")
+        return tuple(of.get(name) for name in self._names)
 
     def _refuse(self, at, value):
         refuse_no_tensor(self._names[at], value)

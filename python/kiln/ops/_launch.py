@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import inspect
 import os
 import re
 import sys
@@ -63,21 +64,65 @@ def function(name: str, *given: str, **binding):
     return _bound(name, given, f"{', '.join(given)}", "", **binding)
 
 
-def launch_of(schema, name: str, own=(), unused=()):
+def launch_of(schema, name: str, own=(), unused=(), change=None, gives=()):
     """launch(outputs, args) of an Operation, of which ``schema`` names outputs and
     arguments as the library does; but for its ``own``. Tensors that are not contiguous are
-    copied."""
-    outputs = [each.name for each in schema.returns]
-    args = [each.name for each in schema.arguments]
+    copied.
+
+    change: before, takes those of the schema's names that its parameters are, and returns
+      the values of ``gives``, in place of or beside the schema's. None of them is copied.
+    """
+    names = [each.name for each in (*schema.returns, *schema.arguments)]
+    unpack, made = _unpacking(schema), {}
+    if change is not None:
+        unpack += f"; {', '.join(gives)}, = change({', '.join(_parameters(change, names))})"
+        made["change"] = change
+    tensors = [each.name for each in schema.arguments if "Tensor" in str(each.type)]
     return _bound(
         name,
-        [each for each in (*outputs, *args) if each not in own],
+        [each for each in dict.fromkeys((*names, *gives)) if each not in own],
         "outputs, args",
-        f"{', '.join(outputs)} = outputs; {', '.join(args)}, = args",
+        unpack,
         unused,
         of=re.fullmatch("kiln::(add_)?(.*)_[fb]wd", schema.name)[2],
-        dense=[each.name for each in schema.arguments if "Tensor" in str(each.type)],
+        dense=[each for each in tensors if each not in {*own, *gives}],
+        **made,
     )
+
+
+def _parameters(function, names):
+    """The names of its parameters. Raises TypeError for one that is not of ``names``."""
+    wanted = list(inspect.signature(function).parameters)
+    if unknown := set(wanted) - set(names):
+        raise TypeError(f"{function}: there is no {', '.join(sorted(unknown))}")
+    return wanted
+
+
+def _unpacking(schema):
+    """The statement that names outputs and args as the schema does."""
+    args = ", ".join(each.name for each in schema.arguments)
+    return f"{', '.join(each.name for each in schema.returns)} = outputs; {args}, = args"
+
+
+def with_names(function, schema):
+    """function(outputs, args), from one that takes those of the schema's names that its
+    own parameters are. Raises TypeError where the schema has no such name."""
+    names = [each.name for each in (*schema.returns, *schema.arguments)]
+    given = ", ".join(f"{each}={each}" for each in _parameters(function, names))
+    text = f"def named(outputs, args): {_unpacking(schema)}; return function({given})"
+    made = {"function": function}
+    exec(compile(text, os.path.join(_HERE, f"<{schema.name}>"), "exec"), made)
+    return made["named"]
+
+
+def check_order(function, names):
+    """Raises TypeError where the parameters of ``function`` are not the first of the names,
+    in that order; "_" is any."""
+    for parameter, name in zip(inspect.signature(function).parameters.values(), names):
+        if parameter.kind == parameter.VAR_POSITIONAL:
+            return
+        if parameter.name not in (name, "_"):
+            raise TypeError(f"{function} has {parameter.name} in the place of {name}")
 
 
 # As text, so that a call builds no tuple and looks up no name of a parameter.
@@ -91,13 +136,16 @@ def launch({parameters}):
 """
 
 
-def _bound(name, given, parameters_of_launch, unpack, unused=(), of="", dense=()):
+def _bound(
+    name, given, parameters_of_launch, unpack, unused=(), of="", dense=(), **used
+):
     """launch(), which calls the library's function with the values ``given``.
 
     They are bound by name to its parameters, here and not at each call. Raises TypeError
     for a name that the library has not, and for one of the library's that is in neither
     list. An output without elements is not wanted, as None.
-    unpack: the statement that finds the values in the parameters of launch().
+    unpack: the statement that finds the values in the parameters of launch(); it may use
+      what ``used`` names.
     unused: given as None, which is an option's default.
     dense: arguments that are copied where they are not contiguous, as "<of>.<name>". It
       is the library that looks, since Python would take longer.
@@ -128,7 +176,7 @@ def _bound(name, given, parameters_of_launch, unpack, unused=(), of="", dense=()
         device=_FROM_TENSORS,
         values=", ".join(each if each in given else "None" for each in names),
     )
-    made = {"run": run, "again": again, "handled": handled, "thread": _thread}
+    made = {"run": run, "again": again, "handled": handled, "thread": _thread, **used}
     exec(compile(text, os.path.join(_HERE, f"<{name}>"), "exec"), made)
     return made["launch"]
 

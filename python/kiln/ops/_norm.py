@@ -106,26 +106,31 @@ def _used(tensor, is_wanted):
 def _forward(kernel, parameters, statistics, outputs, save, gradients):
     """The forward operation, and the one that adds a residual to x first.
 
-    outputs, save: those of the first. gradients(ctx, dy, dsum): of x, and then of
-      ``parameters``. dsum: of the sum with the residual, or None.
+    outputs: those of the first. save(ctx, args, y, *statistics). gradients(ctx, needs, dy,
+      dsum): by name; ``args`` and ``needs`` are by name, too. dsum: of the sum with the
+      residual, or None.
     """
 
     def add_outputs(x, residual, *others):
         y, *rest = outputs(x, *others)
         return y, like(x), *rest
 
+    def plain_save(ctx, inputs, output):
+        save(ctx, plain.by_name(inputs), *output)
+
     def add_save(ctx, inputs, output):
         y, total, *rest = output
-        save(ctx, (total, *inputs[2:]), (y, *rest))
+        save(ctx, {**adding.by_name(inputs), "x": total}, y, *rest)
 
     def backward(ctx, dy, *_):
-        return gradients(ctx, dy, None)
+        needs = plain.by_name(ctx.needs_input_grad)
+        return plain.gradients(**gradients(ctx, needs, dy, None))
 
     def add_backward(ctx, dy, dsum, *_):
         if dy is None:  # the sum alone was used
-            dy = torch.zeros_like(dsum)
-        dx, *rest = gradients(ctx, dy, dsum)
-        return dx, dx, *rest
+            dy = like(dsum).zero_()
+        found = gradients(ctx, adding.by_name(ctx.needs_input_grad), dy, dsum)
+        return adding.gradients(residual=found["x"], **found)
 
     name = kernel.replace("norm_forward", "_norm_fwd")
     own, unused = ("memory_efficient",), ("zero_centered_weight",)
@@ -133,7 +138,7 @@ def _forward(kernel, parameters, statistics, outputs, save, gradients):
         f"{name}(Tensor x, {parameters}, bool memory_efficient) -> (Tensor y, {statistics})",
         outputs=outputs,
         launch=kernel,
-        save=save,
+        save=plain_save,
         backward=backward,
         own=own,
         unused=(*unused, "residual", "sum"),
@@ -160,23 +165,35 @@ def _layer_outputs(x, weight, bias, eps, memory_efficient):
     return like(x), mean, rstd
 
 
-def _layer_save(ctx, inputs, output):
-    x, weight, bias, _, ctx.from_output = inputs
-    y, mean, rstd = output
+def _layer_save(ctx, args, y, mean, rstd):
+    weight, bias = args["weight"], args["bias"]
+    ctx.from_output = args["memory_efficient"]
     ctx.has_bias = bias is not None
     if ctx.from_output:
         ctx.save_for_backward(None, y, weight, bias, None, rstd)
     else:
-        ctx.save_for_backward(x, None, weight, None, mean, rstd)
+        ctx.save_for_backward(args["x"], None, weight, None, mean, rstd)
     ctx.mark_non_differentiable(mean, rstd)
     ctx.set_materialize_grads(False)
 
 
-def _layer_gradients(ctx, dy, dsum):
-    of_weight, of_bias = ctx.needs_input_grad[-4:-2]
-    options = ctx.has_bias, ctx.from_output, of_weight or of_bias
-    dx, dweight, dbias = layer_norm_bwd(dy, *ctx.saved_tensors, dsum, *options)
-    return dx, _used(dweight, of_weight), _used(dbias, of_bias), None, None
+def _layer_gradients(ctx, needs, dy, dsum):
+    of_weight, of_bias = needs["weight"], needs["bias"]
+    x, y, weight, bias, mean, rstd = ctx.saved_tensors
+    dx, dweight, dbias = layer_norm_bwd.named(
+        dy=dy,
+        x=x,
+        y=y,
+        weight=weight,
+        bias=bias,
+        mean=mean,
+        rstd=rstd,
+        dsum=dsum,
+        has_bias=ctx.has_bias,
+        from_output=ctx.from_output,
+        of_weight=of_weight or of_bias,
+    )
+    return {"x": dx, "weight": _used(dweight, of_weight), "bias": _used(dbias, of_bias)}
 
 
 layer_norm_fwd, add_layer_norm_fwd = _forward(
@@ -206,20 +223,29 @@ layer_norm_bwd = Operation(
 # ---- RMSNorm
 
 
-def _rms_save(ctx, inputs, output):
-    x, weight, _, ctx.casting, ctx.from_output = inputs
-    y, rstd = output
-    kept = (None, y) if ctx.from_output else (x, None)
-    ctx.save_for_backward(*kept, weight, rstd)
+def _rms_save(ctx, args, y, rstd):
+    ctx.casting, ctx.from_output = args["casting"], args["memory_efficient"]
+    kept = (None, y) if ctx.from_output else (args["x"], None)
+    ctx.save_for_backward(*kept, args["weight"], rstd)
     ctx.mark_non_differentiable(rstd)
     ctx.set_materialize_grads(False)
 
 
-def _rms_gradients(ctx, dy, dsum):
-    of_weight = ctx.needs_input_grad[-4]
-    options = ctx.casting, ctx.from_output, of_weight
-    dx, dweight = rms_norm_bwd(dy, *ctx.saved_tensors, dsum, *options)
-    return dx, _used(dweight, of_weight), None, None, None
+def _rms_gradients(ctx, needs, dy, dsum):
+    of_weight = needs["weight"]
+    x, y, weight, rstd = ctx.saved_tensors
+    dx, dweight = rms_norm_bwd.named(
+        dy=dy,
+        x=x,
+        y=y,
+        weight=weight,
+        rstd=rstd,
+        dsum=dsum,
+        casting=ctx.casting,
+        from_output=ctx.from_output,
+        of_weight=of_weight,
+    )
+    return {"x": dx, "weight": _used(dweight, of_weight)}
 
 
 rms_norm_fwd, add_rms_norm_fwd = _forward(

@@ -132,12 +132,11 @@ def _launch(name):
         unused=("start",),
     )
 
-    def launch(outputs, args):
-        q, k, cos, sin, cu_seqlens, rotary_dim, style, layout = args
+    def launch(q_out, k_out, q, k, cos, sin, cu_seqlens, rotary_dim, style, layout):
         _check(q, k, cos, sin, layout)
         pairs = [
             (out, _readable(of, tensor))
-            for out, of, tensor in zip(outputs, "qk", (q, k))
+            for of, out, tensor in (("q", q_out, q), ("k", k_out, k))
             if tensor is not None and tensor.numel() > 0
         ]
         if not pairs:
@@ -150,11 +149,20 @@ def _launch(name):
                 0, ends, per_sequence, dtype=torch.int32, device=q.device
             )
         cu_seqlens = dense("rope.cu_seqlens", cu_seqlens)
-        first, second = (*pairs, (None, None))[:2]
-        table = (cos, None, None) if sin is None else (None, cos, sin)
+        (q_out, q_in), (k_out, k_in) = (*pairs, (None, None))[:2]
         kernel(
-            *(*first, *second, *table, starts, cu_seqlens),
-            *(rotary_dim, ROPE_STYLES[style], layout),
+            q_out=q_out,
+            q_in=q_in,
+            k_out=k_out,
+            k_in=k_in,
+            table_angles=cos if sin is None else None,
+            table_cos=None if sin is None else cos,
+            table_sin=sin,
+            starts=starts,
+            cu_seqlens=cu_seqlens,
+            rotary_dim=rotary_dim,
+            style=ROPE_STYLES[style],
+            layout=layout,
         )
 
     return launch
@@ -169,7 +177,7 @@ def _save(ctx, inputs, output):
 def _gradient(ctx, dq, dk):
     dk = dk if ctx.has_k else None
     dq, dk = rope_bwd(dq, dk, *ctx.saved_tensors, *ctx.rest)
-    return dq, dk if ctx.has_k else None, *(None,) * 6
+    return rope_fwd.gradients(q=dq, k=dk if ctx.has_k else None)
 
 
 _PARAMETERS = (
@@ -177,7 +185,7 @@ _PARAMETERS = (
 )
 # Without k, its output has no elements.
 rope_fwd = Operation(
-    f"rope_fwd(Tensor q, Tensor? k, {_PARAMETERS}) -> (Tensor, Tensor)",
+    f"rope_fwd(Tensor q, Tensor? k, {_PARAMETERS}) -> (Tensor q_out, Tensor k_out)",
     outputs=_outputs,
     launch=_launch("rope_forward"),
     save=_save,
@@ -185,7 +193,7 @@ rope_fwd = Operation(
     reads=0,
 )
 rope_bwd = Operation(
-    f"rope_bwd(Tensor dq, Tensor? dk, {_PARAMETERS}) -> (Tensor, Tensor)",
+    f"rope_bwd(Tensor q, Tensor? k, {_PARAMETERS}) -> (Tensor q_out, Tensor k_out)",
     outputs=_outputs,
     launch=_launch("rope_backward"),
     reads=0,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from .._checks import check_no_axis, missing_dimensions
+from .._checks import SOFTMAX_MASKS, check_no_axis, missing_dimensions
 from . import _inputs
 from ._define import Operation
-from ._launch import dense, function, like
+from ._launch import dense, like
 from ._types import Bool, Tensor
 
-_NO_MASK, _MASK, _CAUSAL = 0, 1, 2  # KILN_SOFTMAX_...
+_NO_MASK, _MASK, _CAUSAL = map(SOFTMAX_MASKS.get, ("none", "bytes", "causal"))
 _MASKED_ROWS = {"zero": False, "uniform": True}
 
 
@@ -85,20 +85,9 @@ def _masks(mask, x):
     return dense("softmax.mask", mask).view(-1, 1, queries, keys)
 
 
-_forward_kernel = function(
-    "softmax_forward",
-    *("y", "x", "mask_bytes", "scale", "mask", "masked_row"),
-    of="softmax",
-    dense=("x",),
-)
-
-
-def _forward(y, args):
-    x, scale, mask, causal, uniform = args
+def _masked(x, mask, causal):
     kind = _kind(mask, causal)
-    if mask is not None:
-        mask = _masks(mask, x)
-    _forward_kernel(y, x, mask, scale, kind, uniform)
+    return (None if mask is None else _masks(mask, x)), kind
 
 
 def _kind(mask, causal):
@@ -113,14 +102,17 @@ def _save(ctx, inputs, output):
 
 def _gradient(ctx, dy):
     (y,) = ctx.saved_tensors
-    return softmax_bwd(dy, y, ctx.scale, ctx.kind), None, None, None, None
+    return softmax_fwd.gradients(x=softmax_bwd(dy, y, ctx.scale, ctx.kind))
 
 
 softmax_fwd = Operation(
-    "softmax_fwd(Tensor x, float scale, Tensor? mask, bool causal, bool uniform)"
-    " -> Tensor",
+    "softmax_fwd(Tensor x, float scale, Tensor? mask, bool causal, bool masked_row)"
+    " -> (Tensor y)",
     outputs=lambda x, *_: like(x),
-    launch=_forward,
+    launch="softmax_forward",
+    change=_masked,
+    gives=("mask_bytes", "mask"),
+    own=("causal",),
     save=_save,
     backward=_gradient,
 )

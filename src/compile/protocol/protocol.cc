@@ -39,7 +39,7 @@ constexpr auto kErrorFields = [](auto& codec, auto& error) {
 constexpr MessageForms kForms{
     message_form<CompileJob>(1),
     message_form<DescribeRequest>(2),
-    message_form<Hello>(3),
+    message_form<Hello>(3, kHelloFields),
     message_form<Progress>(4),
     message_form<CompileOutput>(5),
     message_form<ToolchainDescription>(6),

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "interface/c_structs.h"
 #include "interface/operation_header.h"
 #include "render/catalog.h"
 #include "render/embedded_templates.h"
@@ -69,7 +70,32 @@ struct Arguments {
             .push_back(before + field.name);
     }
   }
+
+  /// Of structs that both passes take: the forward pass knows no gradient, and the
+  /// backward pass reads what the forward pass writes.
+  void keep_of_pass(std::string_view operation) {
+    const auto is_gradient = [](const std::string& name) {
+      return name.find("grad_") != std::string::npos;
+    };
+    if (operation.ends_with("forward")) {
+      std::erase_if(reads, is_gradient);
+      std::erase_if(writes, is_gradient);
+      return;
+    }
+    std::erase_if(writes, [&](const std::string& name) {
+      const bool is_read = !is_gradient(name) && !name.ends_with("workspace");
+      if (is_read)
+        reads.push_back(name);
+      return is_read;
+    });
+  }
 };
+
+/// "problem.": the last word of AttentionProblem, as in the C functions' parameters.
+std::string prefix_of(const std::string& name) {
+  const std::size_t word = name.find_last_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+  return snake(name.substr(word)) + ".";
+}
 
 std::pair<Table, Table> tables_of_headers() {
   Table headers{"## Operations from C++",
@@ -94,12 +120,17 @@ std::pair<Table, Table> tables_of_headers() {
       headers.rows += fmt::format("| `{}` | {} | {} |\n", path.string(),
                                   meaning_of(text), quoted(all));
     for (const auto& [structs, operations] : by_structs) {
-      Arguments has;
-      for (const std::string& name : structs)
-        has.add(header, *header.find_struct(name), "");
-      arguments.rows +=
-          fmt::format("| {} | {} | {} | {} |\n", quoted(operations), quoted(has.reads),
-                      quoted(has.writes), quoted(has.others));
+      for (const std::string& operation : operations) {
+        Arguments has;
+        for (const std::string& name : structs)
+          has.add(header, *header.find_struct(name),
+                  structs.size() > 1 ? prefix_of(name) : "");
+        if (operations.size() > 1)
+          has.keep_of_pass(operation);
+        arguments.rows +=
+            fmt::format("| `{}` | {} | {} | {} |\n", operation, quoted(has.reads),
+                        quoted(has.writes), quoted(has.others));
+      }
     }
   }
   return {headers, arguments};
