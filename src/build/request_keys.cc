@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <span>
 #include <utility>
 #include <variant>
@@ -152,19 +153,32 @@ key::SourceKeyInput key_input(const SourceOptions& given) {
   return input;
 }
 
+/// By the name that NVRTC puts into debug information: that of PWD, if it is one.
+Result<std::filesystem::path> working_directory(const std::filesystem::path& given) {
+  std::error_code error;
+  std::filesystem::path found;
+  const char* const shells = std::getenv("PWD");  // NOLINT(concurrency-mt-unsafe)
+  if (!given.empty())
+    found = std::filesystem::absolute(given, error);
+  else if (shells != nullptr && *shells == '/' &&
+           std::filesystem::equivalent(shells, ".", error))
+    found = shells;
+  else
+    found = std::filesystem::current_path(error);
+  if (error)
+    return posix_error("getcwd", given, error.value());
+  return found;
+}
+
 /// The same as NVRTC itself reads it.
 Result<key::SourceKeyInput> key_input(const SourceOptions& given,
                                       const request::NvrtcOptions& options) {
   key::SourceKeyInput input = key_input(given);
   input.form = key::SourceForm::kNvrtc;
   input.program_name = given.file_name;
-  std::error_code error;
-  input.working_directory =
-      (given.working_dir.empty() ? std::filesystem::current_path(error)
-                                 : std::filesystem::absolute(given.working_dir, error))
-          .native();
-  if (error)
-    return posix_error("getcwd", ".", error.value());
+  if (input.program_name.empty())
+    input.program_name = "default_program";  // as NVRTC does
+  input.working_directory = KILN_TRY(working_directory(given.working_dir)).native();
   if (!input.working_directory.ends_with('/'))
     input.working_directory += '/';
   input.options = options.others;
@@ -483,7 +497,9 @@ Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
   job.source = source;
   job.program_name = program_name;
   job.name_expressions = names;
-  job.working_directory = working_directory;
+  // Without its '/' at the end, as the shell's PWD is.
+  job.working_directory = working_directory.substr(
+      0, std::max(working_directory.size() - 1, std::size_t{1}));
   for (const auto& [name, text] : memory_headers) job.headers.push_back({name, text});
   if (form == key::SourceForm::kNvrtc) {
     const auto& given = std::get<request::SourceRequest>(request.request.resolved());

@@ -77,7 +77,7 @@ constexpr Row kRows[] = {
     {"--jump-table-density -jtd", kNext},
     {"--device-stack-protector -device-stack-protector", kNext},
     {"--split-compile -split-compile", kNext},
-    {"--frandom-seed -frandom-seed", kNext},
+    {"--frandom-seed -frandom-seed", kJoined},
     {"--no-cache -no-cache"},
     {"--disable-warnings -w"},
     {"--restrict -restrict"},
@@ -87,9 +87,9 @@ constexpr Row kRows[] = {
     {"--optimization-info -opt-info", kJoined},
     {"--display-error-number -err-no"},
     {"--no-display-error-number -no-err-no"},
-    {"--diag-error -diag-error", kJoined},
-    {"--diag-suppress -diag-suppress", kJoined},
-    {"--diag-warn -diag-warn", kJoined},
+    {"--diag-error -diag-error", kNext},
+    {"--diag-suppress -diag-suppress", kNext},
+    {"--diag-warn -diag-warn", kNext},
     {"--brief-diagnostics -brief-diag", kNext},
     {"--warning-as-error -Werror", kJoined},
     {"--version-ident -dQ", kNext},
@@ -99,15 +99,15 @@ constexpr Row kRows[] = {
     {"--fdevice-syntax-only -fdevice-syntax-only", kNone, kRefused, kOtherOutput},
     {"--tile-only --enable-tile", kNone, kRefused, kOtherOutput},
     {"--pch -pch", kNone, kRefused, kFiles},
-    {"--create-pch -create-pch --use-pch -use-pch", kNext, kRefused, kFiles},
-    {"--pch-dir -pch-dir", kNext, kRefused, kFiles},
+    {"--create-pch -create-pch --use-pch -use-pch", kJoined, kRefused, kFiles},
+    {"--pch-dir -pch-dir", kJoined, kRefused, kFiles},
     {"--pch-verbose -pch-verbose --pch-messages -pch-messages", kNext, kRefused,
      kFiles},
     {"--instantiate-templates-in-pch -instantiate-templates-in-pch", kNext, kRefused,
      kFiles},
     {"--use-bundled-headers -use-bundled-headers", kNext, kRefused, kFiles},
-    {"--time -time", kNext, kRefused, "its result is other in each compile"},
-    {"--fdevice-time-trace -fdevice-time-trace", kNext, kRefused, kFiles},
+    {"--time -time", kJoined, kRefused, "its result is other in each compile"},
+    {"--fdevice-time-trace -fdevice-time-trace", kJoined, kRefused, kFiles},
 };
 
 std::string_view first_name(const Row& row) {
@@ -140,19 +140,26 @@ std::optional<std::string_view> own_value(std::string_view option,
                                                : std::nullopt;
 }
 
+/// NVRTC cuts the blanks around an entry off.
+std::string_view without_blanks(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  return text.substr(0, text.find_last_not_of(' ') + 1);
+}
+
 std::optional<Taken> take(std::span<const std::string> options, const Row& row,
                           std::string_view name) {
-  const auto value = own_value(options.front(), name, row.value);
+  const std::string_view option = without_blanks(options.front());
+  const auto value = own_value(option, name, row.value);
   if (!value)
     return std::nullopt;
   Taken taken{.row = &row, .name = name, .value = std::nullopt};
-  const bool is_bare = options.front() == name;
+  const bool is_bare = option == name;
   if (row.value == kNone || (is_bare && row.value == kJoined))
     return taken;
   if (!is_bare) {
     taken.value = *value;
   } else if (options.size() > 1) {
-    taken.value = options[1];
+    taken.value = without_blanks(options[1]);
     taken.entries = 2;
   }
   return taken;
@@ -225,6 +232,7 @@ Result<NvrtcOptions> read_nvrtc_options(std::span<const std::string> options) {
   }
   if (read.is_lto && read.target)
     read.target->kind = device::ImageKind::kLtoIr;
+  read.has_paths = read.has_paths || read.is_lto;
   return read;
 }
 

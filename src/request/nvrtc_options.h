@@ -24,7 +24,8 @@ struct NvrtcOptions {
   /// With -dlto its kind is LTO-IR. nullopt: no option names the architecture.
   std::optional<device::Target> target;
   bool is_lto = false;
-  /// -G or -lineinfo: the paths of headers and the working directory reach the output.
+  /// -G, -lineinfo or -dlto: the paths of headers, the program's name and the working
+  /// directory reach the output.
   bool has_paths = false;
   std::vector<std::string> include_dirs;  // in order
   std::vector<NvrtcMacro> macros;         // in order

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
 #include <span>
 #include <type_traits>
 
@@ -55,7 +57,8 @@ class Program {
     std::string text(size, '\0');
     if (nvrtc_.log(raw_, text.data()) != NVRTC_SUCCESS)
       return {};
-    text.resize(text.find_last_not_of('\0') + 1);
+    // Behind messages of ptxas there are two.
+    text.resize(as_nvrtc_ ? size - 1 : text.find_last_not_of('\0') + 1);
     return text;
   }
 
@@ -298,12 +301,18 @@ class WorkingDirectory {
   WorkingDirectory() = default;
   WorkingDirectory(const WorkingDirectory&) = delete;
   WorkingDirectory& operator=(const WorkingDirectory&) = delete;
-  ~WorkingDirectory() { std::ignore = ::chdir("/"); }
+  ~WorkingDirectory() {
+    std::ignore = ::chdir("/");
+    ::unsetenv("PWD");
+  }
 
   static Result<void> enter(const std::filesystem::path& folder) {
-    if (::chdir(folder.c_str()) == 0)
-      return {};
-    return posix_error("chdir", folder, errno);
+    if (::chdir(folder.c_str()) != 0)
+      return posix_error("chdir", folder, errno);
+    // Debug information has the folder by this name, if it is one of the folder's.
+    if (::setenv("PWD", folder.c_str(), 1) != 0)
+      return posix_error("setenv", folder, errno);
+    return {};
   }
 };
 
@@ -311,8 +320,11 @@ Result<CompileOutput> compile_source(const Nvrtc& nvrtc, const CompileJob& job,
                                      const Precompiled& precompiled,
                                      Clock::time_point deadline,
                                      const PhaseCallback& enter) {
-  const WorkingDirectory leaves;
-  KILN_TRY(WorkingDirectory::enter(job.working_directory));
+  std::optional<WorkingDirectory> leaves;
+  if (job.as_nvrtc) {
+    leaves.emplace();
+    KILN_TRY(WorkingDirectory::enter(job.working_directory));
+  }
   const nvrtcProgram raw = KILN_TRY(create(nvrtc, job));
   const Program program(nvrtc, raw, job.as_nvrtc);
   enter(BuildPhase::kCompiling);
