@@ -1,0 +1,160 @@
+// libkiln-audit.so, a module for the loader's LD_AUDIT (rtld-audit(7)): where a program
+// would load an NVRTC, it loads the stand-in of that library. Lives in a name space of
+// its own, with a libc of its own, which has the environment of the program's start.
+// Not certain that a library can have a stand-in, it leaves the loader alone.
+
+#include <fcntl.h>
+#include <limits.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "standin/elf_image.h"
+#include "standin/identity.h"
+#include "standin/open_file.h"
+#include "standin/private_folder.h"
+#include "standin/standin_image.h"
+
+namespace kiln::standin {
+namespace {
+
+// Since glibc 2.35. Before, every call through a PLT took a long way beneath an audit
+// module.
+constexpr unsigned kInterface = 2;
+
+bool has_mode(const char* mode) {
+  const char* set = std::getenv("KILN_NVRTC_STANDIN");
+  return set != nullptr && std::strcmp(set, mode) == 0;
+}
+
+bool begins_with(const char* text, const char* prefix) {
+  return std::strncmp(text, prefix, std::strlen(prefix)) == 0;
+}
+
+/// Names that an NVRTC may have: libnvrtc.so.13, libnvrtc.alt.so.13, and those of
+/// packages, such as libnvrtc-672ee683.so.11.2.
+bool may_be_nvrtc(const char* path) {
+  const char* last = std::strrchr(path, '/');
+  return last != nullptr && begins_with(last, "/libnvrtc") &&
+         !begins_with(last, "/libnvrtc-builtins") &&
+         std::strstr(path, kUncaught) == nullptr;
+}
+
+/// Whether the real library searches, which a stand-in has opened: the cookie is the
+/// address of the searching library, since this module sets no other.
+bool is_uncaught(const uintptr_t* cookie) {
+  const auto* searching = reinterpret_cast<const link_map*>(*cookie);
+  return searching != nullptr && searching->l_name != nullptr &&
+         std::strstr(searching->l_name, kUncaught) != nullptr;
+}
+
+/// Memory from the system: malloc's is not needed for anything else.
+class Mapping {
+ public:
+  Mapping(std::size_t size, int protection, int flags, int fd)
+      : bytes_(size == 0 ? MAP_FAILED : mmap(nullptr, size, protection, flags, fd, 0)),
+        size_(size) {}
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() {
+    if (is_there())
+      munmap(bytes_, size_);
+  }
+  [[nodiscard]] bool is_there() const { return bytes_ != MAP_FAILED; }
+  [[nodiscard]] unsigned char* bytes() const {
+    return static_cast<unsigned char*>(bytes_);
+  }
+
+ private:
+  void* bytes_;
+  std::size_t size_;
+};
+
+/// FNV-1a, for a name: the file's bytes are compared.
+std::uint64_t hash_of(const unsigned char* bytes, std::size_t size) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (std::size_t i = 0; i < size; ++i) hash = (hash ^ bytes[i]) * 0x100000001b3U;
+  return hash;
+}
+
+/// The path by which the stand-in opens the real library, in the folder in which that
+/// looks for its own files.
+bool uncaught_path(const char* real, char* path) {
+  const char* last = std::strrchr(real, '/');
+  if (last == nullptr)
+    return false;
+  return std::snprintf(path, PATH_MAX, "%.*s%s%s", static_cast<int>(last - real), real,
+                       kUncaught, last + 1) < PATH_MAX;
+}
+
+// Their users have the loader's lock, and perhaps a small stack.
+char real_path[PATH_MAX];
+char standin_path[PATH_MAX];
+
+/// The stand-in for the library at `path`, or null, and why.
+const char* standin_for(const OpenFile& file, const char*& why) {
+  const struct stat& real = *file.stat();
+  const auto size = static_cast<std::size_t>(real.st_size);
+  const Mapping library(size, PROT_READ, MAP_PRIVATE, file.fd());
+  const Mapping copy(standin_size(), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1);
+  ElfImage image;
+  why = "it cannot be read";
+  if (!library.is_there() || !copy.is_there() || !file.path(standin_path) ||
+      !uncaught_path(standin_path, real_path))
+    return nullptr;
+  why = "it is no shared library for this machine";
+  if (!image.parse(library.bytes(), size))
+    return nullptr;
+  why = make_standin(copy.bytes(), image, real_path);
+  if (why != nullptr)
+    return nullptr;
+  char name[128];
+  std::snprintf(name, sizeof name, "%llx-%llx-%016llx-%.64s",
+                static_cast<unsigned long long>(real.st_dev),
+                static_cast<unsigned long long>(real.st_ino),
+                static_cast<unsigned long long>(hash_of(copy.bytes(), standin_size())),
+                image.soname());
+  why = "there is no private folder in which a stand-in could be";
+  return publish({copy.bytes(), standin_size(), name}, standin_path) ? standin_path
+                                                                     : nullptr;
+}
+
+const char* caught(const char* name) {
+  OpenFile file;
+  file.open(name, O_RDONLY | O_CLOEXEC);
+  if (file.stat() == nullptr || !S_ISREG(file.stat()->st_mode))
+    return name;
+  const char* why = nullptr;
+  const char* standin = standin_for(file, why);
+  if (standin == nullptr && has_mode("trace"))
+    dprintf(STDERR_FILENO, "kiln: no stand-in for %s: %s\n", name, why);
+  return standin == nullptr ? name : standin;
+}
+
+}  // namespace
+}  // namespace kiln::standin
+
+extern "C" {
+
+/// Zero, and the loader unloads this module.
+[[gnu::visibility("default")]] unsigned la_version(unsigned version) {
+  using namespace kiln::standin;
+  return version == kInterface && !has_mode("off") ? kInterface : 0;
+}
+
+/// A name without a folder is one to be searched for: the files that it may mean come
+/// one by one, and may not exist.
+[[gnu::visibility("default")]] char* la_objsearch(const char* name, uintptr_t* cookie,
+                                                  unsigned) {
+  using namespace kiln::standin;
+  const bool is_left = !may_be_nvrtc(name) || is_uncaught(cookie);
+  return const_cast<char*>(is_left ? name : caught(name));
+}
+
+}  // extern "C"

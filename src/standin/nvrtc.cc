@@ -1,0 +1,248 @@
+// libkiln-nvrtc.so, of which the audit module makes a stand-in for each real NVRTC.
+// Each function jumps to the real library's, which is opened at the first call. Knows
+// no signature: arguments stay in their registers and on the stack, so that private
+// functions are forwarded like all others.
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "standin/identity.h"
+#include "standin/nvrtc_functions.h"
+
+namespace kiln::standin {
+
+/// Its first member is read by assembly.
+struct Function {
+  void* target;  // where its calls jump to: at first, to what finds the real function
+  const char* name;
+  unsigned long calls;  // counted only with KILN_NVRTC_STANDIN=trace
+};
+
+}  // namespace kiln::standin
+
+extern "C" {
+
+// In .data: zeros would have no bytes in the file that could be written over.
+[[gnu::visibility("protected"),
+  gnu::section(".data")]] kiln::standin::Identity kiln_standin_identity = {};
+
+// kiln_first_call: from the first call of a function, with its Function in a scratch
+// register, to the real one, with all argument registers as they were.
+#if defined(__x86_64__)
+#define KILN_JUMP(name) \
+  "  endbr64\n"         \
+  "  jmp *kiln_function_" #name "(%rip)\n"
+#define KILN_FIRST_JUMP(name)  \
+  "  endbr64\n"                \
+  "  lea kiln_function_" #name \
+  "(%rip), %r11\n"             \
+  "  jmp kiln_first_call\n"
+__asm__(R"(
+  .text
+  .type kiln_first_call, @function
+kiln_first_call:
+  .cfi_startproc
+  push %rbp
+  .cfi_def_cfa_offset 16
+  .cfi_offset %rbp, -16
+  mov %rsp, %rbp
+  .cfi_def_cfa_register %rbp
+  push %rax
+  push %rdi
+  push %rsi
+  push %rdx
+  push %rcx
+  push %r8
+  push %r9
+  push %r10
+  sub $128, %rsp
+  movups %xmm0, (%rsp)
+  movups %xmm1, 16(%rsp)
+  movups %xmm2, 32(%rsp)
+  movups %xmm3, 48(%rsp)
+  movups %xmm4, 64(%rsp)
+  movups %xmm5, 80(%rsp)
+  movups %xmm6, 96(%rsp)
+  movups %xmm7, 112(%rsp)
+  mov %r11, %rdi
+  call kiln_find_function
+  mov %rax, %r11
+  movups (%rsp), %xmm0
+  movups 16(%rsp), %xmm1
+  movups 32(%rsp), %xmm2
+  movups 48(%rsp), %xmm3
+  movups 64(%rsp), %xmm4
+  movups 80(%rsp), %xmm5
+  movups 96(%rsp), %xmm6
+  movups 112(%rsp), %xmm7
+  add $128, %rsp
+  pop %r10
+  pop %r9
+  pop %r8
+  pop %rcx
+  pop %rdx
+  pop %rsi
+  pop %rdi
+  pop %rax
+  pop %rbp
+  .cfi_def_cfa %rsp, 8
+  jmp *%r11
+  .cfi_endproc
+  .size kiln_first_call, . - kiln_first_call
+)");
+#elif defined(__aarch64__)
+#define KILN_JUMP(name)                          \
+  "  hint #34\n" /* bti c */                     \
+  "  adrp x16, kiln_function_" #name             \
+  "\n"                                           \
+  "  ldr x16, [x16, #:lo12:kiln_function_" #name \
+  "]\n"                                          \
+  "  br x16\n"
+#define KILN_FIRST_JUMP(name)                   \
+  "  hint #34\n"                                \
+  "  adrp x17, kiln_function_" #name            \
+  "\n"                                          \
+  "  add x17, x17, #:lo12:kiln_function_" #name \
+  "\n"                                          \
+  "  b kiln_first_call\n"
+__asm__(R"(
+  .text
+  .type kiln_first_call, %function
+kiln_first_call:
+  .cfi_startproc
+  stp x29, x30, [sp, #-224]!
+  .cfi_def_cfa_offset 224
+  .cfi_offset x29, -224
+  .cfi_offset x30, -216
+  mov x29, sp
+  stp x0, x1, [sp, #16]
+  stp x2, x3, [sp, #32]
+  stp x4, x5, [sp, #48]
+  stp x6, x7, [sp, #64]
+  str x8, [sp, #80]
+  stp q0, q1, [sp, #96]
+  stp q2, q3, [sp, #128]
+  stp q4, q5, [sp, #160]
+  stp q6, q7, [sp, #192]
+  mov x0, x17
+  bl kiln_find_function
+  mov x16, x0
+  ldp x0, x1, [sp, #16]
+  ldp x2, x3, [sp, #32]
+  ldp x4, x5, [sp, #48]
+  ldp x6, x7, [sp, #64]
+  ldr x8, [sp, #80]
+  ldp q0, q1, [sp, #96]
+  ldp q2, q3, [sp, #128]
+  ldp q4, q5, [sp, #160]
+  ldp q6, q7, [sp, #192]
+  ldp x29, x30, [sp], #224
+  .cfi_def_cfa_offset 0
+  .cfi_restore x29
+  .cfi_restore x30
+  br x16
+  .cfi_endproc
+  .size kiln_first_call, . - kiln_first_call
+)");
+#else
+#error "no thunks for this processor"
+#endif
+
+#define KILN_DEFINE(name)                                                        \
+  __asm__(".text\n.globl " #name "\n.type " #name ", %function\n" #name          \
+          ":\n" KILN_JUMP(                                                       \
+              name) ".size " #name ", . - " #name                                \
+                    "\n"                                                         \
+                    ".globl kiln_first_" #name "\n.hidden kiln_first_" #name     \
+                    "\n"                                                         \
+                    ".type kiln_first_" #name ", %function\nkiln_first_" #name   \
+                    ":\n" KILN_FIRST_JUMP(name) ".size kiln_first_" #name        \
+                                                ", . - kiln_first_" #name "\n"); \
+  [[gnu::visibility("hidden")]] void kiln_first_##name();                        \
+  [[gnu::visibility("hidden"),                                                   \
+    gnu::used]] kiln::standin::Function kiln_function_##name = {                 \
+      reinterpret_cast<void*>(&kiln_first_##name), #name, 0};
+KILN_NVRTC_FUNCTIONS(KILN_DEFINE)
+
+[[gnu::visibility("hidden"), gnu::used]] void* kiln_find_function(
+    kiln::standin::Function* function);
+
+}  // extern "C"
+
+namespace kiln::standin {
+namespace {
+
+#define KILN_ADDRESS(name) &kiln_function_##name,
+Function* const kFunctions[] = {KILN_NVRTC_FUNCTIONS(KILN_ADDRESS)};
+
+bool is_tracing = false;
+
+[[gnu::constructor]] void begin() {
+  const char* mode = std::getenv("KILN_NVRTC_STANDIN");
+  is_tracing = mode != nullptr && std::strcmp(mode, "trace") == 0;
+}
+
+/// One line, so that those of several processes do not mix.
+[[gnu::destructor]] void end() {
+  if (!is_tracing)
+    return;
+  char line[Identity::kCapacity + 2048];
+  int length = std::snprintf(line, sizeof line,
+                             "kiln: stand-in for %s:", kiln_standin_identity.real_path);
+  for (const Function* each : kFunctions) {
+    if (each->calls != 0)
+      length +=
+          std::snprintf(line + length, sizeof line - static_cast<std::size_t>(length),
+                        " %s %lu", each->name, each->calls);
+  }
+  std::fprintf(stderr, "%s\n", line);
+}
+
+// What a program gets where the real library has gone since the stand-in was made.
+constexpr int kInternalError = 11;  // NVRTC_ERROR_INTERNAL_ERROR
+int fails() {
+  return kInternalError;
+}
+const char* names_the_error() {
+  return "NVRTC_ERROR_INTERNAL_ERROR";
+}
+
+void* without_real(const char* function, const char* why) {
+  std::fprintf(stderr, "kiln: %s of the real NVRTC cannot be called: %s\n", function,
+               why);
+  return std::strcmp(function, "nvrtcGetErrorString") == 0
+             ? reinterpret_cast<void*>(&names_the_error)
+             : reinterpret_cast<void*>(&fails);
+}
+
+/// Threads that come at once get the same handle. Never closed, as this library is not.
+void* real_library() {
+  static void* opened = nullptr;
+  void* library = __atomic_load_n(&opened, __ATOMIC_ACQUIRE);
+  if (library == nullptr && kiln_standin_identity.real_path[0] != '\0') {
+    library = dlopen(kiln_standin_identity.real_path, RTLD_LAZY | RTLD_LOCAL);
+    __atomic_store_n(&opened, library, __ATOMIC_RELEASE);
+  }
+  return library;
+}
+
+}  // namespace
+}  // namespace kiln::standin
+
+/// Where the call goes; while tracing, each call comes here to be counted.
+void* kiln_find_function(kiln::standin::Function* function) {
+  using namespace kiln::standin;
+  __atomic_fetch_add(&function->calls, 1, __ATOMIC_RELAXED);
+  void* library = real_library();
+  void* target = library == nullptr ? nullptr : dlsym(library, function->name);
+  if (target == nullptr) {
+    const char* why = dlerror();
+    return without_real(function->name, why == nullptr ? "this is no stand-in" : why);
+  }
+  if (!is_tracing)
+    __atomic_store_n(&function->target, target, __ATOMIC_RELEASE);
+  return target;
+}
