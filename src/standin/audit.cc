@@ -16,6 +16,7 @@
 
 #include "standin/elf_image.h"
 #include "standin/identity.h"
+#include "standin/memory_file.h"
 #include "standin/open_file.h"
 #include "standin/private_folder.h"
 #include "standin/standin_image.h"
@@ -120,14 +121,16 @@ const char* standin_for(const OpenFile& file, const char*& why) {
                 static_cast<unsigned long long>(real.st_ino),
                 static_cast<unsigned long long>(hash_of(copy.bytes(), standin_size())),
                 image.soname());
-  why = "there is no private folder in which a stand-in could be";
-  return publish({copy.bytes(), standin_size(), name}, standin_path) ? standin_path
-                                                                     : nullptr;
+  why = "there is no place for a file that may be run";
+  const bool is_there =
+      publish({copy.bytes(), standin_size(), name}, standin_path) ||
+      publish_in_memory(real, copy.bytes(), standin_size(), standin_path);
+  return is_there ? standin_path : nullptr;
 }
 
 const char* caught(const char* name) {
   OpenFile file;
-  file.open(name, O_RDONLY | O_CLOEXEC);
+  file.open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // it may be a pipe
   if (file.stat() == nullptr || !S_ISREG(file.stat()->st_mode))
     return name;
   const char* why = nullptr;

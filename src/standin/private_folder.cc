@@ -17,6 +17,7 @@
 #include <initializer_list>
 
 #include "standin/open_file.h"
+#include "standin/write_all.h"
 
 namespace kiln::standin {
 namespace {
@@ -74,17 +75,6 @@ bool is_there(const OpenFile& folder, const File& file) {
   const bool is_equal = std::memcmp(bytes, file.bytes, file.size) == 0;
   munmap(bytes, file.size);
   return is_equal;
-}
-
-bool write_all(int fd, const unsigned char* bytes, std::size_t size) {
-  while (size > 0) {
-    const ssize_t written = write(fd, bytes, size);
-    if (written <= 0)
-      return false;
-    bytes += written;
-    size -= static_cast<std::size_t>(written);
-  }
-  return true;
 }
 
 /// Writes it under a name that no other process has, and gives it its own when it is
