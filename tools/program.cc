@@ -38,6 +38,7 @@ std::span<const Verb> verbs() {
            CacheDir::kMakes, Beyond::kNothing, nullptr, true},
       Verb{"templates", "List the kernel templates and their parameters", kBuild,
            add_templates, CacheDir::kMakes, Beyond::kNothing, nullptr, true},
+      Verb{"run", "Run a program with an NVRTC of Kiln beneath it", kBuild, add_run},
       Verb{"pack", "Write objects of the cache into one file, for other machines",
            kDistribute, add_pack, CacheDir::kExpects, Beyond::kSeeds},
       Verb{"unpack", "Put the objects of a pack into the cache", kDistribute,

@@ -1,5 +1,5 @@
 """``python -m kiln``: the kiln program of this package, in this process's place; and
-``python -m kiln run``, which runs a Python program with kiln.compat."""
+``python -m kiln run``, which runs a program with a stand-in for NVRTC and with kiln.compat."""
 
 from __future__ import annotations
 

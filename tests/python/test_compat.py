@@ -282,7 +282,7 @@ def test_help_and_what_is_refused(script, tmp_path):
     for arguments, says in (
         (("--compat", "neox,megatron", script), "'megatron' is none of the frameworks"),
         (("--compat", "neox"), "no program to run"),
-        ((script,), "--compat is missing, one or more of neox, apex, "),
+        (("--compat", "", script), "--compat needs one or more of neox, apex, "),
         (("--jobs", "3", script), "no option --jobs"),
     ):
         done = run(tmp_path, *arguments)

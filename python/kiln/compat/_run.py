@@ -1,4 +1,5 @@
-"""``python -m kiln run``: a program with kiln.compat in each of its processes.
+"""``python -m kiln run``: a program with a stand-in for NVRTC beneath it, and with ``--compat``
+kiln.compat in each of its processes.
 
 The program runs as Python would run it, in this process's place. Its own processes, and
 those of a launcher, get the shims through PYTHONPATH: the folder ``children`` has a
@@ -9,11 +10,12 @@ PATH, which is run as it is.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
 
-from .. import errors
+from .. import _standin, errors
 from . import FRAMEWORKS, describe
 from ._own_path import is_strict
 
@@ -23,19 +25,21 @@ CHILDREN = Path(__file__).absolute().parent / "children"
 SETTINGS = ("KILN_COMPAT", "PYTHON_KILN_COMPAT")
 
 _USAGE = (
-    "usage: python -m kiln run --compat NAMES (SCRIPT | -m MODULE | LAUNCHER)"
-    " [ARGUMENT...]"
+    "usage: python -m kiln run [--compat NAMES] [--] (SCRIPT | -m MODULE | LAUNCHER)"
+    " [ARGUMENT...]\n       python -m kiln run --print-env"
 )
 _HELP = f"""{_USAGE}
 
-Runs a Python program in which kernels of Kiln stand in for those that its frameworks
-would build. Not a line of it changes; all its processes, and those of a launcher, take
-part. The first rank prints what is replaced, and what is not.
+Runs a program with a stand-in for NVRTC beneath it, wherever it loads that. With
+--compat, kernels of Kiln also stand in for those that its frameworks would build. Not a
+line of it changes; all its processes, and those of a launcher, take part. The first rank
+prints what is replaced, and what is not.
 
   --compat NAMES  of {", ".join(FRAMEWORKS)}; separated by commas. Where two have
                   a module of the same name, the first one's functions are in it
   -m MODULE       a module instead of a script
   LAUNCHER        a program of PATH, such as torchrun or deepspeed
+  --print-env     prints the stand-in's variables, as lines for a shell; runs nothing
   --help          this text
 
 Where Kiln cannot compute, the framework's own path is taken, with one warning for each
@@ -46,7 +50,26 @@ _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
 
 def main(arguments: list[str]) -> None:
+    if arguments == ["--print-env"]:
+        _print_environment()
     frameworks, program = _parse(list(arguments))
+    os.environ |= _standin.environment()
+    if frameworks:
+        _prepare(frameworks, program)
+    if launcher := _launcher(program[0]):
+        os.execv(launcher, [launcher, *program[1:]])
+    os.execv(sys.executable, [sys.executable, *_options_of_python(), *program])
+
+
+def _print_environment() -> None:
+    variables = _standin.environment()
+    for name, value in variables.items():
+        print(f"export {name}={shlex.quote(value)}")
+    sys.exit(0 if variables else 3)
+
+
+def _prepare(frameworks: list[str], program: list[str]) -> None:
+    """kiln.compat in the processes of the program."""
     if sys.flags.ignore_environment or sys.flags.no_site:
         _refuse("Python's options -E, -I and -S keep its processes from being prepared")
     sys.path[:0] = _folders(program)  # the program's own may be a framework
@@ -60,15 +83,22 @@ def main(arguments: list[str]) -> None:
         print(installation, file=sys.stderr, flush=True)
     os.environ |= dict.fromkeys(SETTINGS, ",".join(frameworks))
     os.environ["PYTHONPATH"] = _with_children(os.environ.get("PYTHONPATH", ""))
-    if launcher := _launcher(program[0]):
-        os.execv(launcher, [launcher, *program[1:]])
-    os.execv(sys.executable, [sys.executable, *_options_of_python(), *program])
 
 
 def _launcher(name: str) -> str | None:
-    """The program of PATH, unless there is a script of that name."""
+    """The program of PATH, unless there is a script of that name; or that of a path."""
+    if _is_executable(name):
+        return name
     is_script = name == "-m" or os.path.exists(name) or os.path.dirname(name)
     return None if is_script else shutil.which(name)
+
+
+def _is_executable(name: str) -> bool:
+    """One of machine code: a script is Python's to run, whatever its first line says."""
+    if not (os.path.isfile(name) and os.access(name, os.X_OK)):
+        return False
+    with open(name, "rb") as file:
+        return file.read(4) == b"\x7fELF"
 
 
 def _folders(program: list[str]) -> list[str]:
@@ -82,9 +112,11 @@ def _folders(program: list[str]) -> list[str]:
 
 def _parse(rest: list[str]) -> tuple[list[str], list[str]]:
     """(frameworks, what follows Python's own options)."""
-    names = None
+    names: list[str] = []
     while rest and rest[0].startswith("-") and rest[0] != "-m":
         option, equals, value = rest.pop(0).partition("=")
+        if option == "--":
+            break
         if option in ("-h", "--help"):
             print(_HELP)
             sys.exit(0)
@@ -93,8 +125,8 @@ def _parse(rest: list[str]) -> tuple[list[str], list[str]]:
         if not equals:
             value = rest.pop(0) if rest else ""
         names = [name for name in value.split(",") if name]
-    if not names:
-        _refuse(f"--compat is missing, one or more of {', '.join(FRAMEWORKS)}")
+        if not names:
+            _refuse(f"--compat needs one or more of {', '.join(FRAMEWORKS)}")
     if not rest or rest == ["-m"]:
         _refuse("there is no program to run")
     return names, rest

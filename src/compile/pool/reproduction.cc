@@ -17,6 +17,7 @@
 #include "compile/protocol/protocol.h"
 #include "util/log.h"
 #include "util/posix_error.h"
+#include "util/shell_word.h"
 #include "util/try.h"
 #include "util/write_file.h"
 
@@ -136,23 +137,6 @@ void remove_oldest(const std::filesystem::path& repro,
       log(LogLevel::kWarning,
           {"cannot remove ", ours[i].native(), ": ", error.message()});
   }
-}
-
-/// One word for a POSIX shell.
-std::string shell_word(std::string_view word) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos)
-    return std::string(word);
-  std::string text = "'";
-  for (const char c : word) {
-    if (c == '\'')
-      text += "'\\''";
-    else
-      text += c;
-  }
-  text += '\'';
-  return text;
 }
 
 /// On the line of a shell's comment, which a line break would end.

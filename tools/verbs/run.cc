@@ -1,0 +1,131 @@
+// kiln run: a program, with an NVRTC of Kiln beneath it and its children. Only sets
+// their environment: what happens there is src/standin's.
+
+#include <fmt/format.h>
+#include <gnu/libc-version.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "compile/pool/worker_path.h"
+#include "tools/verbs.h"
+#include "util/shell_word.h"
+#include "util/try.h"
+
+namespace kiln::tools {
+namespace {
+
+constexpr const char* kVariable = "LD_AUDIT";
+
+struct RunOptions {
+  std::vector<std::string> command;
+  bool print_env = false;
+};
+
+/// Beside the worker. Errors: kUnavailable.
+Result<std::filesystem::path> find_audit_module() {
+  constexpr int kMajor = 2;
+  constexpr int kMinor = 35;
+  int major = 0;
+  int minor = 0;
+  const char* const version = ::gnu_get_libc_version();
+  if (std::sscanf(version, "%d.%d", &major, &minor) == 2 &&
+      (major < kMajor || (major == kMajor && minor < kMinor)))
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("that takes glibc 2.35 or newer, and this is {}", version));
+  auto module = KILN_TRY(compile::find_worker({}));
+  module.replace_filename("libkiln-audit.so");
+  std::error_code not_there;
+  if (std::filesystem::exists(module, not_there))
+    return module;
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("there is no {}: reinstall Kiln", module.native()));
+}
+
+/// The value of LD_AUDIT with this module, behind those of others.
+std::string with_module(const std::string& module) {
+  const char* const set = std::getenv(kVariable);
+  const std::string others = set == nullptr ? "" : set;
+  if (others.empty() || (":" + others + ":").find(":" + module + ":") != others.npos)
+    return others.empty() ? module : others;
+  return others + ":" + module;
+}
+
+/// Never returns if it starts. Errors: kNotFound, kIo.
+Result<int> replace_this_process(const std::vector<std::string>& command) {
+  std::vector<std::string> words = command;
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  // What this program has set for itself.
+  std::signal(SIGPIPE, SIG_DFL);
+  std::signal(SIGXFSZ, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigset_t before;
+  ::pthread_sigmask(SIG_SETMASK, &none, &before);
+  ::execvp(arguments[0], arguments.data());
+  const int err = errno;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return fail(
+      err == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
+      fmt::format("run: {}: {}", command[0], std::generic_category().message(err)));
+}
+
+Result<int> run(const Context& context, const RunOptions& options) {
+  if (options.print_env != options.command.empty())
+    return fail(
+        ErrorCode::kInvalidArgument,
+        options.print_env
+            ? "run: --print-env prints the environment of any program: name none"
+            : "run: name the program: kiln run -- PROGRAM ARGS...");
+  if (context.json && !options.print_env)
+    return fail(ErrorCode::kInvalidArgument, "run: --json is for --print-env");
+  const auto module = find_audit_module();
+  if (!module && options.print_env)
+    return fail(module.error().code, "run: " + module.error().message);
+  if (!module)  // a program that runs as without Kiln is better than none
+    print_error(fmt::format("kiln: run: nothing stands in for NVRTC: {}\n",
+                            module.error().message));
+  else if (const std::string value = with_module(module->native()); !options.print_env)
+    ::setenv(kVariable, value.c_str(), 1);
+  else if (context.json)
+    print_json({{kVariable, value}});
+  else
+    print(fmt::format("export {}={}\n", kVariable, shell_word(value)));
+  if (options.print_env)
+    return 0;
+  if (context.config.cache_dir_by.name == "--cache-dir")
+    ::setenv("KILN_CACHE_DIR", context.config.cache_dir.c_str(), 1);
+  return replace_this_process(options.command);
+}
+
+}  // namespace
+
+Run add_run(OptionSet& cli) {
+  auto options = std::make_shared<RunOptions>();
+  cli.argument("PROGRAM", options->command, "The program and its arguments, behind --");
+  cli.flag("--print-env", options->print_env,
+           "Print the variables, as lines for a shell, and run nothing");
+  cli.footer(
+      "Wherever the program, or a child of it, loads NVRTC (linked, by name or by "
+      "path),\n"
+      "a stand-in is loaded that belongs to that library. KILN_NVRTC_STANDIN=off "
+      "turns\n"
+      "it off, =trace says at the end what was called. Set-uid programs, and those "
+      "with\n"
+      "a static NVRTC, run as without Kiln. In a job's script:\n"
+      "  eval \"$(kiln run --print-env)\"\n");
+  return [options](Context& context) { return run(context, *options); };
+}
+
+}  // namespace kiln::tools
