@@ -29,6 +29,7 @@ namespace {
 constexpr unsigned kInterface = 2;
 
 bool has_mode(const char* mode) {
+  // Nobody changes this libc's environment. NOLINTNEXTLINE(concurrency-mt-unsafe)
   const char* set = std::getenv("KILN_NVRTC_STANDIN");
   return set != nullptr && std::strcmp(set, mode) == 0;
 }
@@ -49,6 +50,7 @@ bool may_be_nvrtc(const char* path) {
 /// Whether the real library searches, which a stand-in has opened: the cookie is the
 /// address of the searching library, since this module sets no other.
 bool is_uncaught(const uintptr_t* cookie) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the interface's type
   const auto* searching = reinterpret_cast<const link_map*>(*cookie);
   return searching != nullptr && searching->l_name != nullptr &&
          std::strstr(searching->l_name, kUncaught) != nullptr;
@@ -93,9 +95,11 @@ bool uncaught_path(const char* real, char* path) {
                        kUncaught, last + 1) < PATH_MAX;
 }
 
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables)
 // Their users have the loader's lock, and perhaps a small stack.
 char real_path[PATH_MAX];
 char standin_path[PATH_MAX];
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 /// The stand-in for the library at `path`, or null, and why.
 const char* standin_for(const OpenFile& file, const char*& why) {
@@ -143,21 +147,19 @@ const char* caught(const char* name) {
 }  // namespace
 }  // namespace kiln::standin
 
-extern "C" {
-
 /// Zero, and the loader unloads this module.
-[[gnu::visibility("default")]] unsigned la_version(unsigned version) {
-  using namespace kiln::standin;
-  return version == kInterface && !has_mode("off") ? kInterface : 0;
+extern "C" [[gnu::visibility("default")]] unsigned la_version(unsigned version) {
+  using kiln::standin::kInterface;
+  const bool is_off = version != kInterface || kiln::standin::has_mode("off");
+  return is_off ? 0 : kInterface;
 }
 
 /// A name without a folder is one to be searched for: the files that it may mean come
 /// one by one, and may not exist.
-[[gnu::visibility("default")]] char* la_objsearch(const char* name, uintptr_t* cookie,
-                                                  unsigned) {
-  using namespace kiln::standin;
-  const bool is_left = !may_be_nvrtc(name) || is_uncaught(cookie);
-  return const_cast<char*>(is_left ? name : caught(name));
+extern "C" [[gnu::visibility("default")]] char* la_objsearch(const char* name,
+                                                             uintptr_t* cookie,
+                                                             unsigned) {
+  const bool is_left =
+      !kiln::standin::may_be_nvrtc(name) || kiln::standin::is_uncaught(cookie);
+  return const_cast<char*>(is_left ? name : kiln::standin::caught(name));
 }
-
-}  // extern "C"

@@ -13,7 +13,7 @@ inline constexpr const char* kIdentity = "kiln_standin_identity";
 /// The soname, and the version of all symbols, before the real library's are written
 /// over it; libkiln-nvrtc.map has it, too.
 inline constexpr char kSoname[] =
-    "kiln-standin-soname-and-version-of-the-real-nvrtc-library.so";
+    "kiln_standin_name_and_version_of_the_real_nvrtc_library";
 
 /// In the path by which a stand-in opens the real library: the audit module leaves such
 /// a path alone, and no program spells one so, whose name would then be the same for

@@ -19,8 +19,10 @@ struct MemoryFile {
 };
 
 constexpr std::size_t kMost = 8;
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): of the process
 MemoryFile files[kMost];
 std::size_t file_count = 0;
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 bool is_still_open(const MemoryFile& file) {
   struct stat found {};

@@ -23,6 +23,7 @@ struct Function {
 
 }  // namespace kiln::standin
 
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): of the process
 extern "C" {
 
 // In .data: zeros would have no bytes in the file that could be written over.
@@ -32,14 +33,15 @@ extern "C" {
 // kiln_first_call: from the first call of a function, with its Function in a scratch
 // register, to the real one, with all argument registers as they were.
 #if defined(__x86_64__)
-#define KILN_JUMP(name) \
-  "  endbr64\n"         \
+// clang-format off
+#define KILN_JUMP(name)                                  \
+  "  endbr64\n"                                          \
   "  jmp *kiln_function_" #name "(%rip)\n"
-#define KILN_FIRST_JUMP(name)  \
-  "  endbr64\n"                \
-  "  lea kiln_function_" #name \
-  "(%rip), %r11\n"             \
+#define KILN_FIRST_JUMP(name)                            \
+  "  endbr64\n"                                          \
+  "  lea kiln_function_" #name "(%rip), %r11\n"          \
   "  jmp kiln_first_call\n"
+// clang-format on
 __asm__(R"(
   .text
   .type kiln_first_call, @function
@@ -94,20 +96,18 @@ kiln_first_call:
   .size kiln_first_call, . - kiln_first_call
 )");
 #elif defined(__aarch64__)
-#define KILN_JUMP(name)                          \
-  "  hint #34\n" /* bti c */                     \
-  "  adrp x16, kiln_function_" #name             \
-  "\n"                                           \
-  "  ldr x16, [x16, #:lo12:kiln_function_" #name \
-  "]\n"                                          \
+// clang-format off
+#define KILN_JUMP(name)                                  \
+  "  hint #34\n" /* bti c */                             \
+  "  adrp x16, kiln_function_" #name "\n"                \
+  "  ldr x16, [x16, #:lo12:kiln_function_" #name "]\n"   \
   "  br x16\n"
-#define KILN_FIRST_JUMP(name)                   \
-  "  hint #34\n"                                \
-  "  adrp x17, kiln_function_" #name            \
-  "\n"                                          \
-  "  add x17, x17, #:lo12:kiln_function_" #name \
-  "\n"                                          \
+#define KILN_FIRST_JUMP(name)                            \
+  "  hint #34\n"                                         \
+  "  adrp x17, kiln_function_" #name "\n"                \
+  "  add x17, x17, #:lo12:kiln_function_" #name "\n"     \
   "  b kiln_first_call\n"
+// clang-format on
 __asm__(R"(
   .text
   .type kiln_first_call, %function
@@ -151,26 +151,31 @@ kiln_first_call:
 #error "no thunks for this processor"
 #endif
 
-#define KILN_DEFINE(name)                                                        \
-  __asm__(".text\n.globl " #name "\n.type " #name ", %function\n" #name          \
-          ":\n" KILN_JUMP(                                                       \
-              name) ".size " #name ", . - " #name                                \
-                    "\n"                                                         \
-                    ".globl kiln_first_" #name "\n.hidden kiln_first_" #name     \
-                    "\n"                                                         \
-                    ".type kiln_first_" #name ", %function\nkiln_first_" #name   \
-                    ":\n" KILN_FIRST_JUMP(name) ".size kiln_first_" #name        \
-                                                ", . - kiln_first_" #name "\n"); \
-  [[gnu::visibility("hidden")]] void kiln_first_##name();                        \
-  [[gnu::visibility("hidden"),                                                   \
-    gnu::used]] kiln::standin::Function kiln_function_##name = {                 \
+// clang-format off
+#define KILN_CODE(name, code)                 \
+  ".globl " #name "\n"                        \
+  ".type " #name ", %function\n"              \
+  #name ":\n"                                 \
+  code                                        \
+  ".size " #name ", . - " #name "\n"
+
+#define KILN_DEFINE(name)                                               \
+  __asm__(".text\n"                                                     \
+          ".hidden kiln_first_" #name "\n"                              \
+          KILN_CODE(name, KILN_JUMP(name))                              \
+          KILN_CODE(kiln_first_##name, KILN_FIRST_JUMP(name)));         \
+  [[gnu::visibility("hidden")]] void kiln_first_##name();               \
+  [[gnu::visibility("hidden"), gnu::used]]                              \
+  kiln::standin::Function kiln_function_##name = {                      \
       reinterpret_cast<void*>(&kiln_first_##name), #name, 0};
+// clang-format on
 KILN_NVRTC_FUNCTIONS(KILN_DEFINE)
 
 [[gnu::visibility("hidden"), gnu::used]] void* kiln_find_function(
     kiln::standin::Function* function);
 
 }  // extern "C"
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 namespace kiln::standin {
 namespace {
@@ -178,9 +183,12 @@ namespace {
 #define KILN_ADDRESS(name) &kiln_function_##name,
 Function* const kFunctions[] = {KILN_NVRTC_FUNCTIONS(KILN_ADDRESS)};
 
+// Set before there is a second thread.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
 bool is_tracing = false;
 
 [[gnu::constructor]] void begin() {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): as all constructors do
   const char* mode = std::getenv("KILN_NVRTC_STANDIN");
   is_tracing = mode != nullptr && std::strcmp(mode, "trace") == 0;
 }
@@ -220,6 +228,7 @@ void* without_real(const char* function, const char* why) {
 
 /// Threads that come at once get the same handle. Never closed, as this library is not.
 void* real_library() {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
   static void* opened = nullptr;
   void* library = __atomic_load_n(&opened, __ATOMIC_ACQUIRE);
   if (library == nullptr && kiln_standin_identity.real_path[0] != '\0') {
@@ -234,15 +243,16 @@ void* real_library() {
 
 /// Where the call goes; while tracing, each call comes here to be counted.
 void* kiln_find_function(kiln::standin::Function* function) {
-  using namespace kiln::standin;
   __atomic_fetch_add(&function->calls, 1, __ATOMIC_RELAXED);
-  void* library = real_library();
+  void* library = kiln::standin::real_library();
   void* target = library == nullptr ? nullptr : dlsym(library, function->name);
   if (target == nullptr) {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): its text is the thread's own in glibc
     const char* why = dlerror();
-    return without_real(function->name, why == nullptr ? "this is no stand-in" : why);
+    return kiln::standin::without_real(function->name,
+                                       why == nullptr ? "this is no stand-in" : why);
   }
-  if (!is_tracing)
+  if (!kiln::standin::is_tracing)
     __atomic_store_n(&function->target, target, __ATOMIC_RELEASE);
   return target;
 }

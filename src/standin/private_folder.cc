@@ -145,6 +145,7 @@ bool publish_in(const char* wanted, const File& file, char* path) {
 
 bool publish(const File& file, char* path) {
   static char wanted[PATH_MAX];  // the loader's lock is held; a thread's stack is small
+  // Nobody changes this libc's environment. NOLINTNEXTLINE(concurrency-mt-unsafe)
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   if (runtime != nullptr && runtime[0] == '/' &&
       std::snprintf(wanted, sizeof wanted, "%s/kiln-standin", runtime) < PATH_MAX &&

@@ -16,9 +16,11 @@ kiln_standin_template:
 kiln_standin_template_end:
   .text
 )");
+// NOLINTBEGIN(readability-identifier-naming): symbols of the assembly
 extern "C" [[gnu::visibility("hidden")]] const unsigned char kiln_standin_template[];
 extern "C"
     [[gnu::visibility("hidden")]] const unsigned char kiln_standin_template_end[];
+// NOLINTEND(readability-identifier-naming)
 
 namespace kiln::standin {
 namespace {
@@ -73,14 +75,14 @@ const char* make_standin(unsigned char* bytes, const ElfImage& real, const char*
     return why;
   if (std::strlen(path) >= Identity::kCapacity)
     return "its path is too long";
-  std::strcpy(reinterpret_cast<char*>(real_path), path);
+  std::memcpy(real_path, path, std::strlen(path) + 1);
   // A program that asks whether a function is there gets the real library's answer.
   for (std::size_t i = 0; i < copy.symbol_count(); ++i) {
     Elf64_Sym& symbol = copy.symbol(i);
     if (ElfImage::is_export(symbol) && real.find_export(copy.name(symbol)) == nullptr)
       hide(symbol);
   }
-  std::strcpy(copy.soname(), real.soname());
+  std::memcpy(copy.soname(), real.soname(), std::strlen(real.soname()) + 1);
   for (std::size_t n = 0; Elf64_Verdef* version = copy.version(n); ++n) {
     if (std::strcmp(copy.name(*version), real.soname()) != 0)
       return "libkiln-audit.so is damaged";

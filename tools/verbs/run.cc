@@ -53,6 +53,7 @@ Result<std::filesystem::path> find_audit_module() {
 
 /// The value of LD_AUDIT with this module, behind those of others.
 std::string with_module(const std::string& module) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing changes it
   const char* const set = std::getenv(kVariable);
   const std::string others = set == nullptr ? "" : set;
   if (others.empty() || (":" + others + ":").find(":" + module + ":") != others.npos)
@@ -97,7 +98,7 @@ Result<int> run(const Context& context, const RunOptions& options) {
     print_error(fmt::format("kiln: run: nothing stands in for NVRTC: {}\n",
                             module.error().message));
   else if (const std::string value = with_module(module->native()); !options.print_env)
-    ::setenv(kVariable, value.c_str(), 1);
+    ::setenv(kVariable, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
   else if (context.json)
     print_json({{kVariable, value}});
   else
@@ -105,6 +106,7 @@ Result<int> run(const Context& context, const RunOptions& options) {
   if (options.print_env)
     return 0;
   if (context.config.cache_dir_by.name == "--cache-dir")
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): only the watch for signals runs beside it
     ::setenv("KILN_CACHE_DIR", context.config.cache_dir.c_str(), 1);
   return replace_this_process(options.command);
 }
