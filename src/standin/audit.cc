@@ -120,9 +120,7 @@ const char* standin_for(const OpenFile& file, const char*& why) {
   if (why != nullptr)
     return nullptr;
   char name[128];
-  std::snprintf(name, sizeof name, "%llx-%llx-%016llx-%.64s",
-                static_cast<unsigned long long>(real.st_dev),
-                static_cast<unsigned long long>(real.st_ino),
+  std::snprintf(name, sizeof name, "%016llx-%.64s",
                 static_cast<unsigned long long>(hash_of(copy.bytes(), standin_size())),
                 image.soname());
   why = "there is no place for a file that may be run";
