@@ -101,7 +101,7 @@ char real_path[PATH_MAX];
 char standin_path[PATH_MAX];
 // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
-/// The stand-in for the library at `path`, or null, and why.
+/// The path of the stand-in for the library in `file`; null, and why there is none.
 const char* standin_for(const OpenFile& file, const char*& why) {
   const struct stat& real = *file.stat();
   const auto size = static_cast<std::size_t>(real.st_size);

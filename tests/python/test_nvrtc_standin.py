@@ -5,6 +5,7 @@ What a program prints must be the same with and without it; that it was called i
 stand-in prints at the end with KILN_NVRTC_STANDIN=trace.
 """
 
+import ctypes
 import json
 import os
 import re
@@ -176,6 +177,14 @@ def test_one_that_is_preloaded_is_stood_in_for(run):
     assert (ended.out, ended.calls) == ("0\n", {NEWEST: {"nvrtcVersion": 1}})
 
 
+def test_each_library_has_a_file_of_its_own_that_is_not_written_again(caught, standins):
+    ended, _, _ = caught(*NVRTCS.values())
+    files = {each: each.stat().st_ino for each in standins()}
+    assert len(files) == len(ended.calls) == len(NVRTCS)
+    caught(*NVRTCS.values())
+    assert {each: each.stat().st_ino for each in standins()} == files
+
+
 @needs_twelve
 def test_two_major_versions_in_one_process_have_a_stand_in_each(caught):
     ended, origins, (one, two, again) = caught(TWELVE, NEWEST, TWELVE)
@@ -195,7 +204,8 @@ def test_names_of_one_library_are_one_stand_in(tmp_path, caught):
 
 
 def test_one_that_is_closed_and_opened_again_still_works(caught):
-    ended, _, answers = caught(NEWEST, "close", NEWEST, "close", os.path.basename(NEWEST), LD_LIBRARY_PATH=os.path.dirname(NEWEST))
+    folder, name = os.path.split(NEWEST)
+    ended, _, answers = caught(NEWEST, "close", NEWEST, "close", name, LD_LIBRARY_PATH=folder)
     assert answers[0] == answers[1] == answers[2]
     assert len(ended.lines) == 1 and ended.calls[NEWEST]["nvrtcCompileProgram"] == 3
 
@@ -360,6 +370,12 @@ def test_off_turns_it_off(run, runtime):
     assert ended.out == run(*CALLER, NEWEST, mode=None).out
 
 
+def test_a_loader_of_another_interface_is_refused():
+    """1 is glibc's before 2.35, beneath which each call through a PLT would take longer."""
+    audit = ctypes.CDLL(str(AUDIT))
+    assert [audit.la_version(version) for version in (0, 1, 2, 3)] == [0, 0, 2, 0]
+
+
 def test_a_module_that_is_gone_leaves_a_program_that_runs_as_without(tmp_path, run):
     ended = run(*CALLER, NEWEST, audit=str(tmp_path / "libkiln-audit.so"))
     assert ended.status == 0 and ended.lines == []
@@ -432,7 +448,8 @@ def test_a_folder_that_is_not_private_is_not_used(how, runtime, tmp_path, caught
 
 def test_where_no_folder_can_have_it_it_is_in_memory(caught, runtime, tmp_path):
     folders = [Path(root) / "kiln-standin-0" for root in ("/tmp", "/var/tmp")]
-    mounts = "".join(f"mkdir -p -m 0700 {each} && mount -t tmpfs -o noexec,mode=0700 none {each} && " for each in folders)
+    mount = "mkdir -p -m 0700 {0} && mount -t tmpfs -o noexec,mode=0700 none {0} && "
+    mounts = "".join(mount.format(each) for each in folders)
     prefix = ("unshare", "--map-root-user", "--mount", "sh", "-c", mounts + 'exec "$@"', "sh")
     if subprocess.run([*prefix, "true"], check=False, stderr=subprocess.DEVNULL).returncode != 0:
         pytest.skip("no mount namespaces here")
@@ -450,7 +467,9 @@ def test_processes_that_start_at_once_share_one_file(run, runtime, standins, tmp
     env = environment(tmp_path, XDG_RUNTIME_DIR=str(runtime), LD_AUDIT=str(AUDIT), KILN_NVRTC_STANDIN="trace")
     for damaged in (False, True):
         children = [
-            subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            subprocess.Popen(
+                [sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
             for _ in range(64)
         ]
         for child in children:

@@ -53,7 +53,7 @@ say "$(basename "$wheel"), $(($(stat -c %s "$wheel") >> 20)) MiB"
 say "what it has"
 "$python" -m zipfile -l "$wheel" | awk 'NR > 1 { print $1 }' >"$work/files"
 for file in kiln/__init__.py kiln/py.typed kiln/compat/children/sitecustomize.py kiln/bin/kiln kiln/lib/libkiln_ffi.so \
-  'kiln/lib/libkiln\.so\.[0-9]+\.[0-9]+' kiln/libexec/kiln/kiln-worker kiln/libexec/kiln/standard_headers/limits \
+  'kiln/lib/libkiln\.so\.[0-9]+\.[0-9]+' kiln/libexec/kiln/kiln-worker kiln/libexec/kiln/libkiln-audit.so kiln/libexec/kiln/standard_headers/limits \
   "${plan_worker[@]}" "${jax[@]}" "${remote[@]}" \
   'kiln_jit-.*/licenses/LICENSE' 'kiln_jit-.*/licenses/NOTICE'; do
   grep -qxE "$file" "$work/files" || fail "it has no $file"
@@ -83,7 +83,7 @@ if [[ $wheel == *-manylinux_* ]]; then
   [[ $glibc == 999 || $wheel == *-manylinux_2_"$glibc"_x86_64.whl ]] || fail "its tag is not manylinux_2_$glibc"
   theirs_too='|libsqlite3\.so|libzstd\.so' # it has them, under names of its own
 fi
-for file in "$packages"/kiln/lib/*.so* "$packages"/kiln/bin/kiln "$packages"/kiln/libexec/kiln/kiln-*; do
+for file in "$packages"/kiln/lib/*.so* "$packages"/kiln/bin/kiln "$packages"/kiln/libexec/kiln/*kiln-*; do
   newest=$(readelf -VW "$file" | sed -n 's/.*Name: GLIBC_2\.\([0-9]*\).*/\1/p' | sort -n | tail -n 1)
   ((${newest:-0} <= glibc)) || fail "$file needs glibc 2.$newest"
   readelf -dW "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
