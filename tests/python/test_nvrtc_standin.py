@@ -520,6 +520,16 @@ class TestRun:
             assert ended.status == 2 and ended.out == "" and "run" in ended.errors[0], arguments
 
 
+def test_the_kiln_programs_own_options_are_for_the_program_that_it_runs(run, tmp_path):
+    folder = tmp_path / "of the job"
+    script = 'echo "$KILN_CACHE_DIR"; echo "$@"'
+    ended = run(KILN, "run", "--cache-dir", folder, "--", "sh", "-c", script, "sh", "--json")
+    assert (ended.status, ended.out) == (0, f"{folder}\n--json\n"), ended.errors
+    printed = run(KILN, "run", "--print-env", "--json", mode=None)
+    assert json.loads(printed.out) == {"LD_AUDIT": str(AUDIT)}
+    assert run(KILN, "run", "--json", "--", "true", mode=None).status == 2
+
+
 def test_the_kiln_program_without_its_module_runs_the_program_and_says_so(run, tmp_path):
     for file in ("kiln", "kiln-worker"):
         shutil.copy(KILN.parent / file, tmp_path)
