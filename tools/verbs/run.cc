@@ -121,11 +121,12 @@ Run add_run(OptionSet& cli) {
   cli.footer(
       "Wherever the program, or a child of it, loads NVRTC (linked, by name or by "
       "path),\n"
-      "a stand-in is loaded that belongs to that library. KILN_NVRTC_STANDIN=off "
-      "turns\n"
-      "it off, =trace says at the end what was called. Set-uid programs, and those "
-      "with\n"
-      "a static NVRTC, run as without Kiln. In a job's script:\n"
+      "a stand-in is loaded that belongs to that library, and hands each call on to "
+      "it.\n"
+      "KILN_NVRTC_STANDIN=off turns it off, =trace says at the end what was called.\n"
+      "Set-uid programs, and those with a static NVRTC, run as without Kiln. In a "
+      "job's\n"
+      "script:\n"
       "  eval \"$(kiln run --print-env)\"\n");
   return [options](Context& context) { return run(context, *options); };
 }
