@@ -96,8 +96,8 @@ class RequestKeys {
   /// The preimage of `request.key`, field by field.
   [[nodiscard]] Fields preimage(const KeyedRequest& request);
 
-  /// Of a source as NVRTC's: the file that has the name of the source, which NVRTC opens
-  /// if it is there, and never reads: it has the text. "" for any other request.
+  /// Of a source as NVRTC's: the file that has the name of the source, which NVRTC
+  /// opens if it is there, and never reads: it has the text. "" for any other request.
   [[nodiscard]] static std::filesystem::path own_file(const PreparedRequest& request);
 
   /// Renders the source and assembles the worker's job. Errors: as KernelSpec::render.

@@ -133,8 +133,8 @@ std::string words(std::span<const OperationHeader> headers) {
     for (const Enumeration& each : header.enumerations) {
       std::vector<std::string> values;
       for (const std::string& value : each.values) values.push_back(snake(value));
-      rows.push_back(fmt::format("{{\"{}\", \"{}\"}}", snake(each.name),
-                                 fmt::join(values, " ")));
+      rows.push_back(
+          fmt::format("{{\"{}\", \"{}\"}}", snake(each.name), fmt::join(values, " ")));
     }
   return fmt::format(
       "/// The words of each enumeration, by their values.\n"

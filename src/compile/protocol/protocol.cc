@@ -37,18 +37,12 @@ constexpr auto kErrorFields = [](auto& codec, auto& error) {
 };
 
 constexpr MessageForms kForms{
-    message_form<CompileJob>(1),
-    message_form<DescribeRequest>(2),
-    message_form<Hello>(3, kHelloFields),
-    message_form<Progress>(4),
-    message_form<CompileOutput>(5),
-    message_form<ToolchainDescription>(6),
-    message_form<Error>(7, kErrorFields),
-    message_form<PlanJob>(8),
-    message_form<PlanOutput>(9),
-    message_form<LinkJob>(10),
-    message_form<CudnnRequest>(11),
-    message_form<CudnnDescription>(12),
+    message_form<CompileJob>(1),          message_form<DescribeRequest>(2),
+    message_form<Hello>(3, kHelloFields), message_form<Progress>(4),
+    message_form<CompileOutput>(5),       message_form<ToolchainDescription>(6),
+    message_form<Error>(7, kErrorFields), message_form<PlanJob>(8),
+    message_form<PlanOutput>(9),          message_form<LinkJob>(10),
+    message_form<CudnnRequest>(11),       message_form<CudnnDescription>(12),
 };
 
 const std::filesystem::path& path_of(const std::filesystem::path& path) {

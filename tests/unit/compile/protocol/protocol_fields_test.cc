@@ -118,11 +118,11 @@ TEST(ProtocolFields, OfAPlanComeBackAsTheyWere) {
 
 TEST(ProtocolFields, ThatAreEnumeratorsHaveNoOthers) {
   const Fields job = to_fields(CompileJob{});
-  EXPECT_EQ(wrong_with(read<CompileJob>(with(job, "9", "2"))),
-            "worker message: field '9' has no value 2");
+  EXPECT_EQ(wrong_with(read<CompileJob>(with(job, "11", "2"))),
+            "worker message: field '11' has no value 2");
   const auto with_target = [&](std::string_view label, const char* value) {
-    const auto inner = Fields::decode(as_bytes(job.find("8").value())).value();
-    return with(job, "8", std::string(as_text(with(inner, label, value).encode())));
+    const auto inner = Fields::decode(as_bytes(job.find("10").value())).value();
+    return with(job, "10", std::string(as_text(with(inner, label, value).encode())));
   };
   EXPECT_EQ(wrong_with(read<CompileJob>(with_target("2", "1"))), "nothing");
   EXPECT_THAT(wrong_with(read<CompileJob>(with_target("2", "9"))),
