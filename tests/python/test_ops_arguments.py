@@ -13,7 +13,7 @@ from ops_device import device, launched  # noqa: F401
 import kiln
 from kiln._library import library
 from kiln.ops import CopyWarning
-from kiln.ops._launch import function
+from kiln.ops._launch import check_order, launch_of
 
 SQUARED_RELU = ops._activation._KINDS["squared_relu"]
 
@@ -376,11 +376,15 @@ def test_a_value_of_another_type_is_refused_by_its_name():
 
 
 def test_a_name_that_python_or_the_library_lacks_is_an_error_where_it_is_bound():
-    names = ("dx", "dy", "y", "scale", "mask")
+    schema = torch.ops.kiln.softmax_bwd.default._schema
     with pytest.raises(TypeError, match="softmax_backward: Python and .* do not both know mask; take"):
-        function("softmax_backward", *names[:-1])
+        launch_of(schema, "softmax_backward", own=("mask",))
     with pytest.raises(TypeError, match="softmax_backward: Python and .* do not both know dz, y; take"):
-        function("softmax_backward", *names[:2], "dz", *names[3:])
+        launch_of(schema, "softmax_backward", own=("y",), unused=("dz",))
+    with pytest.raises(TypeError, match="there is no dz"):
+        launch_of(schema, "softmax_backward", changes=[(lambda y, dz: (y,), ("y",))])
+    with pytest.raises(TypeError, match="has scale in the place of y"):
+        check_order(lambda dy, scale: dy, ["dy", "y", "scale"])
     with pytest.raises(kiln.InvalidArgument, match="no operation is called softmax_sideways"):
         library().parameters("softmax_sideways")
 

@@ -374,33 +374,17 @@ def _changed(
     )
 
 
-# fmt: off
-def _of_forward(
-    stats, q, k, v, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv, rng, layout, alibi,
-    with_stats,
-):
-    changed = _changed(
-        q, k, v, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv, rng, layout, alibi
-    )
-    # fmt: on
-    return *changed, stats if with_stats else None, _readable_bias(bias)
+def _of_forward(stats, bias, with_stats):
+    return stats if with_stats else None, _readable_bias(bias)
 
 
-# fmt: off
-def _of_backward(
-    grad_bias, grad_o, o, q, k, v, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv, rng,
-    layout, alibi, of_bias,
-):
-    changed = _changed(
-        q, k, v, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv, rng, layout, alibi
-    )
-    # fmt: on
+def _of_backward(grad_bias, grad_o, o, bias, of_bias):
     if of_bias:
         bias = dense("attention.attn_mask", bias)
     else:
         bias, grad_bias = _readable_bias(bias), None
     deterministic = torch.are_deterministic_algorithms_enabled()
-    return *changed, grad_bias, _with_strides_of(grad_o, o), bias, deterministic
+    return grad_bias, _with_strides_of(grad_o, o), bias, deterministic
 
 
 _SAVED = (
@@ -465,8 +449,7 @@ attention_fwd = Operation(
     f"attention_fwd({_PROBLEM}, bool with_stats) -> (Tensor o, Tensor stats)",
     outputs=_outputs,
     launch="attention_forward",
-    change=_of_forward,
-    gives=(*_CHANGED, "stats", "bias"),
+    changes=[(_changed, _CHANGED), (_of_forward, ("stats", "bias"))],
     own=("rng", "alibi", "with_stats"),
     unused=("capture", "deterministic", *_GRADIENTS),
     save=_save,
@@ -478,8 +461,10 @@ attention_bwd = Operation(
     " -> (Tensor grad_q, Tensor grad_k, Tensor grad_v, Tensor grad_bias)",
     outputs=_bwd_outputs,
     launch="attention_backward",
-    change=_of_backward,
-    gives=(*_CHANGED, "grad_bias", "grad_o", "bias", "deterministic"),
+    changes=[
+        (_changed, _CHANGED),
+        (_of_backward, ("grad_bias", "grad_o", "bias", "deterministic")),
+    ],
     own=("rng", "alibi", "of_bias"),
     unused=("capture",),
     reads=6,

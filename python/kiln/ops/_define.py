@@ -18,7 +18,7 @@ import torch
 
 from .. import errors
 from ._inputs import refuse_no_tensor
-from ._launch import check_order, launch_of, with_names
+from ._launch import check_order, launch_of
 
 LIBRARY = torch.library.Library("kiln", "FRAGMENT")  # ends with the process
 OPERATIONS: list[Operation] = []
@@ -93,11 +93,9 @@ class Operation:
     """An operation, which is called as its schema says, without keywords.
 
     outputs(*args): new tensors, or one; nothing is written. It is also the fake kernel.
-    launch: a function that writes them, whose parameters are some of the schema's
-      outputs and arguments, by name: with_names(). It is not called if one of the first
-      ``reads`` tensors is empty: the outputs are 0 then, where they have elements. Or the
-      name of the library's function that does, with the parameters that the schema names:
-      launch_of(), which takes ``binding``.
+    launch: the name of the library's function that writes them, with the parameters that
+      the schema names: launch_of(), which takes ``binding``. It is not called if one of the
+      first ``reads`` tensors is empty: the outputs are 0 then, where they have elements.
     save(ctx, inputs, output), backward(ctx, *gradients): as register_autograd() takes
       them, and for autograd.Function, too. Without them a gradient is refused.
     """
@@ -112,11 +110,7 @@ class Operation:
         self._overload = getattr(torch.ops.kiln, self.name).default
         save = save or (lambda ctx, inputs, output: None)
         schema = self._overload._schema
-        self._launch = (
-            launch_of(schema, launch, **binding)
-            if isinstance(launch, str)
-            else with_names(launch, schema)
-        )
+        self._launch = launch_of(schema, launch, **binding)
         arguments = schema.arguments
         inputs = len(arguments)
         kinds = [str(argument.type) for argument in arguments]

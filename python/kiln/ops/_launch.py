@@ -56,65 +56,6 @@ def handled_by(handler):
         _thread.handler = None
 
 
-def function(name: str, *given: str, **binding):
-    """A function that launches ``name`` on the current stream of the tensors' device.
-
-    Its parameters are those ``given``, in this order; ``binding`` as of _bound().
-    """
-    return _bound(name, given, f"{', '.join(given)}", "", **binding)
-
-
-def launch_of(schema, name: str, own=(), unused=(), change=None, gives=()):
-    """launch(outputs, args) of an Operation, of which ``schema`` names outputs and
-    arguments as the library does; but for its ``own``. Tensors that are not contiguous are
-    copied.
-
-    change: before, takes those of the schema's names that its parameters are, and returns
-      the values of ``gives``, in place of or beside the schema's. None of them is copied.
-    """
-    names = [each.name for each in (*schema.returns, *schema.arguments)]
-    unpack, made = _unpacking(schema), {}
-    if change is not None:
-        unpack += f"; {', '.join(gives)}, = change({', '.join(_parameters(change, names))})"
-        made["change"] = change
-    tensors = [each.name for each in schema.arguments if "Tensor" in str(each.type)]
-    return _bound(
-        name,
-        [each for each in dict.fromkeys((*names, *gives)) if each not in own],
-        "outputs, args",
-        unpack,
-        unused,
-        of=re.fullmatch("kiln::(add_)?(.*)_[fb]wd", schema.name)[2],
-        dense=[each for each in tensors if each not in {*own, *gives}],
-        **made,
-    )
-
-
-def _parameters(function, names):
-    """The names of its parameters. Raises TypeError for one that is not of ``names``."""
-    wanted = list(inspect.signature(function).parameters)
-    if unknown := set(wanted) - set(names):
-        raise TypeError(f"{function}: there is no {', '.join(sorted(unknown))}")
-    return wanted
-
-
-def _unpacking(schema):
-    """The statement that names outputs and args as the schema does."""
-    args = ", ".join(each.name for each in schema.arguments)
-    return f"{', '.join(each.name for each in schema.returns)} = outputs; {args}, = args"
-
-
-def with_names(function, schema):
-    """function(outputs, args), from one that takes those of the schema's names that its
-    own parameters are. Raises TypeError where the schema has no such name."""
-    names = [each.name for each in (*schema.returns, *schema.arguments)]
-    given = ", ".join(f"{each}={each}" for each in _parameters(function, names))
-    text = f"def named(outputs, args): {_unpacking(schema)}; return function({given})"
-    made = {"function": function}
-    exec(compile(text, os.path.join(_HERE, f"<{schema.name}>"), "exec"), made)
-    return made["named"]
-
-
 def check_order(function, names):
     """Raises TypeError where the parameters of ``function`` are not the first of the names,
     in that order; "_" is any."""
@@ -127,34 +68,55 @@ def check_order(function, names):
 
 # As text, so that a call builds no tuple and looks up no name of a parameter.
 _LAUNCH = """
-def launch({parameters}):
-    {unpack}
+def launch(outputs, args):
+    {outputs} = outputs
+    {args}, = args{changes}
     if thread.handler is not None:
         return handled({values})
     if size := run({action}, {device}, {values}):
         again(size, {values})
 """
+_CHANGE = """
+    if (changed := change{place}({parameters})) is None:
+        return
+    {gives}, = changed"""
 
 
-def _bound(
-    name, given, parameters_of_launch, unpack, unused=(), of="", dense=(), **used
-):
-    """launch(), which calls the library's function with the values ``given``.
+def launch_of(schema, name: str, own=(), unused=(), changes=()):
+    """launch(outputs, args) of an Operation: calls the library's function, on the current
+    stream of the tensors' device. Tensors that are not contiguous are copied.
 
-    They are bound by name to its parameters, here and not at each call. Raises TypeError
-    for a name that the library has not, and for one of the library's that is in neither
-    list. An output without elements is not wanted, as None.
-    unpack: the statement that finds the values in the parameters of launch(); it may use
-      what ``used`` names.
+    ``schema`` names outputs and arguments as the library does, but for its ``own``. They
+    are bound by name, here and not at each call. Raises TypeError for a name that the
+    library has not, and for one of the library's that nobody gives. An output without
+    elements is not wanted, as None.
     unused: given as None, which is an option's default.
-    dense: arguments that are copied where they are not contiguous, as "<of>.<name>". It
-      is the library that looks, since Python would take longer.
+    changes: functions that are called before, and what they give. Each takes those of the
+      names that its parameters are, and returns values for ``gives``, in place of or beside
+      them, which nobody copies; or None, if there is nothing to launch.
     """
     run = getattr(library(), name)
     if _MUST_DETACH:
         run = _of_detached(run)
+    outputs, args = ([each.name for each in of] for of in (schema.returns, schema.arguments))
+    given, lines, made = dict.fromkeys((*outputs, *args)), "", {}
+    for place, (change, gives) in enumerate(changes):
+        wanted = list(inspect.signature(change).parameters)
+        if unknown := set(wanted) - set(given):
+            raise TypeError(f"{change}: there is no {', '.join(sorted(unknown))}")
+        parameters_of, gives_of = ", ".join(wanted), ", ".join(gives)
+        lines += _CHANGE.format(place=place, parameters=parameters_of, gives=gives_of)
+        made[f"change{place}"] = change
+        given |= dict.fromkeys(gives)
+    changed = {each for _, gives in changes for each in gives}
+    given = [each for each in given if each not in own]
     names = parameters(name, *given, *unused, "workspace")
-    at_copies = {names.index(each): f"{of}.{each}" for each in dense}
+    of = re.fullmatch("kiln::(add_)?(.*)_[fb]wd", schema.name)[2]
+    at_copies = {  # it is the library that looks, since Python would take longer
+        names.index(each.name): f"{of}.{each.name}"
+        for each in schema.arguments
+        if "Tensor" in str(each.type) and each.name not in {*own, *changed}
+    }
 
     def handled(*args):
         _thread.handler(name, dict(zip(names, args)))
@@ -170,13 +132,14 @@ def _bound(
             run(LAUNCH, _FROM_TENSORS, *args)
 
     text = _LAUNCH.format(
-        parameters=parameters_of_launch,
-        unpack=unpack,
+        outputs=", ".join(outputs),
+        args=", ".join(args),
+        changes=lines,
         action=_LAUNCH_DENSE,
         device=_FROM_TENSORS,
         values=", ".join(each if each in given else "None" for each in names),
     )
-    made = {"run": run, "again": again, "handled": handled, "thread": _thread, **used}
+    made |= {"run": run, "again": again, "handled": handled, "thread": _thread}
     exec(compile(text, os.path.join(_HERE, f"<{name}>"), "exec"), made)
     return made["launch"]
 

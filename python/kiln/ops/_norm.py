@@ -165,6 +165,9 @@ def _layer_outputs(x, weight, bias, eps, memory_efficient):
     return like(x), mean, rstd
 
 
+_LAYER_KEPT = ("x", "y", "weight", "bias", "mean", "rstd")
+
+
 def _layer_save(ctx, args, y, mean, rstd):
     weight, bias = args["weight"], args["bias"]
     ctx.from_output = args["memory_efficient"]
@@ -179,19 +182,10 @@ def _layer_save(ctx, args, y, mean, rstd):
 
 def _layer_gradients(ctx, needs, dy, dsum):
     of_weight, of_bias = needs["weight"], needs["bias"]
-    x, y, weight, bias, mean, rstd = ctx.saved_tensors
+    kept = dict(zip(_LAYER_KEPT, ctx.saved_tensors, strict=True))
+    wanted = {"of_weight": of_weight or of_bias, "has_bias": ctx.has_bias}
     dx, dweight, dbias = layer_norm_bwd.named(
-        dy=dy,
-        x=x,
-        y=y,
-        weight=weight,
-        bias=bias,
-        mean=mean,
-        rstd=rstd,
-        dsum=dsum,
-        has_bias=ctx.has_bias,
-        from_output=ctx.from_output,
-        of_weight=of_weight or of_bias,
+        dy=dy, dsum=dsum, from_output=ctx.from_output, **kept, **wanted
     )
     return {"x": dx, "weight": _used(dweight, of_weight), "bias": _used(dbias, of_bias)}
 
@@ -223,6 +217,9 @@ layer_norm_bwd = Operation(
 # ---- RMSNorm
 
 
+_RMS_KEPT = ("x", "y", "weight", "rstd")
+
+
 def _rms_save(ctx, args, y, rstd):
     ctx.casting, ctx.from_output = args["casting"], args["memory_efficient"]
     kept = (None, y) if ctx.from_output else (args["x"], None)
@@ -233,17 +230,10 @@ def _rms_save(ctx, args, y, rstd):
 
 def _rms_gradients(ctx, needs, dy, dsum):
     of_weight = needs["weight"]
-    x, y, weight, rstd = ctx.saved_tensors
+    kept = dict(zip(_RMS_KEPT, ctx.saved_tensors, strict=True))
+    options = {"casting": ctx.casting, "from_output": ctx.from_output}
     dx, dweight = rms_norm_bwd.named(
-        dy=dy,
-        x=x,
-        y=y,
-        weight=weight,
-        rstd=rstd,
-        dsum=dsum,
-        casting=ctx.casting,
-        from_output=ctx.from_output,
-        of_weight=of_weight,
+        dy=dy, dsum=dsum, of_weight=of_weight, **kept, **options
     )
     return {"x": dx, "weight": _used(dweight, of_weight)}
 

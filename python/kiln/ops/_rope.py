@@ -8,7 +8,7 @@ from .._checks import ROPE_STYLES, check_layout_of_rope
 from .._checks import rotary_dim as rotary_dim_of
 from . import _inputs
 from ._define import Operation
-from ._launch import copied, dense, function
+from ._launch import copied, dense
 from ._strides import elements_overlap
 from ._types import Constant, Int32, Tensor
 
@@ -124,48 +124,35 @@ def _table(cos, sin):
     return cos, sin, per_sequence
 
 
-def _launch(name):
-    kernel = function(
-        name,
-        *("q_out", "q_in", "k_out", "k_in", "table_angles", "table_cos", "table_sin"),
-        *("starts", "cu_seqlens", "rotary_dim", "style", "layout"),
-        unused=("start",),
-    )
+def _changed(q_out, k_out, q, k, cos, sin, cu_seqlens, style, layout):
+    _check(q, k, cos, sin, layout)
+    pairs = [
+        (out, _readable(of, tensor))
+        for of, out, tensor in (("q", q_out, q), ("k", k_out, k))
+        if tensor is not None and tensor.numel() > 0
+    ]
+    if not pairs:
+        return None
+    starts = None
+    cos, sin, per_sequence = _table(cos, sin)
+    if per_sequence > 0:
+        ends = cos.shape[0]
+        starts = torch.arange(0, ends, per_sequence, dtype=torch.int32, device=q.device)
+    table = (cos, None, None) if sin is None else (None, cos, sin)
+    first, second = (*pairs, (None, None))[:2]
+    cu_seqlens = dense("rope.cu_seqlens", cu_seqlens)
+    return *first, *second, *table, starts, cu_seqlens, ROPE_STYLES[style]
 
-    def launch(q_out, k_out, q, k, cos, sin, cu_seqlens, rotary_dim, style, layout):
-        _check(q, k, cos, sin, layout)
-        pairs = [
-            (out, _readable(of, tensor))
-            for of, out, tensor in (("q", q_out, q), ("k", k_out, k))
-            if tensor is not None and tensor.numel() > 0
-        ]
-        if not pairs:
-            return
-        starts = None
-        cos, sin, per_sequence = _table(cos, sin)
-        if per_sequence > 0:
-            ends = cos.shape[0]
-            starts = torch.arange(
-                0, ends, per_sequence, dtype=torch.int32, device=q.device
-            )
-        cu_seqlens = dense("rope.cu_seqlens", cu_seqlens)
-        (q_out, q_in), (k_out, k_in) = (*pairs, (None, None))[:2]
-        kernel(
-            q_out=q_out,
-            q_in=q_in,
-            k_out=k_out,
-            k_in=k_in,
-            table_angles=cos if sin is None else None,
-            table_cos=None if sin is None else cos,
-            table_sin=sin,
-            starts=starts,
-            cu_seqlens=cu_seqlens,
-            rotary_dim=rotary_dim,
-            style=ROPE_STYLES[style],
-            layout=layout,
-        )
 
-    return launch
+_CHANGED = (
+    *("q_out", "q_in", "k_out", "k_in", "table_angles", "table_cos", "table_sin"),
+    *("starts", "cu_seqlens", "style"),
+)
+_BINDING = {
+    "own": ("q", "k", "cos", "sin"),
+    "unused": ("start",),
+    "changes": [(_changed, _CHANGED)],
+}
 
 
 def _save(ctx, inputs, output):
@@ -187,7 +174,8 @@ _PARAMETERS = (
 rope_fwd = Operation(
     f"rope_fwd(Tensor q, Tensor? k, {_PARAMETERS}) -> (Tensor q_out, Tensor k_out)",
     outputs=_outputs,
-    launch=_launch("rope_forward"),
+    launch="rope_forward",
+    **_BINDING,
     save=_save,
     backward=_gradient,
     reads=0,
@@ -195,6 +183,7 @@ rope_fwd = Operation(
 rope_bwd = Operation(
     f"rope_bwd(Tensor q, Tensor? k, {_PARAMETERS}) -> (Tensor q_out, Tensor k_out)",
     outputs=_outputs,
-    launch=_launch("rope_backward"),
+    launch="rope_backward",
+    **_BINDING,
     reads=0,
 )

@@ -197,7 +197,7 @@ class Table {
     });
     for (const auto& [pair, uses] : uses_)
       if (uses == 0)
-        add_best({}, 0, [&](const Row& row) {
+        add_best({}, 0, [&pair = pair](const Row& row) {
           return row[pair[0]] == pair[1] && row[pair[2]] == pair[3];
         });
   }
