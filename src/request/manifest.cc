@@ -258,7 +258,8 @@ class LineReader {
     if (!texts.is_object())
       return error(fmt::format("'{}headers' must be an object of name to text", where));
     for (const auto& [name, text] : texts.items())
-      headers.emplace(name, KILN_TRY(text_of(text, where + "headers." + name)));
+      headers.emplace(
+          name, KILN_TRY(text_of(text, fmt::format("{}headers.{}", where, name))));
     include_dirs = KILN_TRY(paths_of(given, where, "include_dirs", folder));
     defines = KILN_TRY(strings_of(given, where, "defines"));
     options = KILN_TRY(strings_of(given, where, "options"));
