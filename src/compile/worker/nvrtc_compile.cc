@@ -303,13 +303,14 @@ class WorkingDirectory {
   WorkingDirectory& operator=(const WorkingDirectory&) = delete;
   ~WorkingDirectory() {
     std::ignore = ::chdir("/");
-    ::unsetenv("PWD");
+    ::unsetenv("PWD");  // NOLINT(concurrency-mt-unsafe): as below
   }
 
   static Result<void> enter(const std::filesystem::path& folder) {
     if (::chdir(folder.c_str()) != 0)
       return posix_error("chdir", folder, errno);
     // Debug information has the folder by this name, if it is one of the folder's.
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): NVRTC, which reads it, does not run
     if (::setenv("PWD", folder.c_str(), 1) != 0)
       return posix_error("setenv", folder, errno);
     return {};
