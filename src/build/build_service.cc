@@ -328,6 +328,13 @@ Result<NewArtifact> BuildService::build(const KeyedRequest& request,
         std::move(compiled).error(), *request.headers,
         keys_.standard_headers(request.request, request.toolchain->toolchain),
         device::header_wheels(request.toolchain->toolchain.facts.version)));
+  if (job.as_nvrtc) {
+    // NVRTC opens a file of the source's own name, and reads the text that it was
+    // given.
+    const auto own = job.working_directory / job.program_name;
+    std::erase_if(compiled->files.opened,
+                  [&own](const OpenedFile& file) { return file.path == own; });
+  }
   const compile::CompileOutput& output = *compiled;
   KILN_TRY(check_output(request, output));
   auto object = std::make_shared<const cache::StoredObject>(
@@ -380,9 +387,7 @@ std::optional<Error> BuildService::find_mismatch(
     log(LogLevel::kWarning, {other->message});
     return other;
   }
-  compile::FileReport files = output.files;
-  std::erase_if(files.opened, [own = RequestKeys::own_file(request.request)](
-                                  const OpenedFile& file) { return file.path == own; });
+  const compile::FileReport& files = output.files;
   const auto unkeyed = key::find_unkeyed(
       *request.headers, {files.opened, began, files.missed, files.is_whole});
   if (unkeyed) {

@@ -153,23 +153,6 @@ key::SourceKeyInput key_input(const SourceOptions& given) {
   return input;
 }
 
-/// By the name that NVRTC puts into debug information: that of PWD, if it is one.
-Result<std::filesystem::path> working_directory(const std::filesystem::path& given) {
-  std::error_code error;
-  std::filesystem::path found;
-  const char* const shells = std::getenv("PWD");  // NOLINT(concurrency-mt-unsafe)
-  if (!given.empty())
-    found = std::filesystem::absolute(given, error);
-  else if (shells != nullptr && *shells == '/' &&
-           std::filesystem::equivalent(shells, ".", error))
-    found = shells;
-  else
-    found = std::filesystem::current_path(error);
-  if (error)
-    return posix_error("getcwd", given, error.value());
-  return found;
-}
-
 /// The same as NVRTC itself reads it.
 Result<key::SourceKeyInput> key_input(const SourceOptions& given,
                                       const request::NvrtcOptions& options) {
@@ -266,6 +249,22 @@ bool has_libcudacxx(const std::vector<std::filesystem::path>& folders) {
 }
 
 }  // namespace
+
+Result<std::filesystem::path> working_directory(const std::filesystem::path& given) {
+  std::error_code error;
+  std::filesystem::path found;
+  const char* const shells = std::getenv("PWD");  // NOLINT(concurrency-mt-unsafe)
+  if (!given.empty())
+    found = std::filesystem::absolute(given, error);
+  else if (shells != nullptr && *shells == '/' &&
+           std::filesystem::equivalent(shells, ".", error))
+    found = shells;
+  else
+    found = std::filesystem::current_path(error);
+  if (error)
+    return posix_error("getcwd", given, error.value());
+  return found;
+}
 
 struct PreparedRequest::Content {
   Content(request::ResolvedRequest request, std::optional<key::SourceKeyInput> input,
@@ -455,13 +454,6 @@ Fields RequestKeys::preimage(const KeyedRequest& request) {
       build_context(request.target, toolchain),
       complete_input(*request.request.content_->source, toolchain, *request.headers),
       *request.headers);
-}
-
-std::filesystem::path RequestKeys::own_file(const PreparedRequest& request) {
-  const auto& source = request.content_->source;
-  if (!source || source->form != key::SourceForm::kNvrtc)
-    return {};
-  return source->working_directory / std::filesystem::path(source->program_name);
 }
 
 Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {

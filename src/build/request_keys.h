@@ -27,6 +27,12 @@
 
 namespace kiln {
 
+/// Of SourceOptions::as_nvrtc: `given` as an absolute path, or for "" this process's
+/// working directory, by the name that NVRTC puts into debug information: that of PWD,
+/// if it is one. Errors: kIo.
+[[nodiscard]] Result<std::filesystem::path> working_directory(
+    const std::filesystem::path& given);
+
 /// A checked request. Copies share the headers, which are read once per toolkit: a
 /// later change on disk needs a new request. Thread safety: any number of threads may
 /// use one.
@@ -95,10 +101,6 @@ class RequestKeys {
 
   /// The preimage of `request.key`, field by field.
   [[nodiscard]] Fields preimage(const KeyedRequest& request);
-
-  /// Of a source as NVRTC's: the file that has the name of the source, which NVRTC
-  /// opens if it is there, and never reads: it has the text. "" for any other request.
-  [[nodiscard]] static std::filesystem::path own_file(const PreparedRequest& request);
 
   /// Renders the source and assembles the worker's job. Errors: as KernelSpec::render.
   [[nodiscard]] static Result<compile::CompileJob> job(const KeyedRequest& request);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "build/request_keys.h"
 #include "key/key.h"
 #include "request/manifest.h"
 #include "util/file_size_limit.h"
@@ -29,9 +30,7 @@ Result<Request> with_absolute_paths(const Request& request) {
   for (auto& [source, file_name, headers, include_dirs, defines, options, names, target,
               as_nvrtc, working_dir] : sources) {
     if (as_nvrtc) {
-      std::error_code error;  // without one a relative path is none either
-      working_dir = working_dir.empty() ? std::filesystem::current_path(error)
-                                        : std::filesystem::absolute(working_dir, error);
+      working_dir = KILN_TRY(working_directory(working_dir));
       continue;
     }
     key::SourceKeyInput moved = KILN_TRY(key::normalized({
