@@ -213,10 +213,12 @@ Result<PreparedRequest> BuildService::prepare(const Request& request) const {
 
 Result<std::variant<KeyedRequest, device::TargetSkipped>> BuildService::key(
     const PreparedRequest& request, const device::BuildFor& asked_for,
-    const std::stop_token& stop) {
+    const std::stop_token& stop,
+    std::shared_ptr<const device::ToolchainChoice> toolchain) {
   KILN_TRY(check_process());
   const device::BuildFor build_for = KILN_TRY(wanted_by(request, asked_for));
-  const auto toolchain = KILN_TRY(toolchains_.choose(build_for, stop));
+  if (toolchain == nullptr)
+    toolchain = KILN_TRY(toolchains_.choose(build_for, stop));
   const auto choice = KILN_TRY(device::choose_target(
       build_for, declared_targets(request), toolchain->toolchain.facts));
   if (const auto* skipped = std::get_if<device::TargetSkipped>(&choice))

@@ -72,10 +72,11 @@ class BuildService {
   /// limits exclude that target. Reads a source's headers at the first call for it.
   /// Errors: kInvalidArgument (no NVRTC ever built for it), kUnavailable (no NVRTC
   /// found here builds for it), kIo, kResourceLimit (its headers), kCancelled (by
-  /// `stop`, while they are searched).
+  /// `stop`, while they are searched). `toolchain`, if given, is what builds it.
   [[nodiscard]] Result<std::variant<KeyedRequest, device::TargetSkipped>> key(
       const PreparedRequest& request, const device::BuildFor& build_for,
-      const std::stop_token& stop = {});
+      const std::stop_token& stop = {},
+      std::shared_ptr<const device::ToolchainChoice> toolchain = nullptr);
 
   /// Returns the artifact from memory, disk, a seed or a remote, or builds it; `stop`
   /// ends a wait and a build. A fault of the cache or of a remote is a miss, never an

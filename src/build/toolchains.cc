@@ -65,6 +65,17 @@ Result<Toolchains::Found> Toolchains::found(const std::stop_token& stop) {
   return searches_.run(0, stop, [&] { return search(stop); }).result;
 }
 
+device::ToolchainSearch Toolchains::search_options(const std::stop_token& stop) const {
+  return {.places = places_,
+          .explicit_nvrtc = config_.nvrtc.value_or(""),
+          .nvrtc_by = config_.nvrtc_by.name,
+          .folder = folders_.hints,
+          .links = folders_.links,
+          .ask = [this, stop](const auto& nvrtc, const auto& builtins) {
+            return ask_(nvrtc, builtins, stop);
+          }};
+}
+
 Result<Toolchains::Found> Toolchains::search(const std::stop_token& stop) {
   {
     const MutexLock lock(mutex_);
@@ -72,15 +83,8 @@ Result<Toolchains::Found> Toolchains::search(const std::stop_token& stop) {
     if (found_ != nullptr && (found_->unusable.empty() || now < look_again_at_))
       return found_;
   }
-  auto found = std::make_shared<const device::FoundToolchains>(KILN_TRY(
-      device::discover_toolchains({.places = places_,
-                                   .explicit_nvrtc = config_.nvrtc.value_or(""),
-                                   .nvrtc_by = config_.nvrtc_by.name,
-                                   .folder = folders_.hints,
-                                   .links = folders_.links,
-                                   .ask = [&](const auto& nvrtc, const auto& builtins) {
-                                     return ask_(nvrtc, builtins, stop);
-                                   }})));
+  auto found = std::make_shared<const device::FoundToolchains>(
+      KILN_TRY(device::discover_toolchains(search_options(stop))));
   // A failed query may work later. It may have taken a minute, so read the clock again.
   const MutexLock lock(mutex_);
   look_again_at_ = std::chrono::steady_clock::now() + look_again_after_;
@@ -136,6 +140,25 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::choose(
   const MutexLock lock(mutex_);
   warn_once(choice->warning);
   return choices_.emplace(name, std::move(choice)).first->second;
+}
+
+Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::of(
+    const std::filesystem::path& nvrtc, const std::stop_token& stop) {
+  {
+    const MutexLock lock(mutex_);
+    if (const auto known = exact_.find(nvrtc); known != exact_.end())
+      return known->second;
+  }
+  std::error_code error;
+  const auto resolved = std::filesystem::canonical(nvrtc, error);
+  if (error)
+    return fail(ErrorCode::kIo,
+                fmt::format("{}: {}", nvrtc.native(), error.message()));
+  auto choice = std::make_shared<const device::ToolchainChoice>(
+      KILN_TRY(device::describe_toolchain(resolved, search_options(stop))),
+      "the program's own", "");
+  const MutexLock lock(mutex_);
+  return exact_.emplace(nvrtc, std::move(choice)).first->second;
 }
 
 Result<std::shared_ptr<const device::Linker>> Toolchains::linker(

@@ -81,6 +81,11 @@ class Toolchains {
       const std::optional<device::BuildFor>& build_for,
       const std::stop_token& stop = {});
 
+  /// The one at `nvrtc`, absolute, whatever is set; not searched for. Errors: kIo,
+  /// kUnavailable, the error of `ask`; never cached.
+  [[nodiscard]] Result<std::shared_ptr<const device::ToolchainChoice>> of(
+      const std::filesystem::path& nvrtc, const std::stop_token& stop = {});
+
   /// The nvJitLink for what `toolchain` compiles. Errors: as find_linker, never cached.
   [[nodiscard]] Result<std::shared_ptr<const device::Linker>> linker(
       const device::Toolchain& toolchain);
@@ -104,6 +109,8 @@ class Toolchains {
 
   using Found = std::shared_ptr<const device::FoundToolchains>;
 
+  [[nodiscard]] device::ToolchainSearch search_options(
+      const std::stop_token& stop) const;
   /// What was found last, or a new search.
   [[nodiscard]] Result<Found> search(const std::stop_token& stop);
   void warn_once(const std::string& warning) KILN_REQUIRES(mutex_);
@@ -123,6 +130,8 @@ class Toolchains {
   // When to repeat a search that found an unusable NVRTC.
   std::chrono::steady_clock::time_point look_again_at_ KILN_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<const device::ToolchainChoice>> choices_
+      KILN_GUARDED_BY(mutex_);
+  std::map<std::filesystem::path, std::shared_ptr<const device::ToolchainChoice>> exact_
       KILN_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<const device::Linker>> linkers_
       KILN_GUARDED_BY(mutex_);  // by the toolchain's id

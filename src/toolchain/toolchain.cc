@@ -290,6 +290,11 @@ Result<FoundToolchains> discover_toolchains(const ToolchainSearch& search) {
   return found;
 }
 
+Result<Toolchain> describe_toolchain(const fs::path& nvrtc,
+                                     const ToolchainSearch& search) {
+  return describe({nvrtc, nvrtc, "the program's"}, true, search);
+}
+
 Result<ToolchainChoice> choose_toolchain(std::span<const Toolchain> found,
                                          const ToolchainCriteria& criteria) {
   for (const Toolchain& each : found) {

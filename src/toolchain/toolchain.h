@@ -88,6 +88,11 @@ struct FoundToolchains {
 [[nodiscard]] Result<FoundToolchains> discover_toolchains(
     const ToolchainSearch& search);
 
+/// The toolchain of one NVRTC, absolute and resolved, as the search describes it. Of
+/// `search` the places are not looked at. Errors: kUnavailable; as `ask`.
+[[nodiscard]] Result<Toolchain> describe_toolchain(const std::filesystem::path& nvrtc,
+                                                   const ToolchainSearch& search);
+
 struct ToolchainCriteria {
   std::string wanted = {};                        // "" for none
   std::string_view wanted_by = "KILN_TOOLCHAIN";  // the setting that named it
