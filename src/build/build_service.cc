@@ -47,6 +47,14 @@ std::unique_ptr<cache::Cache> open_cache(const Config& config, const LazyCount& 
   return cache::Cache::open(std::move(opened));
 }
 
+compile::PoolOptions worker_options(const Config& config, const LazyCount& jobs,
+                                    cache::Cache& cache,
+                                    const BuildServiceOptions& options) {
+  auto workers = pool_options(config, jobs, cache);
+  workers.max_idle = options.keeps_workers;
+  return workers;
+}
+
 /// The folder for hints; empty if the cache is off.
 OwnFolder hint_folder(cache::Cache& cache, const std::filesystem::path& folder) {
   return cache.mode() == cache::Mode::kOff ? OwnFolder() : counted(cache, folder);
@@ -157,7 +165,7 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
           *cache_,
           {config_.compile_timeout, config_.worker_memory_bytes, result_environment()},
           remote_.get()),
-      workers_(pool_options(config_, jobs_, *cache_)),
+      workers_(worker_options(config_, jobs_, *cache_, options)),
       precompiled_(*cache_, precompiled_folder(config_, *cache_),
                    precompiled_limit(config_)),
       toolchains_(
@@ -188,7 +196,7 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
             compile::find_standard_headers(config_.worker.value_or(""))) {}
 
 Result<void> BuildService::check_process() const {
-  if (fork_count() == forks_)
+  if (is_of_this_process())
     return {};
   return fail(ErrorCode::kUnavailable,
               "this process was forked from the one that opened the service: open one "

@@ -40,6 +40,9 @@ struct BuildServiceOptions {
   std::optional<std::vector<Signer>> signers{};
   /// False if the caller tells why the cache is off.
   bool warns_when_off = true;
+  /// So many idle workers at most wait for the next build; 0: as many as build at a
+  /// time.
+  unsigned keeps_workers = 0;
   /// True for programs: where the root is refused, another takes its place. Whoever
   /// fills, looks at or removes a cache means the one that is named.
   bool may_be_elsewhere = false;
@@ -98,6 +101,8 @@ class BuildService {
     return keys_.preimage(request);
   }
 
+  /// False in a forked child.
+  [[nodiscard]] bool is_of_this_process() const { return fork_count() == forks_; }
   [[nodiscard]] const Config& config() const { return config_; }
   /// Builds at a time: Config::jobs, else the usable cores.
   [[nodiscard]] const LazyCount& jobs() const { return jobs_; }

@@ -165,6 +165,8 @@ Result<key::SourceKeyInput> key_input(const SourceOptions& given,
   if (!input.working_directory.ends_with('/'))
     input.working_directory += '/';
   input.options = options.others;
+  if (given.target == request::kDefaultTarget)  // no option of NVRTC's
+    input.options.insert(input.options.begin(), "--gpu-architecture=default");
   for (const request::NvrtcMacro& macro : options.macros)
     input.macros.push_back(
         {macro.is_defined ? key::MacroAction::kDefine : key::MacroAction::kUndefine,
@@ -450,10 +452,15 @@ Fields RequestKeys::preimage(const KeyedRequest& request) {
     return key::link_preimage(
         link_input(request, request.request.content_->file_digests));
   const device::Toolchain& toolchain = request.toolchain->toolchain;
-  return key::source_preimage(
-      build_context(request.target, toolchain),
-      complete_input(*request.request.content_->source, toolchain, *request.headers),
-      *request.headers);
+  auto input =
+      complete_input(*request.request.content_->source, toolchain, *request.headers);
+  const auto& given = std::get<request::SourceRequest>(request.request.resolved());
+  // As -I spells them they begin __FILE__, and lines of the log, in each header found.
+  if (given.as_nvrtc != nullptr && input.paths.empty() &&
+      !request.headers->files.empty())
+    input.paths = given.as_nvrtc->include_dirs;
+  return key::source_preimage(build_context(request.target, toolchain), input,
+                              *request.headers);
 }
 
 Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
@@ -496,7 +503,7 @@ Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
   if (form == key::SourceForm::kNvrtc) {
     const auto& given = std::get<request::SourceRequest>(request.request.resolved());
     job.as_nvrtc = true;
-    if (!given.target)
+    if (!given.target && given.source.target != request::kDefaultTarget)
       job.options = {
           "--gpu-architecture=" +
           to_string(device::Target{

@@ -152,8 +152,7 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::of(
   std::error_code error;
   const auto resolved = std::filesystem::canonical(nvrtc, error);
   if (error)
-    return fail(ErrorCode::kIo,
-                fmt::format("{}: {}", nvrtc.native(), error.message()));
+    return fail(ErrorCode::kIo, fmt::format("{}: {}", nvrtc.native(), error.message()));
   auto choice = std::make_shared<const device::ToolchainChoice>(
       KILN_TRY(device::describe_toolchain(resolved, search_options(stop))),
       "the program's own", "");

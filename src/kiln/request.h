@@ -46,8 +46,8 @@ struct SourceOptions {
   /// True: the answer is what NVRTC itself makes of `source`, `headers`, `options`,
   /// `name_expressions` and `file_name`, and Kiln adds nothing. `options` are all those
   /// of nvrtcCompileProgram, -I, -D and -dlto too, and the architecture's, unless it is
-  /// that of the device; `file_name` is given to NVRTC whole. `include_dirs`, `defines`
-  /// and `target` must be empty, and nothing is linked. Errors: options that Kiln does
+  /// that of the device, or `target` is "default": NVRTC's own. `file_name` is given to
+  /// NVRTC whole. `include_dirs` and `defines` must be empty, and nothing is linked. Errors: options that Kiln does
   /// not know, and those whose result is no cubin, PTX or LTO-IR or that are about
   /// other files.
   bool as_nvrtc = false;

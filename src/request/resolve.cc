@@ -197,7 +197,9 @@ Result<void> check_texts(const SourceOptions& source) {
 }
 
 Result<SourceRequest> resolve_as_nvrtc(SourceOptions source) {
-  if (!source.include_dirs.empty() || !source.defines.empty() || !source.target.empty())
+  const bool is_default = source.target == kDefaultTarget;
+  if (!source.include_dirs.empty() || !source.defines.empty() ||
+      !(source.target.empty() || is_default))
     return invalid(source,
                    "as_nvrtc takes include folders, macros and the architecture as "
                    "NVRTC does, among the options");
@@ -206,6 +208,8 @@ Result<SourceRequest> resolve_as_nvrtc(SourceOptions source) {
   auto options = read_nvrtc_options(source.options);
   if (!options)
     return invalid(source, options.error().message);
+  if (is_default && options->target)
+    return invalid(source, "an option names the architecture, and target is 'default'");
   SourceRequest request{std::move(source), options->target};
   request.as_nvrtc = std::make_shared<const NvrtcOptions>(*std::move(options));
   return request;

@@ -34,6 +34,9 @@ enum class ObjectKind : std::uint8_t {
 
 /// A source with checked options. Include and macro options stay in place: key/ orders
 /// them.
+/// SourceOptions::target of a call that names no architecture.
+inline constexpr std::string_view kDefaultTarget = "default";
+
 struct SourceRequest {
   SourceOptions source;
   std::optional<device::Target> target{};  // of `source`, for whatever device

@@ -3,6 +3,7 @@
 // its own, with a libc of its own, which has the environment of the program's start.
 // Not certain that a library can have a stand-in, it leaves the loader alone.
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <link.h>
@@ -99,7 +100,31 @@ bool uncaught_path(const char* real, char* path) {
 // Their users have the loader's lock, and perhaps a small stack.
 char real_path[PATH_MAX];
 char standin_path[PATH_MAX];
+char engine_path[PATH_MAX];
 // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
+
+/// Where libkiln.so is, from this module's folder.
+constexpr const char* kEnginePlaces[] = {KILN_ENGINE_PLACES};
+
+/// Writes the path of libkiln.so; "" where there is none: the stand-in then hands each
+/// call on.
+void find_engine() {
+  Dl_info own{};
+  engine_path[0] = '\0';
+  const char* last = nullptr;
+  if (dladdr(reinterpret_cast<const void*>(&kEnginePlaces), &own) != 0)
+    last = std::strrchr(own.dli_fname, '/');
+  for (const char* place : kEnginePlaces) {
+    if (last == nullptr)
+      return;
+    const int length =
+        std::snprintf(engine_path, sizeof engine_path, "%.*s/%s",
+                      static_cast<int>(last - own.dli_fname), own.dli_fname, place);
+    if (length < PATH_MAX && access(engine_path, R_OK) == 0)
+      return;
+    engine_path[0] = '\0';
+  }
+}
 
 /// The path of the stand-in for the library in `file`; null, and why there is none.
 const char* standin_for(const OpenFile& file, const char*& why) {
@@ -116,7 +141,8 @@ const char* standin_for(const OpenFile& file, const char*& why) {
   why = "it is no shared library for this machine";
   if (!image.parse(library.bytes(), size))
     return nullptr;
-  why = make_standin(copy.bytes(), image, real_path);
+  find_engine();
+  why = make_standin(copy.bytes(), image, real_path, engine_path);
   if (why != nullptr)
     return nullptr;
   char name[128];

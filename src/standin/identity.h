@@ -22,7 +22,9 @@ inline constexpr char kUncaught[] = "/.//.//";
 
 struct Identity {
   static constexpr std::size_t kCapacity = 4096;
-  char real_path[kCapacity];  // with kUncaught before the last part; NUL-terminated
+  // NUL-terminated.
+  char real_path[kCapacity];    // with kUncaught before the last part
+  char engine_path[kCapacity];  // of libkiln.so; "": none
 };
 
 }  // namespace kiln::standin

@@ -1,7 +1,8 @@
 // libkiln-nvrtc.so, of which the audit module makes a stand-in for each real NVRTC.
-// Each function jumps to the real library's, which is opened at the first call. Knows
-// no signature: arguments stay in their registers and on the stack, so that private
-// functions are forwarded like all others.
+// The functions that take a program ask the engine in libkiln.so, which is opened when
+// a program is created. All others jump to the real library's, which is opened at the
+// first such call: arguments stay in their registers and on the stack, so that private
+// functions, too, need no signature here.
 
 #include <dlfcn.h>
 
@@ -9,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "standin/engine.h"
 #include "standin/identity.h"
 #include "standin/nvrtc_functions.h"
 
@@ -193,22 +195,6 @@ bool is_tracing = false;
   is_tracing = mode != nullptr && std::strcmp(mode, "trace") == 0;
 }
 
-/// One line, so that those of several processes do not mix.
-[[gnu::destructor]] void end() {
-  if (!is_tracing)
-    return;
-  char line[Identity::kCapacity + 2048];
-  int length = std::snprintf(line, sizeof line,
-                             "kiln: stand-in for %s:", kiln_standin_identity.real_path);
-  for (const Function* each : kFunctions) {
-    if (each->calls != 0)
-      length +=
-          std::snprintf(line + length, sizeof line - static_cast<std::size_t>(length),
-                        " %s %lu", each->name, each->calls);
-  }
-  std::fprintf(stderr, "%s\n", line);
-}
-
 // What a program gets where the real library has gone since the stand-in was made.
 constexpr int kInternalError = 11;  // NVRTC_ERROR_INTERNAL_ERROR
 int fails() {
@@ -238,20 +224,118 @@ void* real_library() {
   return library;
 }
 
+/// Null: the real library does not have it, or is gone.
+void* in_real(const char* function) {
+  void* library = real_library();
+  return library == nullptr ? nullptr : dlsym(library, function);
+}
+
+void* find_real(const char* function) {
+  if (void* target = in_real(function))
+    return target;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): its text is the thread's own in glibc
+  const char* why = dlerror();
+  return without_real(function, why == nullptr ? "this is no stand-in" : why);
+}
+
+constexpr RealLibrary kReal{kiln_standin_identity.real_path, find_real};
+
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables)
+const Engine kNoEngine{};
+const Engine* opened = nullptr;  // kNoEngine: there is none
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
+
+const Engine* open_engine() {
+  void* library =
+      kiln_standin_identity.engine_path[0] == '\0'
+          ? nullptr
+          : dlopen(kiln_standin_identity.engine_path, RTLD_NOW | RTLD_LOCAL);
+  const auto find = library == nullptr
+                        ? nullptr
+                        : reinterpret_cast<FindEngine>(dlsym(library, kEngineSymbol));
+  const Engine* engine = find == nullptr ? nullptr : find(kEngineLayout);
+  if (engine == nullptr && is_tracing)
+    std::fprintf(stderr,
+                 "kiln: %s: there is no engine in '%s', NVRTC itself compiles\n",
+                 kiln_standin_identity.real_path, kiln_standin_identity.engine_path);
+  return engine == nullptr ? &kNoEngine : engine;
+}
+
+enum class Open : bool { kNo, kYes };
+
+/// Null: there is none, or none yet. Threads that come at once open the same.
+const Engine* engine(Open open) {
+  const Engine* known = __atomic_load_n(&opened, __ATOMIC_ACQUIRE);
+  if (known == nullptr && open == Open::kYes) {
+    known = open_engine();
+    __atomic_store_n(&opened, known, __ATOMIC_RELEASE);
+  }
+  return known == &kNoEngine ? nullptr : known;
+}
+
+/// What a call of `function` runs: the engine's member.
+template <auto member, Function* function>
+struct Call;
+template <typename... Arguments,
+          int (*Engine::*member)(const RealLibrary&, Arguments...), Function* function>
+struct Call<member, function> {
+  static int run(Arguments... arguments) {
+    const bool creates = function == &kiln_function_nvrtcCreateProgram;
+    if (const Engine* known = engine(creates ? Open::kYes : Open::kNo))
+      return (known->*member)(kReal, arguments...);
+    return reinterpret_cast<int (*)(Arguments...)>(find_real(function->name))(
+        arguments...);
+  }
+};
+
+struct EngineCall {
+  const Function* function;
+  void* run;
+};
+
+/// Null: the real library's alone.
+void* engine_call(const Function* function) {
+#define KILN_ENGINE_CALL(name, ...) \
+  {&kiln_function_##name,           \
+   reinterpret_cast<void*>(&Call<&Engine::name, &kiln_function_##name>::run)},
+  static const EngineCall kCalls[] = {KILN_NVRTC_PROGRAM_FUNCTIONS(KILN_ENGINE_CALL)};
+  for (const EngineCall& each : kCalls) {
+    if (each.function == function)
+      return each.run;
+  }
+  return nullptr;
+}
+
+/// One line, so that those of several processes do not mix.
+[[gnu::destructor]] void end() {
+  char did[512] = "";
+  if (const Engine* known = engine(Open::kNo))
+    known->end(did, sizeof did);
+  if (!is_tracing)
+    return;
+  char line[2 * Identity::kCapacity];
+  int length = std::snprintf(line, sizeof line,
+                             "kiln: stand-in for %s:", kiln_standin_identity.real_path);
+  for (const Function* each : kFunctions) {
+    if (each->calls != 0)
+      length +=
+          std::snprintf(line + length, sizeof line - static_cast<std::size_t>(length),
+                        " %s %lu", each->name, each->calls);
+  }
+  std::fprintf(stderr, "%s%s%s\n", line, did[0] == '\0' ? "" : "; ", did);
+}
+
 }  // namespace
 }  // namespace kiln::standin
 
 /// Where the call goes; while tracing, each call comes here to be counted.
 void* kiln_find_function(kiln::standin::Function* function) {
   __atomic_fetch_add(&function->calls, 1, __ATOMIC_RELAXED);
-  void* library = kiln::standin::real_library();
-  void* target = library == nullptr ? nullptr : dlsym(library, function->name);
-  if (target == nullptr) {
-    // NOLINTNEXTLINE(concurrency-mt-unsafe): its text is the thread's own in glibc
-    const char* why = dlerror();
-    return kiln::standin::without_real(function->name,
-                                       why == nullptr ? "this is no stand-in" : why);
-  }
+  void* target = kiln::standin::engine_call(function);
+  if (target == nullptr)
+    target = kiln::standin::in_real(function->name);
+  if (target == nullptr)
+    return kiln::standin::find_real(function->name);
   if (!kiln::standin::is_tracing)
     __atomic_store_n(&function->target, target, __ATOMIC_RELEASE);
   return target;

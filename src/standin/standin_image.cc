@@ -1,5 +1,6 @@
 #include "standin/standin_image.h"
 
+#include <cstdio>
 #include <cstring>
 
 #include "standin/identity.h"
@@ -60,22 +61,27 @@ std::size_t standin_size() {
   return static_cast<std::size_t>(kiln_standin_template_end - kiln_standin_template);
 }
 
-const char* make_standin(unsigned char* bytes, const ElfImage& real, const char* path) {
+const char* make_standin(unsigned char* bytes, const ElfImage& real, const char* path,
+                         const char* engine_path) {
   std::memcpy(bytes, kiln_standin_template, standin_size());
   ElfImage copy;
   if (!copy.parse(bytes, standin_size()))
     return "libkiln-audit.so is damaged";
   Elf64_Sym* identity = copy.find_export(kIdentity);
-  unsigned char* real_path =
+  unsigned char* data =
       identity == nullptr ? nullptr : copy.data(*identity, sizeof(Identity));
-  if (real_path == nullptr || std::strcmp(copy.soname(), kSoname) != 0)
+  if (data == nullptr || std::strcmp(copy.soname(), kSoname) != 0)
     return "libkiln-audit.so is damaged";
   hide(*identity);
   if (const char* why = refuse(real, copy))
     return why;
-  if (std::strlen(path) >= Identity::kCapacity)
+  Identity written{};
+  if (std::snprintf(written.real_path, sizeof written.real_path, "%s", path) >=
+          int{Identity::kCapacity} ||
+      std::snprintf(written.engine_path, sizeof written.engine_path, "%s",
+                    engine_path) >= int{Identity::kCapacity})
     return "its path is too long";
-  std::memcpy(real_path, path, std::strlen(path) + 1);
+  std::memcpy(data, &written, sizeof written);
   // A program that asks whether a function is there gets the real library's answer.
   for (std::size_t i = 0; i < copy.symbol_count(); ++i) {
     Elf64_Sym& symbol = copy.symbol(i);

@@ -292,7 +292,8 @@ Result<FoundToolchains> discover_toolchains(const ToolchainSearch& search) {
 
 Result<Toolchain> describe_toolchain(const fs::path& nvrtc,
                                      const ToolchainSearch& search) {
-  return describe({nvrtc, nvrtc, "the program's"}, true, search);
+  return describe({.path = nvrtc, .found_in = "the program", .found_at = nvrtc}, true,
+                  search);
 }
 
 Result<ToolchainChoice> choose_toolchain(std::span<const Toolchain> found,

@@ -36,6 +36,7 @@ std::vector<std::filesystem::path> places_of(const std::string& name) {
   std::vector<std::filesystem::path> places{here / name};
   for (const auto& folder :
        {here / KILN_WORKER_FROM_LIBRARY, here / KILN_WORKER_FROM_PROGRAM,
+        here / "../bin",  // in a build tree
         this_program().parent_path()}) {
     const auto place = (folder / name).lexically_normal();
     if (std::find(places.begin(), places.end(), place) == places.end())

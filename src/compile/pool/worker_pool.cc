@@ -212,7 +212,8 @@ WorkerPool::State::State(const PoolOptions& options)
       workers_(
           options.max_workers, options.worker,
           merged(worker_environment(), options.environment), options.scratch,
-          options.memory != nullptr ? *options.memory : WorkerMemory::of_process()) {}
+          options.memory != nullptr ? *options.memory : WorkerMemory::of_process(),
+          options.max_idle) {}
 
 WorkerPool::State::~State() {
   closing_.request_stop();

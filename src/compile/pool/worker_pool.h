@@ -36,6 +36,7 @@ using Turn = std::shared_ptr<void>;
 
 struct PoolOptions {
   LazyCount max_workers = LazyCount(usable_cores);  // builds at a time
+  unsigned max_idle = 0;  // workers that wait for the next build; 0: max_workers
   WorkerSearch worker;
   std::chrono::milliseconds time_limit = kDefaultTimeLimit;
   std::uint64_t memory_limit_bytes = kDefaultMemoryLimit;

@@ -34,12 +34,13 @@ WorkerSet::Alone::~Alone() {
 
 WorkerSet::WorkerSet(LazyCount max_workers, WorkerSearch search,
                      std::vector<std::string> environment, OwnFolder scratch,
-                     WorkerMemory& memory)
+                     WorkerMemory& memory, unsigned max_idle)
     : max_workers_(std::move(max_workers)),
       search_(std::move(search)),
       environment_(std::move(environment)),
       scratch_(std::move(scratch)),
-      memory_(memory) {}
+      memory_(memory),
+      max_idle_(max_idle) {}
 
 WorkerSet::~WorkerSet() = default;
 
@@ -98,8 +99,13 @@ Result<WorkerProcess> WorkerSet::acquire(const Libraries& libraries,
 }
 
 void WorkerSet::release(const Libraries& libraries, WorkerProcess worker) {
+  std::optional<Idle> ended;  // destroyed after the lock, as in take_idle()
   const MutexLock lock(mutex_);
   idle_.push_back({libraries, std::move(worker)});
+  if (max_idle_ == 0 || idle_.size() <= max_idle_)
+    return;
+  ended = std::move(idle_.front());
+  idle_.erase(idle_.begin());
 }
 
 std::optional<WorkerProcess> WorkerSet::take_idle(const Libraries& libraries) {

@@ -34,10 +34,10 @@ class WorkerSet {
   /// The right to run the only worker; the destructor gives it back.
   class Alone;
 
-  /// `scratch`, `memory`: see PoolOptions.
+  /// `scratch`, `memory`, `max_idle`: see PoolOptions.
   WorkerSet(LazyCount max_workers, WorkerSearch search,
             std::vector<std::string> environment, OwnFolder scratch = {},
-            WorkerMemory& memory = WorkerMemory::of_process());
+            WorkerMemory& memory = WorkerMemory::of_process(), unsigned max_idle = 0);
   WorkerSet(const WorkerSet&) = delete;
   WorkerSet& operator=(const WorkerSet&) = delete;
   ~WorkerSet();
@@ -60,7 +60,8 @@ class WorkerSet {
                                               const std::stop_token& stop,
                                               BuildWatch& watch);
 
-  /// Keeps a worker that has answered for reuse. A caller with a permit still holds it.
+  /// Keeps a worker that has answered for reuse, or ends one that is too many. A caller
+  /// with a permit still holds it.
   void release(const Libraries& libraries, WorkerProcess worker);
 
  private:
@@ -81,6 +82,7 @@ class WorkerSet {
   const std::vector<std::string> environment_;
   const OwnFolder scratch_;
   WorkerMemory& memory_;
+  const unsigned max_idle_;  // 0: no bound
 
   Spawner spawner_;  // thread-safe; outlives every worker below
 

@@ -92,21 +92,33 @@ Result<Reply> guarded(const Answer& answer, const Result<Request>& request) {
   }
 }
 
-/// What the running request may use. The pool watches the same limits, unless its
+/// What the running request may use, and how long the next one may take to come. The
+/// pool watches the same limits, unless its
 /// process is stopped or gets no processor time. Thread safety: every call may run
 /// concurrently.
 class Limits {
  public:
+  /// Does not return if this process is about to end.
   void begin(const Request& request) {
+    Clock::rep idle = idle_since_.exchange(kRunning);
+    while (idle == kEnding) ::pause();
     std::visit([this](const auto& job) { begin_job(job); }, request);
   }
   void end() {
     deadline_ = kNone;
     memory_bytes_ = 0;
+    idle_since_ = now();
+  }
+  /// True once no request has come for long: then none begins any more, and the pool
+  /// sends its next one to another worker.
+  [[nodiscard]] bool is_unused() {
+    Clock::rep idle = idle_since_;
+    return idle != kRunning && now() - idle > Clock::duration(kKeptFor).count() &&
+           idle_since_.compare_exchange_strong(idle, kEnding);
   }
   [[nodiscard]] bool is_running() const { return deadline_ != kNone; }
   [[nodiscard]] bool is_over_time() const {
-    return Clock::now().time_since_epoch().count() > deadline_;
+    return now() > deadline_;
   }
   [[nodiscard]] bool is_over_memory() const {
     const std::uint64_t limit = memory_bytes_;
@@ -115,6 +127,10 @@ class Limits {
 
  private:
   static constexpr Clock::rep kNone = Clock::duration::max().count();
+  static constexpr Clock::rep kRunning = kNone;
+  static constexpr Clock::rep kEnding = kNone - 1;
+  /// Of the memory of a worker, about 75 MB, which others may need.
+  static constexpr std::chrono::seconds kKeptFor{30};
   /// The pool is first, if it can: it knows more about the build.
   static constexpr std::chrono::seconds kGrace{1};
 
@@ -143,6 +159,9 @@ class Limits {
     return heap.uordblks + heap.hblkhd;
   }
 
+  static Clock::rep now() { return Clock::now().time_since_epoch().count(); }
+
+  std::atomic<Clock::rep> idle_since_ = now();
   std::atomic<Clock::rep> deadline_ = kNone;
   std::atomic<std::uint64_t> memory_bytes_ = 0;
 };
@@ -150,14 +169,14 @@ class Limits {
 /// Ends this process when the pool's process ends, also in the middle of a compile, and
 /// over a limit. A forked child of the host may keep the socket open, hence the
 /// getppid() check.
-void watch(pid_t parent, const Limits& limits) {
+void watch(pid_t parent, Limits& limits) {
   constexpr int kAskEveryMs = 500;
   constexpr int kAskRunningEveryMs = 100;
   while (true) {
     pollfd socket{.fd = kWorkerSocket, .events = POLLRDHUP, .revents = 0};
     const int ready =
         ::poll(&socket, 1, limits.is_running() ? kAskRunningEveryMs : kAskEveryMs);
-    if (ready > 0 || ::getppid() != parent)
+    if (ready > 0 || ::getppid() != parent || limits.is_unused())
       exit_now(EXIT_SUCCESS);
     if (limits.is_over_time())
       exit_now(kExitOverTime);

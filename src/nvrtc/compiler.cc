@@ -1,0 +1,168 @@
+#include "nvrtc/compiler.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "build/settings.h"
+#include "compile/protocol/job.h"
+#include "nvrtc/codes.h"
+#include "request/nvrtc_options.h"
+#include "request/resolve.h"
+#include "util/log.h"
+#include "util/try.h"
+
+namespace kiln::nvrtc {
+namespace {
+
+Result<std::unique_ptr<BuildService>> open_service() {
+  const Config config = KILN_TRY(settings({}, process_environment()));
+  if (config.log_level)
+    KILN_TRY(set_log_level(*config.log_level));
+  return BuildService::open(config, {.keeps_workers = 1, .may_be_elsewhere = true});
+}
+
+std::unique_ptr<RequestRecord> open_record(const Config& config) {
+  if (!config.record)
+    return nullptr;
+  auto record = RequestRecord::open(*config.record);
+  if (record)
+    return *std::move(record);
+  log(LogLevel::kWarning, {"nothing is recorded: ", record.error().message});
+  return nullptr;
+}
+
+/// Of an NVRTC without --gpu-architecture; nullopt for one that is newer than Kiln.
+std::optional<device::Target> default_target(device::CudaVersion version) {
+  constexpr int k12 = 12;
+  constexpr int k13 = 13;
+  if (version.major != k12 && version.major != k13)
+    return std::nullopt;
+  return device::Target{
+      device::Architecture{version.major == k12 ? device::ComputeCapability{5, 2}
+                                                : device::ComputeCapability{7, 5}},
+      device::ImageKind::kPtx};
+}
+
+tl::unexpected<Passed> passed(Reason reason, std::string detail = {}) {
+  return tl::unexpected(Passed{reason, std::move(detail)});
+}
+
+}  // namespace
+
+Compiler& Compiler::of_process() {
+  static auto* const compiler = new Compiler();
+  return *compiler;
+}
+
+Compiler::Compiler() : service_(open_service()) {
+  if (service_)
+    record_ = open_record((*service_)->config());
+}
+
+tl::expected<Compiled, Passed> Compiler::compile(const std::filesystem::path& library,
+                                                 SourceOptions source) {
+  if (!service_)
+    return passed(Reason::kNoService, service_.error().message);
+  BuildService& service = **service_;
+  if (!service.is_of_this_process())
+    return passed(Reason::kForked);
+  if (service.cache().mode() == cache::Mode::kOff)
+    return passed(Reason::kCacheOff);
+  const auto options = request::read_nvrtc_options(source.options);
+  if (!options)
+    return passed(Reason::kOption, options.error().message);
+  if (!options->target)
+    source.target = request::kDefaultTarget;
+  const Request request = Request::from_source(std::move(source));
+  const auto prepared = service.prepare(request);
+  if (!prepared)
+    return passed(Reason::kOption, prepared.error().message);
+  const auto toolchain = service.toolchains().of(library);
+  if (!toolchain)
+    return passed(Reason::kToolchain, toolchain.error().message);
+  auto target = options->target;
+  if (!target)
+    target = default_target((*toolchain)->toolchain.facts.version);
+  if (!target)
+    return passed(Reason::kArchitecture);
+  const auto keyed = service.key(*prepared, *target, {}, *toolchain);
+  if (!keyed)
+    return passed(Reason::kOption, keyed.error().message);
+  const auto& wanted = std::get<KeyedRequest>(*keyed);
+  if (record_ != nullptr)
+    record_->add(wanted.key, request, wanted.target);
+  const auto fetched = service.fetch(wanted);
+  if (!fetched)
+    return ended(fetched.error(), wanted.key);
+  auto log = fetched->object->log();
+  if (!log)
+    return passed(Reason::kFailure, log.error().message);
+  ++(fetched->outcome == FetchOutcome::kCompiled ? built_ : hits_);
+  return Compiled{.code = kSuccess, .log = *std::move(log), .object = fetched->object};
+}
+
+/// What the caller sees of a build that failed.
+tl::expected<Compiled, Passed> Compiler::ended(const Error& error,
+                                               const Digest& key) const {
+  if (const auto failure = compile::nvrtc_failure(error)) {
+    // ptxas leaves the PTX that it refuses.
+    const bool is_whole = failure->log.find("ptxas") == std::string::npos;
+    const auto code = code_of(failure->result);
+    if (code && is_whole)
+      return Compiled{.code = *code, .log = failure->log};
+    return passed(is_whole ? Reason::kResult : Reason::kPtxas, failure->result);
+  }
+  switch (error.code) {
+    case ErrorCode::kTimeout:
+    case ErrorCode::kResourceLimit:
+    case ErrorCode::kWorkerCrashed:
+      return Compiled{.code = kInternalError, .log = error.message};
+    case ErrorCode::kUnavailable:
+      if ((*service_)->config().no_jit)
+        return Compiled{.code = kCompilation,
+                        .log = fmt::format("{} (key {})", error.message, key.hex())};
+      return passed(Reason::kNoWorker, error.message);
+    default:
+      return passed(Reason::kFailure, error.message);
+  }
+}
+
+void Compiler::count(const Passed& passed) {
+  const std::string_view word = to_string(passed.reason);
+  log(LogLevel::kDebug, {"NVRTC itself compiles: ", word,
+                         passed.detail.empty() ? "" : ": ", passed.detail});
+  ++passed_[static_cast<std::size_t>(passed.reason)];
+  if (is_of_this_process())
+    (*service_)->cache().counters().add_named(fmt::format("nvrtc_passed.{}", word));
+}
+
+std::string Compiler::end() {
+  constexpr std::chrono::milliseconds kFlush{200};
+  if (is_of_this_process())
+    (*service_)->cache().flush(kFlush);
+  std::string text = fmt::format("{} hits, {} built", hits_.load(), built_.load());
+  for (std::size_t i = 0; i < kReasonCount; ++i) {
+    if (const auto times = passed_[i].load(); times != 0)
+      text += fmt::format(", {} passed ({})", times,
+                          to_string(Reason{static_cast<std::uint8_t>(i)}));
+  }
+  return text;
+}
+
+bool Compiler::is_of_this_process() const {
+  return service_ && (*service_)->is_of_this_process();
+}
+
+std::string_view to_string(Reason reason) {
+  static constexpr std::array<std::string_view, kReasonCount> kWords{
+      "arguments",    "callback",  "private", "output",    "option",
+      "architecture", "ptxas",     "result",  "toolchain", "no_worker",
+      "no_service",   "cache_off", "forked",  "failure"};
+  return kWords[static_cast<std::size_t>(reason)];
+}
+
+}  // namespace kiln::nvrtc

@@ -1,0 +1,276 @@
+// The functions of NVRTC that stand-ins call (standin/engine.h). A program that is none
+// of ours, or that the real library has taken over, is the real library's.
+
+#include "standin/engine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "kiln/export.h"
+#include "nvrtc/codes.h"
+#include "nvrtc/compiler.h"
+#include "nvrtc/program.h"
+#include "util/fork_mutex.h"
+#include "util/mutex.h"
+#include "util/no_cancellation.h"
+
+namespace kiln::nvrtc {
+namespace {
+
+using Handle = standin::Program;
+using standin::RealLibrary;
+
+Mutex& programs_mutex() {
+  static auto* const mutex = new Mutex();
+  return *mutex;
+}
+
+/// By their handles, which are their addresses.
+class Programs {
+ public:
+  /// Never destroyed: other threads run on while the process ends.
+  static Programs& of_process() {
+    static auto* const programs = [] {
+      hold_over_forks<programs_mutex>();
+      return new Programs();
+    }();
+    return *programs;
+  }
+
+  Handle add(Inputs inputs) {
+    auto program = std::make_shared<Program>(std::move(inputs));
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): a name, never read
+    auto* const handle = reinterpret_cast<Handle>(program.get());
+    const MutexLock lock(programs_mutex());
+    programs_[handle] = std::move(program);
+    return handle;
+  }
+
+  std::shared_ptr<Program> find(Handle handle) {
+    const MutexLock lock(programs_mutex());
+    const auto known = programs_.find(handle);
+    return known == programs_.end() ? nullptr : known->second;
+  }
+
+  void remove(Handle handle) {
+    std::shared_ptr<Program> last;  // destroyed after the lock
+    const MutexLock lock(programs_mutex());
+    const auto known = programs_.find(handle);
+    if (known == programs_.end())
+      return;
+    last = std::move(known->second);
+    programs_.erase(known);
+  }
+
+ private:
+  std::unordered_map<Handle, std::shared_ptr<Program>> programs_;
+};
+
+/// The program of this handle, if it is ours to answer; else null, and `handle` is the
+/// real library's.
+std::shared_ptr<Program> own(Handle& handle) {
+  auto program = Programs::of_process().find(handle);
+  if (program == nullptr || program->passed_to() == nullptr)
+    return program;
+  handle = program->passed_to();
+  return nullptr;
+}
+
+/// The same, once the real library has taken the program over; else its result.
+int hand_over(const RealLibrary& real, Handle& handle, Reason reason) {
+  const auto program = own(handle);
+  if (program == nullptr)
+    return kSuccess;
+  if (const int code = program->pass(real, {reason}); code != kSuccess)
+    return code;
+  handle = program->passed_to();
+  return kSuccess;
+}
+
+/// What the real library refuses, or only it can read.
+bool is_odd(Handle* program, const char* source, int count, const char* const* texts,
+            const char* const* names) {
+  if (program == nullptr || source == nullptr || count < 0 ||
+      (count > 0 && (texts == nullptr || names == nullptr)))
+    return true;
+  std::set<std::string_view> known;
+  for (int i = 0; i < count; ++i) {
+    if (texts[i] == nullptr || names[i] == nullptr || !known.insert(names[i]).second)
+      return true;
+  }
+  return false;
+}
+
+int create(const RealLibrary& real, Handle* program, const char* source,
+           const char* name, int count, const char* const* texts,
+           const char* const* names) {
+  if (is_odd(program, source, count, texts, names))
+    return call_real(real, "nvrtcCreateProgram", program, source, name, count, texts,
+                     names);
+  Inputs inputs{source, name == nullptr ? "" : name, {}};
+  for (int i = 0; i < count; ++i) inputs.headers[names[i]] = texts[i];
+  *program = Programs::of_process().add(std::move(inputs));
+  return kSuccess;
+}
+
+int destroy(const RealLibrary& real, Handle* handle) {
+  const auto program =
+      handle == nullptr ? nullptr : Programs::of_process().find(*handle);
+  if (program == nullptr)
+    return call_real(real, "nvrtcDestroyProgram", handle);
+  Handle passed_to = program->passed_to();
+  Programs::of_process().remove(*handle);
+  *handle = nullptr;
+  return passed_to == nullptr ? kSuccess
+                              : call_real(real, "nvrtcDestroyProgram", &passed_to);
+}
+
+int add_name(const RealLibrary& real, Handle handle, const char* expression) {
+  if (const auto program = own(handle))
+    return program->add_name(expression);
+  return call_real(real, "nvrtcAddNameExpression", handle, expression);
+}
+
+int compile(const RealLibrary& real, Handle handle, int count,
+            const char* const* options) {
+  const auto program = own(handle);
+  const bool is_plain =
+      count == 0 || (count > 0 && options != nullptr &&
+                     std::none_of(options, options + count, [](const char* option) {
+                       return option == nullptr;
+                     }));
+  if (program != nullptr && is_plain) {
+    const auto size = static_cast<std::size_t>(count);
+    if (const auto code = program->compile(real, {options, size}))
+      return *code;
+    handle = program->passed_to();
+  } else if (program != nullptr) {
+    if (const int code = hand_over(real, handle, Reason::kArguments); code != kSuccess)
+      return code;
+  } else if (Programs::of_process().find(handle) == nullptr) {
+    Compiler::of_process().count({Reason::kPrivate});
+  }
+  return call_real(real, "nvrtcCompileProgram", handle, count, options);
+}
+
+int lowered_name(const RealLibrary& real, Handle handle, const char* expression,
+                 const char** lowered) {
+  if (const auto program = own(handle))
+    return program->lowered_name(expression, lowered);
+  return call_real(real, "nvrtcGetLoweredName", handle, expression, lowered);
+}
+
+// The names of a kind's two functions.
+constexpr const char* kPtx[] = {"nvrtcGetPTXSize", "nvrtcGetPTX"};
+constexpr const char* kCubin[] = {"nvrtcGetCUBINSize", "nvrtcGetCUBIN"};
+constexpr const char* kLtoIr[] = {"nvrtcGetLTOIRSize", "nvrtcGetLTOIR"};
+constexpr const char* kNvvm[] = {"nvrtcGetNVVMSize", "nvrtcGetNVVM"};  // an older name
+constexpr const char* kOptixIr[] = {"nvrtcGetOptiXIRSize", "nvrtcGetOptiXIR"};
+constexpr const char* kTileIr[] = {"nvrtcGetTileIRSize", "nvrtcGetTileIR"};
+constexpr const char* kLog[] = {"nvrtcGetProgramLogSize", "nvrtcGetProgramLog"};
+
+template <Output kind, auto& names>
+int size_of(const RealLibrary& real, Handle handle, std::size_t* size) {
+  const auto program = own(handle);
+  if (program == nullptr)
+    return call_real(real, names[0], handle, size);
+  if (size == nullptr)
+    return kInvalidInput;
+  *size = program->output(kind).size();
+  return kSuccess;
+}
+
+template <Output kind, auto& names>
+int copy_of(const RealLibrary& real, Handle handle, char* to) {
+  const auto program = own(handle);
+  if (program == nullptr)
+    return call_real(real, names[1], handle, to);
+  if (to == nullptr)
+    return kInvalidInput;
+  const auto bytes = program->output(kind);
+  std::copy_n(reinterpret_cast<const char*>(bytes.data()), bytes.size(), to);
+  return kSuccess;
+}
+
+// Of what Kiln does not keep.
+constexpr const char* kPchStatus[] = {"nvrtcGetPCHCreateStatus"};
+constexpr const char* kPchSize[] = {"nvrtcGetPCHHeapSizeRequired"};
+constexpr const char* kCallback[] = {"nvrtcSetFlowCallback"};
+
+template <Reason reason, auto& name, typename... Arguments>
+int by_real(const RealLibrary& real, Handle handle, Arguments... arguments) {
+  if (const int code = hand_over(real, handle, reason); code != kSuccess)
+    return code;
+  return call_real(real, name[0], handle, arguments...);
+}
+
+void end(char* text, std::size_t size) {
+  std::snprintf(text, size, "%s", Compiler::of_process().end().c_str());
+}
+
+/// `function` as programs may call it: nothing is thrown into them, and a thread that
+/// is cancelled meanwhile finishes the call.
+template <auto function>
+struct AtBorder;
+template <typename... Arguments, int (*function)(const RealLibrary&, Arguments...)>
+struct AtBorder<function> {
+  static int call(const RealLibrary& real, Arguments... arguments) noexcept {
+    const NoCancellation uncancelled;
+    try {
+      return function(real, arguments...);
+    } catch (const std::bad_alloc&) {
+      return kOutOfMemory;
+    } catch (...) {
+      return kInternalError;
+    }
+  }
+};
+
+template <auto function>
+constexpr auto at_border = &AtBorder<function>::call;
+
+constexpr standin::Engine kEngine{
+    .nvrtcCreateProgram = at_border<create>,
+    .nvrtcDestroyProgram = at_border<destroy>,
+    .nvrtcAddNameExpression = at_border<add_name>,
+    .nvrtcCompileProgram = at_border<compile>,
+    .nvrtcGetLoweredName = at_border<lowered_name>,
+    .nvrtcGetPTXSize = at_border<size_of<Output::kPtx, kPtx>>,
+    .nvrtcGetPTX = at_border<copy_of<Output::kPtx, kPtx>>,
+    .nvrtcGetCUBINSize = at_border<size_of<Output::kCubin, kCubin>>,
+    .nvrtcGetCUBIN = at_border<copy_of<Output::kCubin, kCubin>>,
+    .nvrtcGetLTOIRSize = at_border<size_of<Output::kLtoIr, kLtoIr>>,
+    .nvrtcGetLTOIR = at_border<copy_of<Output::kLtoIr, kLtoIr>>,
+    .nvrtcGetNVVMSize = at_border<size_of<Output::kLtoIr, kNvvm>>,
+    .nvrtcGetNVVM = at_border<copy_of<Output::kLtoIr, kNvvm>>,
+    .nvrtcGetOptiXIRSize = at_border<size_of<Output::kOther, kOptixIr>>,
+    .nvrtcGetOptiXIR = at_border<copy_of<Output::kOther, kOptixIr>>,
+    .nvrtcGetTileIRSize = at_border<size_of<Output::kOther, kTileIr>>,
+    .nvrtcGetTileIR = at_border<copy_of<Output::kOther, kTileIr>>,
+    .nvrtcGetProgramLogSize = at_border<size_of<Output::kLog, kLog>>,
+    .nvrtcGetProgramLog = at_border<copy_of<Output::kLog, kLog>>,
+    .nvrtcGetPCHCreateStatus = at_border<by_real<Reason::kOutput, kPchStatus>>,
+    .nvrtcGetPCHHeapSizeRequired =
+        at_border<by_real<Reason::kOutput, kPchSize, std::size_t*>>,
+    .nvrtcSetFlowCallback =
+        at_border<by_real<Reason::kCallback, kCallback, int (*)(void*, void*), void*>>,
+    .end = end,
+};
+
+}  // namespace
+}  // namespace kiln::nvrtc
+
+/// Of standin/engine.h; for nobody else.
+extern "C" KILN_EXPORT const kiln::standin::Engine* kiln_nvrtc_engine(
+    const char* layout) {
+  const bool is_ours = std::strcmp(layout, kiln::standin::kEngineLayout) == 0;
+  return is_ours ? &kiln::nvrtc::kEngine : nullptr;
+}

@@ -1,0 +1,139 @@
+#include "nvrtc/program.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "nvrtc/codes.h"
+
+namespace kiln::nvrtc {
+namespace {
+
+std::vector<const char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<const char*> all;
+  for (const std::string& text : texts) all.push_back(text.c_str());
+  return all;
+}
+
+std::span<const std::byte> with_nul(const std::string& text) {
+  return std::as_bytes(std::span(text.c_str(), text.size() + 1));
+}
+
+}  // namespace
+
+int Program::pass(const standin::RealLibrary& real, const Passed& why) {
+  std::vector<const char*> names;
+  std::vector<const char*> texts;
+  for (const auto& [name, text] : inputs_.headers) {
+    names.push_back(name.c_str());
+    texts.push_back(text.c_str());
+  }
+  Compiler::of_process().count(why);
+  standin::Program made = nullptr;
+  const int code = call_real(real, "nvrtcCreateProgram", &made, inputs_.source.c_str(),
+                             inputs_.name.c_str(), static_cast<int>(names.size()),
+                             static_cast<const char* const*>(texts.data()),
+                             static_cast<const char* const*>(names.data()));
+  if (code != kSuccess)
+    return code;
+  for (const std::string& name : names_)
+    call_real(real, "nvrtcAddNameExpression", made, name.c_str());
+  for (const Options& options : compiles_) {
+    const auto list = pointers(options);
+    call_real(real, "nvrtcCompileProgram", made, static_cast<int>(list.size()),
+              static_cast<const char* const*>(list.data()));
+  }
+  real_ = made;
+  return kSuccess;
+}
+
+int Program::add_name(const char* expression) {
+  if (expression == nullptr)
+    return kInvalidInput;
+  if (has_compiled_)
+    return kNoNameExpressionsAfterCompilation;
+  names_.emplace_back(expression);
+  return kSuccess;
+}
+
+std::optional<int> Program::compile(const standin::RealLibrary& real,
+                                    std::span<const char* const> options) {
+  Options copies(options.begin(), options.end());
+  SourceOptions source{.source = inputs_.source,
+                       .file_name = inputs_.name,
+                       .headers = inputs_.headers,
+                       .options = copies,
+                       .name_expressions = names_,
+                       .as_nvrtc = true};
+  auto compiled = Compiler::of_process().compile(real.path, std::move(source));
+  if (!compiled) {
+    const int code = pass(real, compiled.error());
+    return code == kSuccess ? std::nullopt : std::optional(code);
+  }
+  has_compiled_ = true;
+  log_ = std::move(compiled->log);
+  ptx_.reset();
+  ptx_text_.reset();
+  if (compiled->object != nullptr)
+    take(compiled->object);
+  if (compiled->object != nullptr || compiled->code == kCompilation)
+    compiles_.push_back(std::move(copies));
+  return compiled->code;
+}
+
+void Program::take(const Object& object) {
+  has_succeeded_ = true;
+  lowered_.clear();
+  if (const auto metadata = object->metadata()) {
+    for (const auto* const list : {&metadata->entry_points, &metadata->variables}) {
+      for (const cache::EntryPoint& each : *list) lowered_[each.name] = each.lowered;
+    }
+  }
+  if (object->kind() == cache::Kind::kLtoIr) {
+    lto_ir_ = object;
+    return;
+  }
+  ptx_ = object;
+  if (object->kind() == cache::Kind::kCubin)
+    cubin_ = object;
+}
+
+int Program::lowered_name(const char* expression, const char** lowered) const {
+  if (expression == nullptr || lowered == nullptr)
+    return kInvalidInput;
+  *lowered = nullptr;
+  if (!has_succeeded_)
+    return kNoLoweredNamesBeforeCompilation;
+  const auto known = lowered_.find(expression);
+  // The image has other names, too, that nobody asked for.
+  const bool is_asked = std::ranges::find(names_, expression) != names_.end();
+  const bool is_known = is_asked && known != lowered_.end() && !known->second.empty();
+  *lowered = is_known ? known->second.c_str() : nullptr;
+  return is_known ? kSuccess : kNameExpressionNotValid;
+}
+
+std::span<const std::byte> Program::output(Output output) {
+  const auto payload = [](const Object& object) {
+    return object == nullptr ? std::span<const std::byte>() : object->payload();
+  };
+  switch (output) {
+    case Output::kLog:
+      return with_nul(log_);
+    case Output::kCubin:
+      return payload(cubin_);
+    case Output::kLtoIr:
+      return payload(lto_ir_);
+    case Output::kOther:
+      return {};
+    case Output::kPtx:
+      break;
+  }
+  if (!ptx_text_ && ptx_ != nullptr && ptx_->kind() == cache::Kind::kCubin)
+    ptx_text_ = ptx_->ptx().value_or("");
+  if (!ptx_text_) {
+    const auto text = payload(ptx_);
+    ptx_text_.emplace(reinterpret_cast<const char*>(text.data()), text.size());
+  }
+  return with_nul(*ptx_text_);
+}
+
+}  // namespace kiln::nvrtc
