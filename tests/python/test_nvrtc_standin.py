@@ -25,7 +25,7 @@ AUDIT = KIT.parent / "bin/libkiln-audit.so"
 KILN = KIT.parent / "bin/kiln"
 PROGRAMS = HERE / "programs"
 CALLER = (sys.executable, str(PROGRAMS / "nvrtc_caller.py"))
-LINE = re.compile(r"^kiln: stand-in for (\S+):((?: \w+ \d+)*)$")
+LINE = re.compile(r"^kiln: stand-in for (\S+):((?: \w+ \d+)*)(?:; (.*))?$")
 FUNCTIONS = {"nvrtcVersion", "nvrtcCreateProgram", "nvrtcCompileProgram", "nvrtcGetPTX"}
 
 if not AUDIT.exists():
