@@ -81,8 +81,8 @@ class Toolchains {
       const std::optional<device::BuildFor>& build_for,
       const std::stop_token& stop = {});
 
-  /// The one at `nvrtc`, absolute, whatever is set; not searched for. Errors: kIo,
-  /// kUnavailable, the error of `ask`; never cached.
+  /// The one at `nvrtc`, absolute, whatever is set, without the headers of its toolkit;
+  /// not searched for. Errors: kIo, kUnavailable, the error of `ask`; never cached.
   [[nodiscard]] Result<std::shared_ptr<const device::ToolchainChoice>> of(
       const std::filesystem::path& nvrtc, const std::stop_token& stop = {});
 

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <exception>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "build/settings.h"
@@ -12,11 +12,22 @@
 #include "nvrtc/codes.h"
 #include "request/nvrtc_options.h"
 #include "request/resolve.h"
+#include "util/fork_mutex.h"
 #include "util/log.h"
+#include "util/mutex.h"
 #include "util/try.h"
 
 namespace kiln::nvrtc {
 namespace {
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): of the process
+constinit std::atomic<Compiler*> opened = nullptr;
+
+/// Held while the service opens: no child is forked meanwhile.
+Mutex& opening() {
+  static auto* const mutex = new Mutex();
+  return *mutex;
+}
 
 Result<std::unique_ptr<BuildService>> open_service() {
   const Config config = KILN_TRY(settings({}, process_environment()));
@@ -54,8 +65,17 @@ tl::unexpected<Passed> passed(Reason reason, std::string detail = {}) {
 }  // namespace
 
 Compiler& Compiler::of_process() {
-  static auto* const compiler = new Compiler();
-  return *compiler;
+  if (Compiler* known = opened.load())
+    return *known;
+  static const bool registered = [] {
+    hold_over_forks<opening>();
+    return true;
+  }();
+  std::ignore = registered;
+  const MutexLock lock(opening());
+  if (opened.load() == nullptr)
+    opened = new Compiler();
+  return *opened;
 }
 
 Compiler::Compiler() : service_(open_service()) {

@@ -81,13 +81,17 @@ Result<Toolchain> describe(const LibraryCandidate& candidate, bool is_explicit,
   KILN_TRY(correct_builtins(toolchain));
   if (!hint)
     keep_hint(search, toolchain);
-  toolchain.include_roots = include_roots_of({.nvrtc = candidate.path,
-                                              .found_at = candidate.found_at,
-                                              .toolkits = search.places.named_toolkits,
-                                              .version = toolchain.facts.version,
-                                              .system_root = search.places.system_root,
-                                              .links = search.links});
   return toolchain;
+}
+
+std::vector<fs::path> include_roots(const Toolchain& toolchain,
+                                    const ToolchainSearch& search) {
+  return include_roots_of({.nvrtc = toolchain.nvrtc,
+                           .found_at = toolchain.found_at,
+                           .toolkits = search.places.named_toolkits,
+                           .version = toolchain.facts.version,
+                           .system_root = search.places.system_root,
+                           .links = search.links});
 }
 
 bool accepted(const Toolchain& toolchain, const ToolchainCriteria& criteria) {
@@ -268,6 +272,7 @@ Result<FoundToolchains> discover_toolchains(const ToolchainSearch& search) {
         !search.explicit_nvrtc.empty() && &candidate == &candidates.front();
     auto toolchain = describe(candidate, is_explicit, search);
     if (toolchain) {
+      toolchain->include_roots = include_roots(*toolchain, search);
       found.usable.push_back(*std::move(toolchain));
       continue;
     }

@@ -88,8 +88,8 @@ struct FoundToolchains {
 [[nodiscard]] Result<FoundToolchains> discover_toolchains(
     const ToolchainSearch& search);
 
-/// The toolchain of one NVRTC, absolute and resolved, as the search describes it. Of
-/// `search` the places are not looked at. Errors: kUnavailable; as `ask`.
+/// The toolchain of one NVRTC, absolute and resolved, without the headers of its
+/// toolkit. Of `search` the places are not looked at. Errors: kUnavailable; as `ask`.
 [[nodiscard]] Result<Toolchain> describe_toolchain(const std::filesystem::path& nvrtc,
                                                    const ToolchainSearch& search);
 

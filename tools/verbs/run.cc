@@ -1,5 +1,5 @@
-// kiln run: a program, with an NVRTC of Kiln beneath it and its children. Only sets
-// their environment: what happens there is src/standin's.
+// kiln run: a program, with a stand-in beneath each NVRTC of it and its children. Only
+// sets their environment: what happens there is src/standin's.
 
 #include <fmt/format.h>
 #include <gnu/libc-version.h>
@@ -121,8 +121,8 @@ Run add_run(OptionSet& cli) {
   cli.footer(
       "Wherever the program, or a child of it, loads NVRTC (linked, by name or by "
       "path),\n"
-      "a stand-in is loaded that belongs to that library, and hands each call on to "
-      "it.\n"
+      "its compiles come from the cache, or are built for it by a worker with that "
+      "NVRTC.\n"
       "KILN_NVRTC_STANDIN=off turns it off, =trace says at the end what was called.\n"
       "Set-uid programs, and those with a static NVRTC, run as without Kiln. In a "
       "job's\n"
