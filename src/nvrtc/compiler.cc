@@ -121,7 +121,9 @@ tl::expected<Compiled, Passed> Compiler::compile(const std::filesystem::path& li
   auto log = fetched->object->log();
   if (!log)
     return passed(Reason::kFailure, log.error().message);
-  ++(fetched->outcome == FetchOutcome::kCompiled ? built_ : hits_);
+  const bool is_built = fetched->outcome == FetchOutcome::kCompiled;
+  ++(is_built ? built_ : hits_);
+  service.cache().counters().add_named(is_built ? "nvrtc_built" : "nvrtc_hits");
   return Compiled{.code = kSuccess, .log = *std::move(log), .object = fetched->object};
 }
 

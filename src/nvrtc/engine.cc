@@ -4,6 +4,8 @@
 #include "standin/engine.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -212,8 +214,11 @@ int by_real(const RealLibrary& real, Handle handle, Arguments... arguments) {
   return call_real(real, name[0], handle, arguments...);
 }
 
+/// Of the whole process, and so once.
 void end(char* text, std::size_t size) {
-  std::snprintf(text, size, "%s", Compiler::of_process().end().c_str());
+  static std::atomic<bool> is_told = false;
+  if (!is_told.exchange(true))
+    std::snprintf(text, size, "%s", Compiler::of_process().end().c_str());
 }
 
 /// `function` as programs may call it: nothing is thrown into them, and a thread that

@@ -21,6 +21,7 @@
 #include "standin/open_file.h"
 #include "standin/private_folder.h"
 #include "standin/standin_image.h"
+#include "standin/trace.h"
 
 namespace kiln::standin {
 namespace {
@@ -29,10 +30,10 @@ namespace {
 // module.
 constexpr unsigned kInterface = 2;
 
-bool has_mode(const char* mode) {
+bool is_off() {
   // Nobody changes this libc's environment. NOLINTNEXTLINE(concurrency-mt-unsafe)
-  const char* set = std::getenv("KILN_NVRTC_STANDIN");
-  return set != nullptr && std::strcmp(set, mode) == 0;
+  const char* mode = std::getenv(kModeVariable);
+  return mode != nullptr && std::strcmp(mode, "off") == 0;
 }
 
 bool begins_with(const char* text, const char* prefix) {
@@ -163,8 +164,16 @@ const char* caught(const char* name) {
     return name;
   const char* why = nullptr;
   const char* standin = standin_for(file, why);
-  if (standin == nullptr && has_mode("trace"))
-    dprintf(STDERR_FILENO, "kiln: no stand-in for %s: %s\n", name, why);
+  const char* trace = trace_file();
+  const bool is_short =
+      trace != nullptr && trace[0] == '\0';  // its end has a line, too
+  if (trace != nullptr && !(standin != nullptr && is_short)) {
+    char line[PATH_MAX + 128];
+    std::snprintf(line, sizeof line, "kiln: %s %s%s%s\n",
+                  standin == nullptr ? "no stand-in for" : "a stand-in for", name,
+                  standin == nullptr ? ": " : "", standin == nullptr ? why : "");
+    tell(trace, line);
+  }
   return standin == nullptr ? name : standin;
 }
 
@@ -174,8 +183,7 @@ const char* caught(const char* name) {
 /// Zero, and the loader unloads this module.
 extern "C" [[gnu::visibility("default")]] unsigned la_version(unsigned version) {
   using kiln::standin::kInterface;
-  const bool is_off = version != kInterface || kiln::standin::has_mode("off");
-  return is_off ? 0 : kInterface;
+  return version != kInterface || kiln::standin::is_off() ? 0 : kInterface;
 }
 
 /// A name without a folder is one to be searched for: the files that it may mean come

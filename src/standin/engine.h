@@ -51,7 +51,7 @@ struct Engine {
   KILN_NVRTC_PROGRAM_FUNCTIONS(KILN_MEMBER)
 #undef KILN_MEMBER
   /// At the end of the process: writes what became of its compiles, "2 hits, 1 built",
-  /// to `text` of `size` bytes.
+  /// to `text` of `size` bytes, at the first call.
   void (*end)(char* text, std::size_t size);
 };
 

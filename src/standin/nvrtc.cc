@@ -13,6 +13,7 @@
 #include "standin/engine.h"
 #include "standin/identity.h"
 #include "standin/nvrtc_functions.h"
+#include "standin/trace.h"
 
 namespace kiln::standin {
 
@@ -187,12 +188,14 @@ Function* const kFunctions[] = {KILN_NVRTC_FUNCTIONS(KILN_ADDRESS)};
 
 // Set before there is a second thread.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+char trace[Identity::kCapacity];
 bool is_tracing = false;
 
 [[gnu::constructor]] void begin() {
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): as all constructors do
-  const char* mode = std::getenv("KILN_NVRTC_STANDIN");
-  is_tracing = mode != nullptr && std::strcmp(mode, "trace") == 0;
+  const char* file = trace_file();
+  is_tracing = file != nullptr;
+  if (is_tracing)
+    std::snprintf(trace, sizeof trace, "%s", file);
 }
 
 // What a program gets where the real library has gone since the stand-in was made.
@@ -313,16 +316,22 @@ void* engine_call(const Function* function) {
     known->end(did, sizeof did);
   if (!is_tracing)
     return;
-  char line[2 * Identity::kCapacity];
+  char line[3 * Identity::kCapacity];
   int length = std::snprintf(line, sizeof line,
                              "kiln: stand-in for %s:", kiln_standin_identity.real_path);
+  const auto add = [&](const char* format, const char* text, unsigned long count) {
+    length +=
+        std::snprintf(line + length, sizeof line - static_cast<std::size_t>(length),
+                      format, text, count);
+  };
   for (const Function* each : kFunctions) {
     if (each->calls != 0)
-      length +=
-          std::snprintf(line + length, sizeof line - static_cast<std::size_t>(length),
-                        " %s %lu", each->name, each->calls);
+      add(" %s %lu", each->name, each->calls);
   }
-  std::fprintf(stderr, "%s%s%s\n", line, did[0] == '\0' ? "" : "; ", did);
+  if (did[0] != '\0')
+    add("; %s", did, 0);
+  add("%s", "\n", 0);
+  tell(trace, line);
 }
 
 }  // namespace

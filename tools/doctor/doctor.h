@@ -101,4 +101,7 @@ void probe_lock_folder(BuildService& service, Diagnosis& diagnosis);
 [[nodiscard]] Result<std::vector<Check>> compare_with(
     const nlohmann::ordered_json& here, const std::string& path);
 
+/// Runs the program, whose output goes to stderr.
+void check_program(const std::vector<std::string>& command, Diagnosis& diagnosis);
+
 }  // namespace kiln::tools

@@ -21,6 +21,7 @@ struct DoctorOptions {
   std::string profile;
   std::string device = "0";
   std::vector<std::string> compare;
+  std::vector<std::string> command;
 };
 
 Style style_of(CheckVerdict verdict) {
@@ -81,6 +82,8 @@ Result<int> run(Context& context, const OptionSet& cli, const DoctorOptions& opt
   if (!options.profile.empty())
     KILN_TRY(write_profile(*service, options));
   Diagnosis diagnosis = diagnose(context, *service);
+  if (!options.command.empty())
+    check_program(options.command, diagnosis);
   for (const std::string& path : options.compare) {
     for (Check& check : KILN_TRY(compare_with(diagnosis_json(diagnosis), path)))
       diagnosis.checks.push_back(std::move(check));
@@ -103,6 +106,8 @@ Run add_doctor(OptionSet& cli) {
              "Which device the profile describes");
   cli.option("--compare", options->compare, "FILE",
              "Compare with another node's `kiln doctor --json`; may be repeated");
+  cli.argument("PROGRAM", options->command,
+               "Run this, behind --, and tell which NVRTC `kiln run` would catch");
   cli.footer(
       "Exit status: 0 unless a check says fail, then 1; 3 if --cache-dir is not "
       "there, or if templates, keys or libraries are on a mount that gives no "

@@ -2,21 +2,18 @@
 // sets their environment: what happens there is src/standin's.
 
 #include <fmt/format.h>
-#include <gnu/libc-version.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
 #include <vector>
 
-#include "compile/pool/worker_path.h"
+#include "tools/audit_modules.h"
 #include "tools/verbs.h"
 #include "util/shell_word.h"
 #include "util/try.h"
@@ -24,42 +21,10 @@
 namespace kiln::tools {
 namespace {
 
-constexpr const char* kVariable = "LD_AUDIT";
-
 struct RunOptions {
   std::vector<std::string> command;
   bool print_env = false;
 };
-
-/// Beside the worker. Errors: kUnavailable.
-Result<std::filesystem::path> find_audit_module() {
-  constexpr int kMajor = 2;
-  constexpr int kMinor = 35;
-  int major = 0;
-  int minor = 0;
-  const char* const version = ::gnu_get_libc_version();
-  if (std::sscanf(version, "%d.%d", &major, &minor) == 2 &&
-      (major < kMajor || (major == kMajor && minor < kMinor)))
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("that takes glibc 2.35 or newer, and this is {}", version));
-  auto module = KILN_TRY(compile::find_worker({}));
-  module.replace_filename("libkiln-audit.so");
-  std::error_code not_there;
-  if (std::filesystem::exists(module, not_there))
-    return module;
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("there is no {}: reinstall Kiln", module.native()));
-}
-
-/// The value of LD_AUDIT with this module, behind those of others.
-std::string with_module(const std::string& module) {
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing changes it
-  const char* const set = std::getenv(kVariable);
-  const std::string others = set == nullptr ? "" : set;
-  if (others.empty() || (":" + others + ":").find(":" + module + ":") != others.npos)
-    return others.empty() ? module : others;
-  return others + ":" + module;
-}
 
 /// Never returns if it starts. Errors: kNotFound, kIo.
 Result<int> replace_this_process(const std::vector<std::string>& command) {
@@ -91,18 +56,18 @@ Result<int> run(const Context& context, const RunOptions& options) {
             : "run: name the program: kiln run -- PROGRAM ARGS...");
   if (context.json && !options.print_env)
     return fail(ErrorCode::kInvalidArgument, "run: --json is for --print-env");
-  const auto module = find_audit_module();
-  if (!module && options.print_env)
-    return fail(module.error().code, "run: " + module.error().message);
-  if (!module)  // a program that runs as without Kiln is better than none
+  const auto value = audit_modules();
+  if (!value && options.print_env)
+    return fail(value.error().code, "run: " + value.error().message);
+  if (!value)  // a program that runs as without Kiln is better than none
     print_error(fmt::format("kiln: run: nothing stands in for NVRTC: {}\n",
-                            module.error().message));
-  else if (const std::string value = with_module(module->native()); !options.print_env)
-    ::setenv(kVariable, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+                            value.error().message));
+  else if (!options.print_env)
+    ::setenv(kAuditVariable, value->c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
   else if (context.json)
-    print_json({{kVariable, value}});
+    print_json({{kAuditVariable, *value}});
   else
-    print(fmt::format("export {}={}\n", kVariable, shell_word(value)));
+    print(fmt::format("export {}={}\n", kAuditVariable, shell_word(*value)));
   if (options.print_env)
     return 0;
   if (context.config.cache_dir_by.name == "--cache-dir")

@@ -1,0 +1,53 @@
+#include "tools/audit_modules.h"
+
+#include <fmt/format.h>
+#include <gnu/libc-version.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "compile/pool/worker_path.h"
+#include "util/try.h"
+
+namespace kiln::tools {
+namespace {
+
+/// Beside the worker. Errors: kUnavailable.
+Result<std::filesystem::path> find_audit_module() {
+  constexpr int kMajor = 2;
+  constexpr int kMinor = 35;
+  int major = 0;
+  int minor = 0;
+  const char* const version = ::gnu_get_libc_version();
+  if (std::sscanf(version, "%d.%d", &major, &minor) == 2 &&
+      (major < kMajor || (major == kMajor && minor < kMinor)))
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("that takes glibc 2.35 or newer, and this is {}", version));
+  auto module = KILN_TRY(compile::find_worker({}));
+  module.replace_filename("libkiln-audit.so");
+  std::error_code not_there;
+  if (std::filesystem::exists(module, not_there))
+    return module;
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("there is no {}: reinstall Kiln", module.native()));
+}
+
+/// The value of LD_AUDIT with this module, behind those of others.
+std::string with_module(const std::string& module) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing changes it
+  const char* const set = std::getenv(kAuditVariable);
+  const std::string others = set == nullptr ? "" : set;
+  if (others.empty() || (":" + others + ":").find(":" + module + ":") != others.npos)
+    return others.empty() ? module : others;
+  return others + ":" + module;
+}
+
+}  // namespace
+
+Result<std::string> audit_modules() {
+  return with_module(KILN_TRY(find_audit_module()).native());
+}
+
+}  // namespace kiln::tools
