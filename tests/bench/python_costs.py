@@ -23,6 +23,7 @@ from pathlib import Path
 import machine
 import pairs
 from call_rows import CallRows
+from nvrtc_rows import NvrtcRows
 from place import Place, compiler_backend
 from process_rows import ProcessRows
 
@@ -78,7 +79,11 @@ def run(options, scratch):
     )
     rows = [
         row
-        for row in (*ProcessRows(scratch).rows(), *calls.rows())
+        for row in (
+            *ProcessRows(scratch).rows(),
+            *NvrtcRows(scratch, options.calls).rows(),
+            *calls.rows(),
+        )
         if re.search(options.filter, row.name) and (options.long or not row.is_long)
     ]
     if options.list:
