@@ -28,11 +28,11 @@ struct WantedKernels {
 /// what --arch and --profile name.
 Result<void> check_line(BuildService& service, const request::ManifestEntry& line,
                         const std::vector<device::BuildFor>& asked) {
-  KILN_TRY(service.prepare(line.request));
+  const auto prepared = KILN_TRY(service.prepare(line.request));
   if (!line.architecture)
     return {};
   if (asked.empty()) {
-    KILN_TRY(service.toolchains().choose(*line.architecture));
+    KILN_TRY(service.toolchain(prepared, *line.architecture));
     return {};
   }
   std::vector<std::string> names;

@@ -219,6 +219,15 @@ Result<PreparedRequest> BuildService::prepare(const Request& request) const {
       }));
 }
 
+Result<std::shared_ptr<const device::ToolchainChoice>> BuildService::toolchain(
+    const PreparedRequest& request, const device::BuildFor& build_for,
+    const std::stop_token& stop) {
+  const auto* const source = std::get_if<request::SourceRequest>(&request.resolved());
+  return source == nullptr || source->source.toolchain.empty()
+             ? toolchains_.choose(build_for, stop)
+             : toolchains_.named(source->source.toolchain, stop);
+}
+
 Result<std::variant<KeyedRequest, device::TargetSkipped>> BuildService::key(
     const PreparedRequest& request, const device::BuildFor& asked_for,
     const std::stop_token& stop,
@@ -226,7 +235,7 @@ Result<std::variant<KeyedRequest, device::TargetSkipped>> BuildService::key(
   KILN_TRY(check_process());
   const device::BuildFor build_for = KILN_TRY(wanted_by(request, asked_for));
   if (toolchain == nullptr)
-    toolchain = KILN_TRY(toolchains_.choose(build_for, stop));
+    toolchain = KILN_TRY(this->toolchain(request, build_for, stop));
   const auto choice = KILN_TRY(device::choose_target(
       build_for, declared_targets(request), toolchain->toolchain.facts));
   if (const auto* skipped = std::get_if<device::TargetSkipped>(&choice))

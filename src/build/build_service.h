@@ -81,6 +81,12 @@ class BuildService {
       const std::stop_token& stop = {},
       std::shared_ptr<const device::ToolchainChoice> toolchain = nullptr);
 
+  /// The NVRTC for `request`: the one that it names, else the one that is chosen for
+  /// `build_for`. Errors: as Toolchains::named() and choose().
+  [[nodiscard]] Result<std::shared_ptr<const device::ToolchainChoice>> toolchain(
+      const PreparedRequest& request, const device::BuildFor& build_for,
+      const std::stop_token& stop = {});
+
   /// Returns the artifact from memory, disk, a seed or a remote, or builds it; `stop`
   /// ends a wait and a build. A fault of the cache or of a remote is a miss, never an
   /// error. Blocks; every wait has a deadline. Errors: as WorkerPool::compile; kCorrupt

@@ -139,7 +139,7 @@ std::vector<key::Parameter> key_parameters(const render::CanonicalParameters& pa
 key::SourceKeyInput key_input(const SourceOptions& given) {
   // The request's target, by now, is what `target` asks for.
   const auto& [source, file_name, headers, include_dirs, defines, options, names,
-               target, as_nvrtc, working_dir] = given;
+               target, as_nvrtc, working_dir, toolchain] = given;
   key::SourceKeyInput input{.source = source,
                             .options = options,
                             .macros = {},

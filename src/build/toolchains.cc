@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <tuple>
 #include <utility>
@@ -158,6 +159,27 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::of(
       "the program's own", "");
   const MutexLock lock(mutex_);
   return exact_.emplace(nvrtc, std::move(choice)).first->second;
+}
+
+Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::named(
+    const std::string& named, const std::stop_token& stop) {
+  {
+    const MutexLock lock(mutex_);
+    if (const auto known = exact_.find(named); known != exact_.end())
+      return known->second;
+  }
+  const auto wanted = KILN_TRY(device::parse_named(named));
+  if (const auto there = of(wanted.nvrtc, stop);
+      there && (*there)->toolchain.id == wanted.id)
+    return *there;
+  const auto all = KILN_TRY(found(stop));
+  const auto match = std::ranges::find(all->usable, wanted.id, &device::Toolchain::id);
+  if (match == all->usable.end())
+    return tl::unexpected(device::missing_named(wanted));
+  auto choice = std::make_shared<const device::ToolchainChoice>(
+      *match, "the request names it", "");
+  const MutexLock lock(mutex_);
+  return exact_.emplace(named, std::move(choice)).first->second;
 }
 
 Result<std::shared_ptr<const device::Linker>> Toolchains::linker(

@@ -91,8 +91,8 @@ Result<Request> template_of(const char* name, const char* params_json) {
 
 Result<SourceOptions> source_of(const kiln_source& from) {
   SourceOptions source;
-  // As above; the last two are C++'s alone.
-  [[maybe_unused]] const auto& [s1, s2, s3, s4, s5, s6, s7, s8, s9, s10] = source;
+  // As above; the last three are C++'s alone.
+  [[maybe_unused]] const auto& [s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11] = source;
   KILN_TRY(given(from.source, "source.source"));
   source.source = from.source;
   if (from.file_name != nullptr)

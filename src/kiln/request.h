@@ -54,6 +54,9 @@ struct SourceOptions {
   /// Of `as_nvrtc`: where relative paths are below. "": the working directory at the
   /// first get().
   std::filesystem::path working_dir{};
+  /// Of `as_nvrtc`: the NVRTC, whatever is set, as a manifest of KILN_RECORD has it.
+  /// "": the one that is chosen for all requests.
+  std::string toolchain{};
 };
 
 /// What is linked with the sources of a request, and how.

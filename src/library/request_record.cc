@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,8 @@
 #include "util/file_size_limit.h"
 #include "util/log.h"
 #include "util/posix_error.h"
+#include "util/proc_file.h"
+#include "util/this_library.h"
 #include "util/try.h"
 
 namespace kiln {
@@ -23,14 +27,15 @@ namespace {
 /// The process that warms from the file may have another working directory: every
 /// include directory becomes absolute, also those among the options, and every file to
 /// link.
-Result<Request> with_absolute_paths(const Request& request) {
+Result<Request> for_others(const Request& request, const device::Toolchain& used) {
   if (request.is_template())
     return request;
   std::vector<SourceOptions> sources = request.sources();
   for (auto& [source, file_name, headers, include_dirs, defines, options, names, target,
-              as_nvrtc, working_dir] : sources) {
+              as_nvrtc, working_dir, toolchain] : sources) {
     if (as_nvrtc) {
       working_dir = KILN_TRY(working_directory(working_dir));
+      toolchain = device::to_named(used);
       continue;
     }
     key::SourceKeyInput moved = KILN_TRY(key::normalized({
@@ -53,6 +58,19 @@ Result<Request> with_absolute_paths(const Request& request) {
     file = std::filesystem::absolute(file, error);
   }
   return Request::from_sources(std::move(sources), std::move(link));
+}
+
+/// "train.py", or the name of the executable.
+std::string program() {
+  const auto arguments = read_proc_file("/proc/self/cmdline");
+  std::string_view rest = arguments ? std::string_view(*arguments) : "";
+  while (!rest.empty()) {
+    const std::string_view word = rest.substr(0, rest.find('\0'));
+    if (word.ends_with(".py"))
+      return std::filesystem::path(word).filename();
+    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
+  }
+  return this_program().filename();
 }
 
 }  // namespace
@@ -80,11 +98,11 @@ RequestRecord::RequestRecord(KeptFd file, std::filesystem::path path)
     : file_(std::move(file)), path_(std::move(path)) {}
 
 void RequestRecord::add(const Digest& key, const Request& request,
-                        device::Target target) {
+                        device::Target target, const device::Toolchain& toolchain) {
   const MutexLock lock(mutex_);
   if (!known_.insert(key).second)
     return;
-  const auto written = write(request, target);
+  const auto written = write(request, target, toolchain);
   if (written || warned_)
     return;
   warned_ = true;
@@ -92,9 +110,11 @@ void RequestRecord::add(const Digest& key, const Request& request,
                            ", and others may be missing: ", written.error().message});
 }
 
-Result<void> RequestRecord::write(const Request& request, device::Target target) {
-  std::string line =
-      KILN_TRY(request::manifest_line(KILN_TRY(with_absolute_paths(request)), target));
+Result<void> RequestRecord::write(const Request& request, device::Target target,
+                                  const device::Toolchain& toolchain) {
+  const bool as_nvrtc = !request.is_template() && request.source().as_nvrtc;
+  std::string line = KILN_TRY(request::manifest_line(
+      KILN_TRY(for_others(request, toolchain)), target, as_nvrtc ? program() : ""));
   if (is_cut_off_)
     line.insert(0, 1, '\n');  // ends the truncated line
   if (!file_.is_ours())

@@ -11,6 +11,7 @@
 #include "device/architecture.h"
 #include "kiln/request.h"
 #include "kiln/result.h"
+#include "toolchain/toolchain.h"
 #include "util/kept_fd.h"
 #include "util/mutex.h"
 
@@ -26,13 +27,16 @@ class RequestRecord {
       const std::filesystem::path& path);
 
   /// Adds a line unless this process has already added one for `key`. Folders become
-  /// absolute. The first request that cannot be recorded is logged: JSON cannot
-  /// represent it, or the write failed.
-  void add(const Digest& key, const Request& request, device::Target target);
+  /// absolute; a request as NVRTC's tells `toolchain`, and this program. The first
+  /// request that cannot be recorded is logged: JSON cannot represent it, or the write
+  /// failed.
+  void add(const Digest& key, const Request& request, device::Target target,
+           const device::Toolchain& toolchain);
 
  private:
   RequestRecord(KeptFd file, std::filesystem::path path);
-  [[nodiscard]] Result<void> write(const Request& request, device::Target target)
+  [[nodiscard]] Result<void> write(const Request& request, device::Target target,
+                                   const device::Toolchain& toolchain)
       KILN_REQUIRES(mutex_);
 
   // Constant after construction.

@@ -279,7 +279,7 @@ Result<KernelMemory::Pointer> Service::Impl::provide(Call& call) {
     return not_loaded();
   KILN_TRY(check_driver(keyed, call.device));
   if (record_ != nullptr)
-    record_->add(keyed.key, call.request, keyed.target);
+    record_->add(keyed.key, call.request, keyed.target, keyed.toolchain->toolchain);
   Loaded loaded = KILN_TRY(load_once(keyed, call));
   if (!loaded.only_for)
     memory_.answer(call.request, {keyed.key, call.device.ordinal}, loaded.kernel,

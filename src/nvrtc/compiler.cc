@@ -114,7 +114,7 @@ tl::expected<Compiled, Passed> Compiler::compile(const std::filesystem::path& li
     return passed(Reason::kOption, keyed.error().message);
   const auto& wanted = std::get<KeyedRequest>(*keyed);
   if (record_ != nullptr)
-    record_->add(wanted.key, request, wanted.target);
+    record_->add(wanted.key, request, wanted.target, (*toolchain)->toolchain);
   const auto fetched = service.fetch(wanted);
   if (!fetched)
     return ended(fetched.error(), wanted.key);

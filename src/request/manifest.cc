@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "request/program_name.h"
+#include "request/resolve.h"
 #include "util/nearest.h"
 #include "util/read_file.h"
 #include "util/try.h"
@@ -22,9 +23,10 @@ using nlohmann::json;
 
 constexpr std::array<std::string_view, 3> kKinds{"template", "source", "sources"};
 constexpr std::array<std::string_view, 2> kTemplateKeys{"params", "arch"};
-constexpr std::array<std::string_view, 10> kSourceKeys{
-    "source", "file",    "headers", "include_dirs", "defines",
-    "std",    "options", "names",   "as_nvrtc",     "working_dir"};
+constexpr std::array<std::string_view, 13> kSourceKeys{
+    "source",    "file",         "headers", "include_dirs", "defines",
+    "std",       "options",      "names",   "as_nvrtc",     "working_dir",
+    "toolchain", "default_arch", "program"};
 constexpr std::array<std::string_view, 3> kLinkKeys{"link_files", "link_options",
                                                     "arch"};
 
@@ -239,11 +241,20 @@ class LineReader {
       const std::filesystem::path& folder) const {
     SourceOptions out;
     auto& [source, file_name, headers, include_dirs, defines, options, names, target,
-           as_nvrtc, working_dir] = out;  // run() reads "arch", and so the target
+           as_nvrtc, working_dir, toolchain] = out;  // run() reads "arch"
     const json as = given.value("as_nvrtc", json(false));
     if (!as.is_boolean())
       return error(fmt::format("'{}as_nvrtc' must be true or false", where));
     as_nvrtc = as.get<bool>();
+    toolchain =
+        KILN_TRY(text_of(given.value("toolchain", json("")), where + "toolchain"));
+    // For people: who made the request.
+    KILN_TRY(text_of(given.value("program", json("")), where + "program"));
+    const json is_default = given.value("default_arch", json(false));
+    if (!is_default.is_boolean())
+      return error(fmt::format("'{}default_arch' must be true or false", where));
+    if (is_default.get<bool>())
+      target = kDefaultTarget;
     if (as_nvrtc)
       working_dir = folder / KILN_TRY(text_of(given.value("working_dir", json("")),
                                               where + "working_dir"));
@@ -283,11 +294,14 @@ json source_document(const SourceOptions& options) {
   // Names every member: one that is added does not compile until it is written, and
   // read above.
   const auto& [source, file_name, headers, include_dirs, defines, others, names, target,
-               as_nvrtc, working_dir] = options;
-  std::ignore = target;  // "arch" says what was built
+               as_nvrtc, working_dir, toolchain] = options;
   json out{{"source", source}};
   if (as_nvrtc)
     out["as_nvrtc"] = true;
+  if (target == kDefaultTarget)  // else "arch" says it
+    out["default_arch"] = true;
+  if (!toolchain.empty())
+    out["toolchain"] = toolchain;
   if (!working_dir.empty())
     out["working_dir"] = working_dir.native();
   if (const std::string name = as_nvrtc ? file_name : program_name(file_name);
@@ -369,7 +383,8 @@ Result<std::vector<ManifestLine>> read_manifest(const std::filesystem::path& pat
 }
 
 Result<std::string> manifest_line(const Request& request,
-                                  std::optional<device::Target> architecture) {
+                                  std::optional<device::Target> architecture,
+                                  std::string_view program) {
   json out;
   if (request.is_template()) {
     out = json{{"template", request.name()}, {"params", request.parameters()}};
@@ -383,6 +398,8 @@ Result<std::string> manifest_line(const Request& request,
   for (const auto& file : files) out["link_files"].push_back(file.native());
   if (!link_options.empty())
     out["link_options"] = link_options;
+  if (!program.empty())
+    out["program"] = program;
   if (architecture)
     out["arch"] = device::arch_name(*architecture);
   try {

@@ -6,8 +6,10 @@
 //   {"sources":[{"source":"...",...},...],"link_files":[],"link_options":[],"arch":"9.0"}
 // "file" is the name that the compiler sees; without it, kernel.cu. "std" is the option
 // --std, put before the others. With "as_nvrtc":true the options are all those of
-// NVRTC, and "file" may have a folder: SourceOptions::as_nvrtc. "sources" are linked,
-// and so is what is in "link_files", also with a single "source".
+// NVRTC, and "file" may have a folder: SourceOptions::as_nvrtc. Then "toolchain" is the
+// NVRTC that compiles it, "default_arch":true says that no option names "arch", and
+// "program", who made the request, is for people alone. "sources" are linked, and so is
+// what is in "link_files", also with a single "source".
 
 #pragma once
 
@@ -54,9 +56,11 @@ using ManifestLine = Result<ManifestEntry>;
 /// kInvalidArgument, "parameters: <what>".
 [[nodiscard]] Result<Parameters> parse_parameters(std::string_view json);
 
-/// One line with its newline; parse_manifest reads it back as an equal request.
+/// One line with its newline; parse_manifest reads it back as an equal request. Not
+/// empty: `program` made the request.
 /// Errors: kInvalidArgument for text that is not UTF-8, which JSON cannot carry.
 [[nodiscard]] Result<std::string> manifest_line(
-    const Request& request, std::optional<device::Target> architecture);
+    const Request& request, std::optional<device::Target> architecture,
+    std::string_view program = {});
 
 }  // namespace kiln::request

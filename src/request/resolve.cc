@@ -222,6 +222,8 @@ Result<SourceRequest> resolve_source(SourceOptions source) {
   KILN_TRY(check_texts(source));
   if (source.as_nvrtc)
     return resolve_as_nvrtc(std::move(source));
+  if (!source.toolchain.empty())
+    return invalid(source, "only as_nvrtc has a toolchain of its own");
   const bool precompile = take_precompiled(source.options);
   for (const std::string& option : source.options)
     KILN_TRY(check_option(source, option));

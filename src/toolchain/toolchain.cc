@@ -254,6 +254,43 @@ bool matches(const Toolchain& toolchain, std::string_view wanted) {
          (wanted.size() >= kFewestDigits && toolchain.id.nvrtc.starts_with(wanted));
 }
 
+std::string to_named(const Toolchain& toolchain) {
+  return fmt::format("{} {} {}", to_string(toolchain.facts.version),
+                     to_string(toolchain.id), toolchain.nvrtc.native());
+}
+
+Result<Toolchain> parse_named(std::string_view text) {
+  Toolchain toolchain;
+  const auto word = [&text](char end) {
+    const std::string_view found = text.substr(0, text.find(end));
+    text.remove_prefix(std::min(found.size() + 1, text.size()));
+    return std::string(found);
+  };
+  const std::string_view whole = text;
+  const auto version = parse_cuda_version(word(' '));
+  toolchain.id.nvrtc = word('+');
+  toolchain.id.builtins = word(' ');
+  toolchain.nvrtc = text;
+  if (!version || toolchain.id.nvrtc.empty() || !toolchain.nvrtc.is_absolute())
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("'{}' is no toolchain: <version> <build id>+<build id of the "
+                    "builtins> <path>",
+                    whole));
+  toolchain.facts.version = *version;
+  return toolchain;
+}
+
+Error missing_named(const Toolchain& wanted) {
+  const CudaVersion version = wanted.facts.version;
+  return {ErrorCode::kUnavailable,
+          fmt::format("the program's NVRTC {}, of build id {}, is not on this machine; "
+                      "`pip install 'nvidia-cuda-nvrtc{}=={}.*'` brings one of that "
+                      "version",
+                      to_string(version), wanted.id.nvrtc, wheel_suffix(version),
+                      to_string(version))};
+}
+
 std::string to_string(const ToolchainId& id) {
   return id.nvrtc + "+" + id.builtins;
 }

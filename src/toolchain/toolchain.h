@@ -93,6 +93,13 @@ struct FoundToolchains {
 [[nodiscard]] Result<Toolchain> describe_toolchain(const std::filesystem::path& nvrtc,
                                                    const ToolchainSearch& search);
 
+/// "13.0 <nvrtc's id>+<builtins' id> <path>": a toolchain for another process.
+[[nodiscard]] std::string to_named(const Toolchain& toolchain);
+/// Has version, id and path alone. Errors: kInvalidArgument.
+[[nodiscard]] Result<Toolchain> parse_named(std::string_view text);
+/// kUnavailable: it is not on this machine, and what to install.
+[[nodiscard]] Error missing_named(const Toolchain& wanted);
+
 struct ToolchainCriteria {
   std::string wanted = {};                        // "" for none
   std::string_view wanted_by = "KILN_TOOLCHAIN";  // the setting that named it

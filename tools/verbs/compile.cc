@@ -58,7 +58,7 @@ Result<SourceOptions> source_of(const Context& context, const CompileOptions& op
                                 const std::string& file) {
   SourceOptions made;  // no headers in memory; --arch is the target
   auto& [source, file_name, headers, include_dirs, defines, nvrtc_options, names,
-         target, as_nvrtc, working_dir] = made;
+         target, as_nvrtc, working_dir, toolchain] = made;
   source = KILN_TRY(read_source(context, file));
   file_name = file == "-" ? "standard input" : file;
   if (options.as_nvrtc) {
