@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "build/artifact.h"
 #include "build/build_options.h"
 #include "cudnn/plan_service.h"
 #include "toolchain/toolchain_files.h"
@@ -103,7 +104,13 @@ Result<WantedList> find_entries(const Context& context,
   return work;
 }
 
-Result<cache::StoredObject> sound_object(const cache::Cache& cache, const Digest& key) {
+void add_source_option(OptionSet& cli, bool& with_source) {
+  cli.flag("--with-source", with_source,
+           "Sources and logs of programs beneath `kiln run`, too");
+}
+
+Result<cache::StoredObject> sound_object(const cache::Cache& cache, const Digest& key,
+                                         Source source) {
   auto object = KILN_TRY(cache.inspect(key));
   if (!object)
     return fail(ErrorCode::kNotFound, "it is not in the cache");
@@ -111,6 +118,10 @@ Result<cache::StoredObject> sound_object(const cache::Cache& cache, const Digest
     return fail(ErrorCode::kCorrupt,
                 fmt::format("{} check: {}", to_string(verified.error().check),
                             verified.error().detail));
+  if (source == Source::kOut) {
+    if (auto copy = KILN_TRY(without_source(*object)))
+      return *std::move(copy);
+  }
   return *std::move(object);
 }
 

@@ -62,9 +62,16 @@ struct WantedList {
 [[nodiscard]] Result<WantedList> find_entries(const Context& context,
                                               const SelectionOptions& selection);
 
+/// Whether sources and logs of programs beneath `kiln run` leave this machine.
+enum class Source : bool { kOut, kIn };
+
+/// Adds --with-source.
+void add_source_option(OptionSet& cli, bool& with_source);
+
 /// The object that the cache or a seed has, after every check. Errors: kNotFound;
 /// kCorrupt, naming the check; kUntrusted; kIo.
 [[nodiscard]] Result<cache::StoredObject> sound_object(const cache::Cache& cache,
-                                                       const Digest& key);
+                                                       const Digest& key,
+                                                       Source source);
 
 }  // namespace kiln::tools

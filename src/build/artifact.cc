@@ -13,6 +13,7 @@
 #include "cache/unix_time.h"
 #include "device/compatibility.h"
 #include "device/cubin.h"
+#include "key/key.h"
 #include "kiln/version.h"
 #include "util/try.h"
 
@@ -50,12 +51,6 @@ Result<Defined> defined_in(const KeyedRequest& request, const Bytes& image) {
 
 const request::SourceRequest* source_of(const KeyedRequest& request) {
   return std::get_if<request::SourceRequest>(&request.request.resolved());
-}
-
-/// True where NVRTC's names are the caller's, whatever they name.
-bool is_as_nvrtc(const KeyedRequest& request) {
-  const auto* const source = source_of(request);
-  return source != nullptr && source->as_nvrtc != nullptr;
 }
 
 struct Names {
@@ -262,6 +257,23 @@ Result<cache::StoredObject> make_object(const KeyedRequest& request,
                           .source = source,
                           .ptx = output.ptx};
   return cache::StoredObject::make(object);
+}
+
+Result<std::optional<cache::StoredObject>> without_source(
+    const cache::StoredObject& object) {
+  const Fields preimage = KILN_TRY(object.preimage());
+  if (preimage.find("form") != key::kNvrtcForm)
+    return std::nullopt;
+  const std::string log = KILN_TRY(object.log());
+  const std::string ptx = KILN_TRY(object.ptx());
+  return KILN_TRY(cache::StoredObject::make({.kind = object.kind(),
+                                             .target = object.target(),
+                                             .metadata = KILN_TRY(object.metadata()),
+                                             .preimage = preimage,
+                                             .payload = object.payload(),
+                                             .log = log.empty() ? "" : kLogLeftOut,
+                                             .source = {},
+                                             .ptx = ptx}));
 }
 
 Result<void> check_stored_payload(const cache::StoredObject& object) {

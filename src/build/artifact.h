@@ -34,6 +34,15 @@ namespace kiln {
     const KeyedRequest& request, const Fields& preimage, std::string_view source,
     const compile::CompileOutput& output);
 
+/// The log of an object that had one, where without_source() left it out.
+inline constexpr std::string_view kLogLeftOut =
+    "kiln: the log is not in this copy of the object\n";
+
+/// The object as others get it, where that differs: of a request as NVRTC's without
+/// source and log, which then is kLogLeftOut unless it is empty. Errors: kCorrupt.
+[[nodiscard]] Result<std::optional<cache::StoredObject>> without_source(
+    const cache::StoredObject& object);
+
 /// The cache's PayloadCheck, with what it cannot check itself: an image, or every
 /// kernel in a plan, is for the target that its object states, and has the entry points
 /// that it states. Runs on every hit, before a caller gets the payload. Errors:

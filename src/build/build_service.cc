@@ -52,6 +52,7 @@ compile::PoolOptions worker_options(const Config& config, const LazyCount& jobs,
                                     const BuildServiceOptions& options) {
   auto workers = pool_options(config, jobs, cache);
   workers.max_idle = options.keeps_workers;
+  workers.saves_as_nvrtc = config.store_source;
   return workers;
 }
 
@@ -297,6 +298,8 @@ Result<Fetched> BuildService::fetch(const KeyedRequest& request,
            },
        .whom =
            [&](const Error& error) {
+             if (!config_.store_source && is_as_nvrtc(request))
+               return Answers::kThisProcess;  // its log would be on disk
              return std::ranges::all_of(objects, &Fetched::is_as_keyed)
                         ? whom_answers(error, *request.headers)
                         : Answers::kItsCaller;
@@ -358,6 +361,10 @@ Result<NewArtifact> BuildService::build(const KeyedRequest& request,
   KILN_TRY(check_output(request, output));
   auto object = std::make_shared<const cache::StoredObject>(
       KILN_TRY(make_object(request, keys_.preimage(request), job.source, output)));
+  if (!config_.store_source) {
+    if (auto copy = KILN_TRY(without_source(*object)))
+      object = std::make_shared<const cache::StoredObject>(*std::move(copy));
+  }
   return NewArtifact{std::move(object), find_mismatch(request, output, began)};
 }
 

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "build/artifact.h"
 #include "build/build_options.h"
 #include "build/wait_notice.h"
 #include "util/log.h"
@@ -253,11 +254,20 @@ CachedBuilds::Ended CachedBuilds::build_here(const BuildOrder& order,
       lock.set_phase(cache::Phase::kPublishing);
     fetched = publish(std::move(fetched));
     if (remote_ != nullptr)
-      remote_->upload(fetched.object);
+      upload(fetched.object);
   }
   lock.end_build();
   const Answers whom = fetched.is_as_keyed ? Answers::kEverybody : Answers::kItsCaller;
   return {std::move(fetched), whom};
+}
+
+void CachedBuilds::upload(ObjectPointer object) {
+  auto copy = without_source(*object);
+  if (!copy)
+    return log(LogLevel::kWarning, {"not uploaded: ", copy.error().message});
+  if (*copy)
+    object = std::make_shared<const cache::StoredObject>(**std::move(copy));
+  remote_->upload(std::move(object));
 }
 
 Fetched CachedBuilds::publish(Fetched fetched) {

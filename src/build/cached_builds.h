@@ -149,6 +149,7 @@ class CachedBuilds {
   [[nodiscard]] Ended build_here(const BuildOrder& order, const std::stop_token& stop,
                                  cache::KeyLock::Acquired& acquired);
   [[nodiscard]] Fetched publish(Fetched fetched);
+  void upload(std::shared_ptr<const cache::StoredObject> object);
 
   cache::Cache& cache_;
   remote::Remote* const remote_;  // null: there is none

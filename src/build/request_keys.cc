@@ -370,6 +370,12 @@ key::StandardHeaders RequestKeys::standard_headers(
                                    : StandardHeaders::kSearched;
 }
 
+bool is_as_nvrtc(const KeyedRequest& request) {
+  const auto* const source =
+      std::get_if<request::SourceRequest>(&request.request.resolved());
+  return source != nullptr && source->as_nvrtc != nullptr;
+}
+
 Result<std::shared_ptr<const key::HeaderSnapshot>> RequestKeys::headers(
     const PreparedRequest& request, const device::Toolchain& toolchain,
     const std::stop_token& stop) {

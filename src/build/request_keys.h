@@ -73,6 +73,9 @@ struct KeyedRequest {
   std::shared_ptr<const device::Linker> linker = {};
 };
 
+/// Of SourceOptions::as_nvrtc: NVRTC's names are the caller's, whatever they name.
+[[nodiscard]] bool is_as_nvrtc(const KeyedRequest& request);
+
 /// Thread safety: every method may run concurrently.
 class RequestKeys {
  public:

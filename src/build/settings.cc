@@ -246,6 +246,9 @@ constexpr std::array kSettings{
         "A manifest that gets a line for each kernel that the library is asked for; "
         "kiln warm --manifest reads it.",
         ""),
+    setting<&Options::store_source, parse_switch, &Config::store_source>(
+        "Options::store_source", "KILN_STORE_SOURCE", SettingKind::kSwitch,
+        "0 keeps sources and logs of programs beneath kiln run off the disk.", "1"),
     setting<&Options::log_level, text_of, &Config::log_level>(
         "Options::log_level", "KILN_LOG", SettingKind::kText,
         "trace, debug, info, warning, error or off.", "warning"),
@@ -255,7 +258,7 @@ constexpr std::array kSettings{
 // Service, as on_event has.
 #define KILN_MEMBERS                                                               \
   o1, o2, o3, o4, o5, o6, o7, o8, o9, o10, o11, o12, o13, o14, o15, o16, o17, o18, \
-      o19, o20, o21, o22, o23, o24, o25, o26, o27, o28, o29
+      o19, o20, o21, o22, o23, o24, o25, o26, o27, o28, o29, o30
 [[maybe_unused]] constexpr auto kCountMembers = [](const Options& options) {
   const auto& [KILN_MEMBERS] = options;
   return std::tuple_size<decltype(std::tie(KILN_MEMBERS))>();

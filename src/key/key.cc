@@ -72,11 +72,15 @@ Fields source_preimage(const BuildContext& context, const SourceKeyInput& input,
                program_name, form, working_directory, paths] = input;
   Fields fields;
   add_context(fields, context);
-  if (form == SourceForm::kNvrtc)
-    fields.add("form", "nvrtc");
+  const bool as_nvrtc = form == SourceForm::kNvrtc;
+  if (as_nvrtc)
+    fields.add("form", kNvrtcForm);
   add_options(fields, options);
   add_macros(fields, macros);
-  fields.add("source", source);
+  if (as_nvrtc)  // the preimage goes where the source does not
+    fields.add("source_sha256", Digest::of(as_bytes(source)).hex());
+  else
+    fields.add("source", source);
   fields.add("program_name", program_name);
   for (const std::string& path : paths) fields.add("path", path);
   add_rest(fields, names, headers, context.toolchain);

@@ -81,6 +81,8 @@ struct MemoryHeader {
 
 /// Whose options the compile has: Kiln's, too, or only those of nvrtcCompileProgram.
 enum class SourceForm : std::uint8_t { kKiln, kNvrtc };
+/// The field "form" of kNvrtc.
+inline constexpr std::string_view kNvrtcForm = "nvrtc";
 
 /// A source as the caller gives it. Order matters for `options`, for `include_dirs`,
 /// and for `macros` of one name; nowhere else.

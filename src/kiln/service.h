@@ -114,6 +114,9 @@ struct Options {
   /// How long a request to a remote may take before the build starts beside it; the
   /// first result counts. Default: 250 ms.
   std::optional<std::chrono::milliseconds> remote_wait{};  // KILN_REMOTE_WAIT
+  /// False: sources and logs of programs beneath `kiln run` are not kept on disk.
+  /// Default: true.
+  std::optional<bool> store_source{};  // KILN_STORE_SOURCE
   /// "trace", "debug", "info", "warning" (the default), "error" or "off". For the whole
   /// process. The log goes to stderr; kiln_log_to() of kiln/c.h sends it elsewhere.
   std::optional<std::string> log_level{};  // KILN_LOG

@@ -179,9 +179,18 @@ constexpr const char* kOptixIr[] = {"nvrtcGetOptiXIRSize", "nvrtcGetOptiXIR"};
 constexpr const char* kTileIr[] = {"nvrtcGetTileIRSize", "nvrtcGetTileIR"};
 constexpr const char* kLog[] = {"nvrtcGetProgramLogSize", "nvrtcGetProgramLog"};
 
+/// The program, if it has this output; else `handle` is the real library's.
+std::shared_ptr<Program> owner_of(Output kind, const RealLibrary& real,
+                                  Handle& handle) {
+  auto program = own(handle);
+  if (program == nullptr || kind != Output::kLog || !program->lacks_log())
+    return program;
+  return hand_over(real, handle, Reason::kOutput) == kSuccess ? nullptr : program;
+}
+
 template <Output kind, auto& names>
 int size_of(const RealLibrary& real, Handle handle, std::size_t* size) {
-  const auto program = own(handle);
+  const auto program = owner_of(kind, real, handle);
   if (program == nullptr)
     return call_real(real, names[0], handle, size);
   if (size == nullptr)
@@ -192,7 +201,7 @@ int size_of(const RealLibrary& real, Handle handle, std::size_t* size) {
 
 template <Output kind, auto& names>
 int copy_of(const RealLibrary& real, Handle handle, char* to) {
-  const auto program = own(handle);
+  const auto program = owner_of(kind, real, handle);
   if (program == nullptr)
     return call_real(real, names[1], handle, to);
   if (to == nullptr)

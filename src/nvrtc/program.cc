@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "build/artifact.h"
 #include "nvrtc/codes.h"
 
 namespace kiln::nvrtc {
@@ -109,6 +110,10 @@ int Program::lowered_name(const char* expression, const char** lowered) const {
   const bool is_known = is_asked && known != lowered_.end() && !known->second.empty();
   *lowered = is_known ? known->second.c_str() : nullptr;
   return is_known ? kSuccess : kNameExpressionNotValid;
+}
+
+bool Program::lacks_log() const {
+  return log_ == kLogLeftOut;
 }
 
 std::span<const std::byte> Program::output(Output output) {

@@ -45,6 +45,8 @@ class Program {
   [[nodiscard]] std::optional<int> compile(const standin::RealLibrary& real,
                                            std::span<const char* const> options);
   [[nodiscard]] int lowered_name(const char* expression, const char** lowered) const;
+  /// The log is not in the object: only the real library has it.
+  [[nodiscard]] bool lacks_log() const;
   /// With its NUL where it has one; empty: there is none. Valid until the next compile.
   [[nodiscard]] std::span<const std::byte> output(Output output);
 

@@ -128,7 +128,7 @@ Result<void> Sender::send_to(std::size_t server, const Digest& key,
     }
   }
   if (!read)
-    read = KILN_TRY(sound_object(cache_, key));
+    read = KILN_TRY(sound_object(cache_, key, options_.source));
   const Answer answer =
       run_.ask(server, Method::kPut, [&](Server& asked, Server::Done done) {
         return asked.put(*read, options_.signers, std::move(done), {},

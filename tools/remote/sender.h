@@ -21,6 +21,7 @@ struct SendOptions {
   std::vector<Signer> signers;
   /// kStays: the server is asked first, and not sent what it has.
   remote::Existing existing = remote::Existing::kStays;
+  Source source = Source::kOut;
 };
 
 /// Succeeds if the server takes what `signers` sign. Errors: kInvalidArgument: it takes

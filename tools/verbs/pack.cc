@@ -34,10 +34,11 @@ struct PackOptions {
   std::string serial;
   SelectionOptions selection;
   SigningOptions signing;
+  bool with_source = false;
 };
 
 /// Adds what is there and sound to the pack; the others get their error.
-Result<std::uint64_t> add_objects(Context& context, WantedList& work,
+Result<std::uint64_t> add_objects(Context& context, WantedList& work, bool with_source,
                                   cache::PackWriter& writer) {
   std::uint64_t packed = 0;
   Progress progress(context.err, work.wanted.size());
@@ -47,7 +48,8 @@ Result<std::uint64_t> add_objects(Context& context, WantedList& work,
     if (each.error)
       continue;
     progress.start(each.label);
-    const auto object = sound_object(work.cache(), each.key);
+    const auto object =
+        sound_object(work.cache(), each.key, with_source ? Source::kIn : Source::kOut);
     progress.finish(each.label, std::nullopt);
     if (!object) {
       each.error = object.error();
@@ -108,7 +110,8 @@ Result<int> run(Context& context, const PackOptions& options) {
   const auto file = KILN_TRY(PackFile::create(options.output));
   cache::PackWriter writer([&](ByteView bytes) { return file->write(bytes); });
   KILN_TRY(writer.begin(header));
-  const std::uint64_t packed = KILN_TRY(add_objects(context, work, writer));
+  const std::uint64_t packed =
+      KILN_TRY(add_objects(context, work, options.with_source, writer));
   if (work.toolchain)
     KILN_TRY(writer.add_toolchain(device::record_of(*work.toolchain)));
   KILN_TRY(writer.finish(signed_by));
@@ -180,6 +183,7 @@ Run add_pack(OptionSet& cli) {
   cli.option("--serial", options->serial, "N",
              "A number that grows from pack to pack of one name (default: the time, in "
              "ms since 1970)");
+  add_source_option(cli, options->with_source);
   add_selection_options(cli, options->selection);
   add_signing_options(cli, options->signing, "; a FILE.minisig is written, too");
   add_keys_option(cli, options->signing, "The public key of --signer");

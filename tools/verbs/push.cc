@@ -31,6 +31,7 @@ struct PushOptions {
   std::string pack;
   std::string name;
   bool replace = false;
+  bool with_source = false;
   SelectionOptions selection;
   SigningOptions signing;
 };
@@ -59,10 +60,12 @@ Result<int> push_objects(Context& context, const PushOptions& options, RemoteRun
   std::vector<Wanted> without_key;
   {
     Progress progress(context.err, work.wanted.size());
-    Sender sender(run, work.cache(),
-                  {signers, options.replace ? remote::Existing::kIsReplaced
-                                            : remote::Existing::kStays},
-                  &progress);
+    Sender sender(
+        run, work.cache(),
+        {signers,
+         options.replace ? remote::Existing::kIsReplaced : remote::Existing::kStays,
+         options.with_source ? Source::kIn : Source::kOut},
+        &progress);
     for (const Wanted& each : work.wanted) {
       if (each.error)
         without_key.push_back(each);
@@ -188,6 +191,7 @@ Run add_push(OptionSet& cli) {
              "Send this pack of `kiln pack`, and the FILE.minisig beside it");
   cli.option("--name", options->name, "NAME",
              "The pack's name there (default: that of FILE)");
+  add_source_option(cli, options->with_source);
   cli.flag("--replace", options->replace,
            "Send, too, what the server has, such as to sign it by another key");
   add_selection_options(cli, options->selection);

@@ -209,11 +209,10 @@ class WorkerPool::State::ActiveCall {
 WorkerPool::State::State(const PoolOptions& options)
     : options_(options),
       crash_history_(options.clock ? options.clock : CrashHistory::Clock(Clock::now)),
-      workers_(
-          options.max_workers, options.worker,
-          merged(worker_environment(), options.environment), options.scratch,
-          options.memory != nullptr ? *options.memory : WorkerMemory::of_process(),
-          options.max_idle) {}
+      workers_(options.max_workers, options.worker,
+               merged(worker_environment(), options.environment), options.scratch,
+               options.memory != nullptr ? *options.memory : WorkerMemory::of_process(),
+               options.max_idle) {}
 
 WorkerPool::State::~State() {
   closing_.request_stop();
@@ -354,7 +353,11 @@ Result<Output> WorkerPool::State::build(const Job& wanted, std::stop_token stop,
     return checked_output<Output>(*std::move(answer), job);
 
   const auto& cause = stopped_itself ? std::get<Error>(*answer) : answer.error();
-  auto error = ended_build(cause, job, watch, options_.reproductions);
+  bool is_saved = true;
+  if constexpr (std::is_same_v<Job, CompileJob>)
+    is_saved = options_.saves_as_nvrtc || !job.as_nvrtc;
+  auto error =
+      ended_build(cause, job, watch, is_saved ? options_.reproductions : OwnFolder());
   if (error.code != ErrorCode::kCancelled && !error.from_outside)
     crash_history_.record(job, error);
   return tl::unexpected(std::move(error));

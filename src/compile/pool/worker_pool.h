@@ -40,8 +40,9 @@ struct PoolOptions {
   WorkerSearch worker;
   std::chrono::milliseconds time_limit = kDefaultTimeLimit;
   std::uint64_t memory_limit_bytes = kDefaultMemoryLimit;
-  AcquireSlot acquire_slot;  // empty: no machine-wide bound
-  OwnFolder reproductions;   // `<cache root>/repro`; empty: none are saved
+  AcquireSlot acquire_slot;    // empty: no machine-wide bound
+  OwnFolder reproductions;     // `<cache root>/repro`; empty: none are saved
+  bool saves_as_nvrtc = true;  // those of as_nvrtc jobs, too
   /// Workers may make files in its folder kScratchName; both are created with the first
   /// worker. Empty: nowhere.
   OwnFolder scratch;
