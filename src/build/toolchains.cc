@@ -169,11 +169,13 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::named(
       return known->second;
   }
   const auto wanted = KILN_TRY(device::parse_named(named));
-  if (const auto there = of(wanted.nvrtc, stop);
-      there && (*there)->toolchain.id == wanted.id)
+  const auto there = of(wanted.nvrtc, stop);
+  if (there && (*there)->toolchain.id == wanted.id)
     return *there;
   const auto all = KILN_TRY(found(stop));
   const auto match = std::ranges::find(all->usable, wanted.id, &device::Toolchain::id);
+  if (match == all->usable.end() && !there && there.error().code != ErrorCode::kIo)
+    return tl::unexpected(there.error());  // it may be that one, and cannot be asked
   if (match == all->usable.end())
     return tl::unexpected(device::missing_named(wanted));
   auto choice = std::make_shared<const device::ToolchainChoice>(

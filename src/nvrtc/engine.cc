@@ -143,6 +143,7 @@ int add_name(const RealLibrary& real, Handle handle, const char* expression) {
 
 int compile(const RealLibrary& real, Handle handle, int count,
             const char* const* options) {
+  const bool is_known = Programs::of_process().find(handle) != nullptr;
   const auto program = own(handle);
   const bool is_plain =
       count == 0 || (count > 0 && options != nullptr &&
@@ -157,7 +158,7 @@ int compile(const RealLibrary& real, Handle handle, int count,
   } else if (program != nullptr) {
     if (const int code = hand_over(real, handle, Reason::kArguments); code != kSuccess)
       return code;
-  } else if (Programs::of_process().find(handle) == nullptr) {
+  } else if (!is_known) {
     Compiler::of_process().count({Reason::kPrivate});
   }
   return call_real(real, "nvrtcCompileProgram", handle, count, options);
