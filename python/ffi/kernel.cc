@@ -76,71 +76,39 @@ struct Fetch {
     kiln_cancel_free(cancel);
   }
 
-  int device = 0;
-  std::string source, file_name, target;
-  std::vector<std::string> header_names, header_texts, include_dirs, defines, options,
-      name_expressions, linked_sources, link_files, link_options;
-  kiln_cancel* cancel = kiln_cancel_new();
-  std::atomic<kiln_kernel*> kernel = nullptr;
-};
-
-std::vector<const char*> pointers(const std::vector<std::string>& texts) {
-  std::vector<const char*> all;
-  for (const std::string& text : texts) all.push_back(text.c_str());
-  return all;
-}
-
-std::vector<std::string> texts_of(const Array<String>& list) {
-  std::vector<std::string> all;
-  for (const String& text : list) all.push_back(text);
-  return all;
-}
-
-kiln_result get(kiln_service* from, Fetch& fetch) {
-  const auto header_names = pointers(fetch.header_names);
-  const auto header_texts = pointers(fetch.header_texts);
-  const auto include_dirs = pointers(fetch.include_dirs);
-  const auto defines = pointers(fetch.defines);
-  const auto options = pointers(fetch.options);
-  const auto name_expressions = pointers(fetch.name_expressions);
-  kiln_source source = KILN_SOURCE_INIT;
-  source.source = fetch.source.c_str();
-  source.file_name = fetch.file_name.empty() ? nullptr : fetch.file_name.c_str();
-  source.header_names = header_names.data();
-  source.header_texts = header_texts.data();
-  source.header_count = header_names.size();
-  source.include_dirs = include_dirs.data();
-  source.include_dir_count = include_dirs.size();
-  source.defines = defines.data();
-  source.define_count = defines.size();
-  source.options = options.data();
-  source.option_count = options.size();
-  source.name_expressions = name_expressions.data();
-  source.name_expression_count = name_expressions.size();
-  source.target = fetch.target.empty() ? nullptr : fetch.target.c_str();
-  // The first has the names; all have the rest in common.
-  kiln_source other = source;
-  other.name_expression_count = 0;
-  std::vector<kiln_source> others(fetch.linked_sources.size(), other);
-  std::vector<const kiln_source*> linked_sources;
-  for (std::size_t i = 0; i < others.size(); ++i) {
-    others[i].source = fetch.linked_sources[i].c_str();
-    linked_sources.push_back(&others[i]);
+  /// A copy, which lives as long as this.
+  const char* keep(const String& text) { return texts_.emplace_back(text).c_str(); }
+  /// Sets a list of `source`, or of its other sources.
+  void keep(const char* const*& list, std::size_t& count, const Array<String>& texts) {
+    std::vector<const char*>& kept = lists_.emplace_back();
+    for (const String& text : texts) kept.push_back(keep(text));
+    list = kept.data();
+    count = kept.size();
   }
-  const auto link_files = pointers(fetch.link_files);
-  const auto link_options = pointers(fetch.link_options);
-  source.linked_sources = linked_sources.data();
-  source.linked_source_count = linked_sources.size();
-  source.link_files = link_files.data();
-  source.link_file_count = link_files.size();
-  source.link_options = link_options.data();
-  source.link_option_count = link_options.size();
-  kiln_kernel* kernel = nullptr;
-  const kiln_result failed =
-      kiln_get_source(from, fetch.device, &source, fetch.cancel, &kernel);
-  fetch.kernel = kernel;
-  return failed;
-}
+  /// The sources that are linked with `source`: they have in common with it what is set
+  /// by now, but the names.
+  void link(const Array<String>& texts) {
+    kiln_source other = source;
+    other.name_expression_count = 0;
+    others_.assign(texts.size(), other);
+    for (std::size_t i = 0; i < others_.size(); ++i) {
+      others_[i].source = keep(texts[static_cast<std::int64_t>(i)]);
+      linked_.push_back(&others_[i]);
+    }
+    source.linked_sources = linked_.data();
+    source.linked_source_count = linked_.size();
+  }
+
+  kiln_source source = KILN_SOURCE_INIT;
+  kiln_cancel* const cancel = kiln_cancel_new();
+  std::atomic<kiln_kernel*> kernel = nullptr;
+
+ private:
+  std::deque<std::string> texts_;  // a deque, as its elements stay where they are
+  std::deque<std::vector<const char*>> lists_;
+  std::vector<kiln_source> others_;
+  std::vector<const kiln_source*> linked_;
+};
 
 // Blocks while it is built; Ctrl-C ends the wait and the build.
 Kernel kernel_from_source(std::int64_t device, String source, String file_name,
@@ -150,24 +118,33 @@ Kernel kernel_from_source(std::int64_t device, String source, String file_name,
                           Array<String> linked_sources, Array<String> link_files,
                           Array<String> link_options) {
   const auto fetch = std::make_shared<Fetch>();
-  fetch->device = static_cast<int>(device);
-  fetch->source = source;
-  fetch->file_name = file_name;
+  kiln_source& from = fetch->source;
+  from.source = fetch->keep(source);
+  from.file_name = file_name.empty() ? nullptr : fetch->keep(file_name);
+  from.target = target.empty() ? nullptr : fetch->keep(target);
+  Array<String> names, texts;
   for (const auto& [name, text] : headers) {
-    fetch->header_names.push_back(name);
-    fetch->header_texts.push_back(text);
+    names.push_back(name);
+    texts.push_back(text);
   }
-  fetch->include_dirs = texts_of(include_dirs);
-  fetch->defines = texts_of(defines);
-  fetch->options = texts_of(options);
-  fetch->name_expressions = texts_of(name_expressions);
-  fetch->target = target;
-  fetch->linked_sources = texts_of(linked_sources);
-  fetch->link_files = texts_of(link_files);
-  fetch->link_options = texts_of(link_options);
-  kiln_service* const from = service();
-  run_interruptibly([fetch, from] { return get(from, *fetch); }, fetch->cancel);
-  return {fetch->kernel.exchange(nullptr), fetch->device};
+  fetch->keep(from.header_names, from.header_count, names);
+  fetch->keep(from.header_texts, from.header_count, texts);
+  fetch->keep(from.include_dirs, from.include_dir_count, include_dirs);
+  fetch->keep(from.defines, from.define_count, defines);
+  fetch->keep(from.options, from.option_count, options);
+  fetch->keep(from.name_expressions, from.name_expression_count, name_expressions);
+  fetch->link(linked_sources);
+  fetch->keep(from.link_files, from.link_file_count, link_files);
+  fetch->keep(from.link_options, from.link_option_count, link_options);
+  const auto get = [fetch, on = service(), where = static_cast<int>(device)] {
+    kiln_kernel* kernel = nullptr;
+    const kiln_result failed =
+        kiln_get_source(on, where, &fetch->source, fetch->cancel, &kernel);
+    fetch->kernel = kernel;
+    return failed;
+  };
+  run_interruptibly(get, fetch->cancel);
+  return {fetch->kernel.exchange(nullptr), static_cast<int>(device)};
 }
 
 Kernel kernel_entry(Kernel kernel, String name) {
