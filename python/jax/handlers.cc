@@ -324,44 +324,39 @@ ffi::Error launch_on_host(std::int32_t ordinal, std::string_view call,
   });
 }
 
+template <typename Binding>
+auto with_call(Binding&& binding) {
+  return std::forward<Binding>(binding)
+      .template Attr<std::string_view>("call")
+      .RemainingArgs()
+      .RemainingRets();
+}
+
+auto launch_on_cuda_binding() {
+  return with_call(ffi::Ffi::Bind()
+                       .Ctx<ffi::PlatformStream<void*>>()
+                       .Ctx<ffi::DeviceOrdinal>()
+                       .Ctx<ffi::ScratchAllocator>());
+}
+
 }  // namespace
 
 // Before each run of a program, and before XLA captures any of its calls: what is
 // captured has been prepared.
-XLA_FFI_DEFINE_HANDLER_SYMBOL(kiln_jax_prepare, prepare_on_cuda,
-                              ffi::Ffi::BindInitialize()
-                                  .Ctx<ffi::DeviceOrdinal>()
-                                  .Attr<std::string_view>("call")
-                                  .RemainingArgs()
-                                  .RemainingRets());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    kiln_jax_prepare, prepare_on_cuda,
+    with_call(ffi::Ffi::BindInitialize().Ctx<ffi::DeviceOrdinal>()));
 
 // The same launches whenever the call, the shapes and the addresses are the same. Such
 // a call has no workspace: XLA would free it when the handler returns, but a captured
 // launch uses it again and again.
-XLA_FFI_DEFINE_HANDLER_SYMBOL(kiln_jax_launch, launch_on_cuda,
-                              ffi::Ffi::Bind()
-                                  .Ctx<ffi::PlatformStream<void*>>()
-                                  .Ctx<ffi::DeviceOrdinal>()
-                                  .Ctx<ffi::ScratchAllocator>()
-                                  .Attr<std::string_view>("call")
-                                  .RemainingArgs()
-                                  .RemainingRets(),
+XLA_FFI_DEFINE_HANDLER_SYMBOL(kiln_jax_launch, launch_on_cuda, launch_on_cuda_binding(),
                               {ffi::Traits::kCmdBufferCompatible});
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(kiln_jax_launch_with_workspace, launch_on_cuda,
-                              ffi::Ffi::Bind()
-                                  .Ctx<ffi::PlatformStream<void*>>()
-                                  .Ctx<ffi::DeviceOrdinal>()
-                                  .Ctx<ffi::ScratchAllocator>()
-                                  .Attr<std::string_view>("call")
-                                  .RemainingArgs()
-                                  .RemainingRets());
+                              launch_on_cuda_binding());
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(kiln_jax_launch_on_host, launch_on_host,
-                              ffi::Ffi::Bind()
-                                  .Ctx<ffi::DeviceOrdinal>()
-                                  .Attr<std::string_view>("call")
-                                  .RemainingArgs()
-                                  .RemainingRets());
+                              with_call(ffi::Ffi::Bind().Ctx<ffi::DeviceOrdinal>()));
 
 }  // namespace kiln::python
