@@ -84,21 +84,25 @@ def _scores(x, mask):
     return shape, mask.reshape(shape[0], 1, *sizes)
 
 
+def _launched(function, made, scale, kind, shape, like, **given):
+    """The result of a pass: computed in that shape, with the shape and type of ``like``."""
+    if like.size == 0:
+        return jnp.zeros_like(like)
+    (result,) = launch(
+        function,
+        **{made: Result(shape, like.dtype)},
+        **given,
+        scale=scale,
+        mask=_checks.SOFTMAX_MASKS[kind],
+    )
+    return result.reshape(like.shape)
+
+
 def _forward(scale, kind, x, mask):
     def call(x, mask):
-        if x.size == 0:
-            return jnp.zeros_like(x)
         shape, mask = _scores(x, mask)
-        (y,) = launch(
-            "softmax_forward",
-            y=Result(shape, x.dtype),
-            x=x.reshape(shape),
-            mask_bytes=mask,
-            scale=scale,
-            mask=_checks.SOFTMAX_MASKS[kind],
-            unused=("masked_row",),
-        )
-        return y.reshape(x.shape)
+        given = {"x": x.reshape(shape), "mask_bytes": mask, "unused": ("masked_row",)}
+        return _launched("softmax_forward", "y", scale, kind, shape, x, **given)
 
     def batched(size, x, mask):
         return _forward(scale, kind, widened(size, x), mask)
@@ -108,18 +112,9 @@ def _forward(scale, kind, x, mask):
 
 def _backward(scale, kind, dy, y):
     def call(dy, y):
-        if y.size == 0:
-            return jnp.zeros_like(y)
         shape, _ = _scores(y, None)
-        (dx,) = launch(
-            "softmax_backward",
-            dx=Result(shape, y.dtype),
-            dy=dy.reshape(shape),
-            y=y.reshape(shape),
-            scale=scale,
-            mask=_checks.SOFTMAX_MASKS[kind],
-        )
-        return dx.reshape(y.shape)
+        given = {"dy": dy.reshape(shape), "y": y.reshape(shape)}
+        return _launched("softmax_backward", "dx", scale, kind, shape, y, **given)
 
     def batched(size, dy, y):
         return _backward(scale, kind, widened(size, dy), widened(size, y))
