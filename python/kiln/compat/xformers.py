@@ -92,22 +92,7 @@ def memory_efficient_attention(
     return o.contiguous().view(shape)
 
 
-def memory_efficient_attention_forward(
-    query,
-    key,
-    value,
-    attn_bias=None,
-    p=0.0,
-    scale=None,
-    *,
-    op=None,
-    output_dtype=None,
-):
-    """memory_efficient_attention() without gradients."""
-    with torch.no_grad():
-        return memory_efficient_attention(
-            query, key, value, attn_bias, p, scale, output_dtype=output_dtype
-        )
+memory_efficient_attention_forward = torch.no_grad()(memory_efficient_attention)
 
 
 def _check(query, key, value):
