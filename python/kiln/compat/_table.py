@@ -26,12 +26,14 @@ def _same(file: str, *names: str) -> dict[str, str]:
     return {name: f"{file}.{name}" for name in names}
 
 
-_ROPE = {
-    "forward": "_megatron.rope_forward",
-    "backward": "_megatron.rope_backward",
-    "forward_cached": "_megatron.rope_forward_cached",
-    "backward_cached": "_megatron.rope_backward_cached",
-}
+def _passes(ours: str, *variants: str) -> dict[str, str]:
+    """forward and backward, and both of each variant: "_cached" is forward_cached."""
+    return {
+        f"{way}{variant}": f"{ours}_{way}{variant}"
+        for variant in ("", *variants)
+        for way in ("forward", "backward")
+    }
+
 
 NEOX = (
     Module(
@@ -42,62 +44,31 @@ NEOX = (
     Module(
         "scaled_masked_softmax_cuda",
         "softmax",
-        {
-            "forward": "neox.masked_forward",
-            "backward": "neox.masked_backward",
-            "get_batch_per_block": "_megatron.get_batch_per_block",
-        },
+        {**_passes("neox.masked"), **_same("_megatron", "get_batch_per_block")},
     ),
-    Module("fused_rotary_positional_embedding", "rope", _ROPE),
     Module(
-        "megatron.fused_kernels",
-        "prepare",
-        {"load": "_warm_up.load_neox"},
-        REPLACED,
+        "fused_rotary_positional_embedding", "rope", _passes("_megatron.rope", "_cached")
     ),
+    Module("megatron.fused_kernels", "prepare", {"load": "_warm_up.load_neox"}, REPLACED),
 )
 
 APEX = (
     Module(
-        "scaled_upper_triang_masked_softmax_cuda",
-        "softmax",
-        {
-            "forward": "_megatron.causal_forward",
-            "backward": "_megatron.causal_backward",
-        },
+        "scaled_upper_triang_masked_softmax_cuda", "softmax", _passes("_megatron.causal")
     ),
     Module(
         "scaled_masked_softmax_cuda",
         "softmax",
-        {
-            "forward": "_megatron.masked_forward",
-            "backward": "_megatron.masked_backward",
-            "get_batch_per_block": "_megatron.get_batch_per_block",
-        },
+        {**_passes("_megatron.masked"), **_same("_megatron", "get_batch_per_block")},
     ),
     Module(
-        "generic_scaled_masked_softmax_cuda",
-        "softmax",
-        {
-            "forward": "_megatron.masked_forward",
-            "backward": "_megatron.masked_backward",
-        },
+        "generic_scaled_masked_softmax_cuda", "softmax", _passes("_megatron.masked")
     ),
-    Module(
-        "scaled_softmax_cuda",
-        "softmax",
-        {"forward": "_megatron.plain_forward", "backward": "_megatron.plain_backward"},
-    ),
+    Module("scaled_softmax_cuda", "softmax", _passes("_megatron.plain")),
     Module(
         "fused_rotary_positional_embedding",
         "rope",
-        {
-            **_ROPE,
-            "forward_thd": "_megatron.rope_forward_thd",
-            "backward_thd": "_megatron.rope_backward_thd",
-            "forward_2d": "_megatron.rope_forward_2d",
-            "backward_2d": "_megatron.rope_backward_2d",
-        },
+        _passes("_megatron.rope", "_cached", "_thd", "_2d"),
     ),
     Module(
         "fused_layer_norm_cuda",
@@ -111,11 +82,7 @@ APEX = (
         ),
     ),
     Module("fast_layer_norm", "layer_norm", _same("apex", "ln_fwd", "ln_bwd")),
-    Module(
-        "xentropy_cuda",
-        "cross_entropy",
-        {"forward": "apex.xentropy_forward", "backward": "apex.xentropy_backward"},
-    ),
+    Module("xentropy_cuda", "cross_entropy", _passes("apex.xentropy")),
     Module(
         "apex.normalization.fused_layer_norm",
         "layer_norm, rms_norm",
