@@ -345,13 +345,6 @@ def _outputs(
     return o, q.new_empty(stats, dtype=torch.float32)
 
 
-# What the library's function gets in place of or beside what the schema names.
-_CHANGED = (
-    *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_kv", "lengths_q", "lengths_kv"),
-    *("dropout_seed", "dropout_offset", "bias_kind"),
-)
-
-
 # fmt: off
 def _changed(
     q, k, v, bias, cu_seqlens_q, cu_seqlens_kv, lengths_q, lengths_kv, rng, layout, alibi
@@ -374,6 +367,16 @@ def _changed(
     )
 
 
+# What the library's function gets in place of or beside what the schema names.
+_CHANGE = (
+    _changed,
+    (
+        *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_kv", "lengths_q", "lengths_kv"),
+        *("dropout_seed", "dropout_offset", "bias_kind"),
+    ),
+)
+
+
 def _of_forward(stats, bias, with_stats):
     return stats if with_stats else None, _readable_bias(bias)
 
@@ -387,16 +390,11 @@ def _of_backward(grad_bias, grad_o, o, bias, of_bias):
     return grad_bias, _with_strides_of(grad_o, o), bias, deterministic
 
 
-_SAVED = (
-    *("q", "k", "v", "bias", "cu_seqlens_q", "cu_seqlens_kv", "lengths_q", "lengths_kv", "rng"),
-)
-
-
 def _save(ctx, inputs, output):
     args = attention_fwd.by_name(inputs)
     ctx.has_gradient = args.pop("with_stats")
     o, stats = output
-    ctx.save_for_backward(o, stats, *map(args.pop, _SAVED))
+    ctx.save_for_backward(o, stats, *map(args.pop, attention_fwd.tensors))
     ctx.problem = args
     ctx.mark_non_differentiable(stats)
     ctx.set_materialize_grads(False)
@@ -407,7 +405,7 @@ def _gradient(ctx, grad_o, *_):
         _inputs.refuse("attention_fwd was called without stats, so it has no gradient")
     o, stats, *saved = ctx.saved_tensors
     of_bias = attention_fwd.by_name(ctx.needs_input_grad)["bias"]
-    tensors = dict(zip(_SAVED, saved, strict=True))
+    tensors = dict(zip(attention_fwd.tensors, saved, strict=True))
     q, k, v, bias = attention_bwd.named(
         grad_o=grad_o, o=o, stats=stats, **tensors, **ctx.problem, of_bias=of_bias
     )
@@ -449,7 +447,7 @@ attention_fwd = Operation(
     f"attention_fwd({_PROBLEM}, bool with_stats) -> (Tensor o, Tensor stats)",
     outputs=_outputs,
     launch="attention_forward",
-    changes=[(_changed, _CHANGED), (_of_forward, ("stats", "bias"))],
+    changes=[_CHANGE, (_of_forward, ("stats", "bias"))],
     own=("rng", "alibi", "with_stats"),
     unused=("capture", "deterministic", *_GRADIENTS),
     save=_save,
@@ -461,10 +459,7 @@ attention_bwd = Operation(
     " -> (Tensor grad_q, Tensor grad_k, Tensor grad_v, Tensor grad_bias)",
     outputs=_bwd_outputs,
     launch="attention_backward",
-    changes=[
-        (_changed, _CHANGED),
-        (_of_backward, ("grad_bias", "grad_o", "bias", "deterministic")),
-    ],
+    changes=[_CHANGE, (_of_backward, ("grad_bias", "grad_o", "bias", "deterministic"))],
     own=("rng", "alibi", "of_bias"),
     unused=("capture",),
     reads=6,

@@ -117,6 +117,7 @@ class Operation:
         self._tensors = [i for i in range(inputs) if "Tensor" in kinds[i]]
         self._needed = {i for i in self._tensors if kinds[i] == "Tensor"}
         self._names = [argument.name for argument in arguments]
+        self.tensors = [self._names[i] for i in self._tensors]  # the names of the inputs
         check_order(outputs, self._names)
         self._takes_gradient = backward is None
         backward = _skip_undefined(backward, inputs) if backward else _refuse_gradient
