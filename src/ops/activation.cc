@@ -50,16 +50,6 @@ Launch launch_of(const Args& args, std::string_view pass, std::int64_t blocks) {
           .arguments = {}};
 }
 
-/// The number of parts that the rows are split into; 0 without elements.
-std::int64_t parts_of(const ActivationBackward& args, const Device& device) {
-  if (args.rows == 0 || args.cols == 0)
-    return 0;
-  const Tiles tiles = Tiles::of(args.cols, size_bytes(args.dtype));
-  return args.has_bias
-             ? tiles.parts_with_sums(args.rows, kBackwardWork, device)
-             : tiles.parts_alone(args.rows, kBackwardWork.rows_in_flight, false);
-}
-
 template <typename Args>
 Argument bias_of(const Args& args) {
   return reads("bias", args.bias,
@@ -104,7 +94,7 @@ Result<Launches> make_plan(const ActivationBackward& args, const Device& device,
                            Pointers pointers) {
   const std::uint64_t needed = KILN_TRY(workspace_bytes(device, args));
   KILN_TRY(check_workspace(args.workspace, args.workspace_bytes, needed));
-  const std::int64_t parts = parts_of(args, device);
+  const std::int64_t parts = parts_of(args, kBackwardWork, device);
   const auto tensors = tensors_of(args);
   const auto finalized = finalize_arguments(args, args.cols, parts);
   KILN_TRY(check_memory({tensors, finalized}, pointers));
@@ -129,7 +119,7 @@ Result<std::uint64_t> workspace_bytes(const Device& device,
   KILN_TRY(check(args));
   if (!args.has_bias)
     return std::uint64_t{0};
-  return static_cast<std::uint64_t>(parts_of(args, device) * args.cols) * sizeof(float);
+  return static_cast<std::uint64_t>(parts_of(args, kBackwardWork, device) * args.cols) * sizeof(float);
 }
 
 }  // namespace kiln::ops

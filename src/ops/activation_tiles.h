@@ -54,6 +54,17 @@ struct Tiles {
   }
 };
 
+/// The number of parts that the rows of a backward pass are split into; 0 without
+/// elements.
+template <typename Args>
+std::int64_t parts_of(const Args& args, const TileWork& work, const Device& device) {
+  if (args.rows == 0 || args.cols == 0)
+    return 0;
+  const Tiles tiles = Tiles::of(args.cols, size_bytes(args.dtype));
+  return args.has_bias ? tiles.parts_with_sums(args.rows, work, device)
+                       : tiles.parts_alone(args.rows, work.rows_in_flight, false);
+}
+
 /// The number of blocks that finalize the sums: 8 columns per block.
 inline std::int64_t finalize_blocks(std::int64_t columns) {
   return ceil_div(columns, 8);

@@ -64,16 +64,6 @@ const void* linear_of(const Args& args, const void* x, const void* linear) {
          static_cast<std::size_t>(args.cols) * size_bytes(args.dtype);
 }
 
-/// The number of parts that the rows are split into; 0 without elements.
-std::int64_t parts_of(const GluBackward& args, const Device& device) {
-  if (args.rows == 0 || args.cols == 0)
-    return 0;
-  const Tiles tiles = Tiles::of(args.cols, size_bytes(args.dtype));
-  const TileWork work = backward_work(args);
-  return args.has_bias ? tiles.parts_with_sums(args.rows, work, device)
-                       : tiles.parts_alone(args.rows, work.rows_in_flight, false);
-}
-
 constexpr std::string_view kPacked = "layout is kPacked";
 
 /// The elements of x: both halves if x is packed.
@@ -143,7 +133,7 @@ Result<Launches> make_plan(const GluBackward& args, const Device& device,
                            Pointers pointers) {
   const std::uint64_t needed = KILN_TRY(workspace_bytes(device, args));
   KILN_TRY(check_workspace(args.workspace, args.workspace_bytes, needed));
-  const std::int64_t parts = parts_of(args, device);
+  const std::int64_t parts = parts_of(args, backward_work(args), device);
   const auto outputs = outputs_of(args);
   const auto inputs = inputs_of(args);
   const auto finalized = finalize_arguments(args, 2 * args.cols, parts);
@@ -171,7 +161,7 @@ Result<std::uint64_t> workspace_bytes(const Device& device, const GluBackward& a
   KILN_TRY(check_glu(args));
   if (!args.has_bias)
     return std::uint64_t{0};
-  return static_cast<std::uint64_t>(parts_of(args, device) * 2 * args.cols) *
+  return static_cast<std::uint64_t>(parts_of(args, backward_work(args), device) * 2 * args.cols) *
          sizeof(float);
 }
 
