@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "ops/attention.h"
@@ -30,6 +31,21 @@ class Step {
     return {};
   }
 
+  /// The same for each of `Args`, in the preset's type, with the fields that `set`
+  /// sets.
+  template <typename... Args, typename Set>
+  Result<void> add_each(const Set& set) {
+    Result<void> done;
+    const auto add_one = [&](auto args) {
+      args.dtype = preset_.dtype;
+      set(args);
+      done = add(args);
+      return done.has_value();
+    };
+    std::ignore = (add_one(Args{}) && ...);  // up to the first error
+    return done;
+  }
+
   Launches take() { return std::move(all_); }
 
  private:
@@ -43,16 +59,11 @@ class Step {
 Result<void> add_softmax(const Preset& preset, Step& step) {
   const Preset::Attention& attention = *preset.attention;
   for (std::int64_t length = 1;; length = std::min(2 * length, attention.sequence)) {
-    KILN_TRY(step.add(SoftmaxForward{.dtype = preset.dtype,
-                                     .heads = attention.heads,
-                                     .sq = length,
-                                     .skv = length,
-                                     .mask = attention.mask}));
-    KILN_TRY(step.add(SoftmaxBackward{.dtype = preset.dtype,
-                                      .heads = attention.heads,
-                                      .sq = length,
-                                      .skv = length,
-                                      .mask = attention.mask}));
+    KILN_TRY((step.add_each<SoftmaxForward, SoftmaxBackward>([&](auto& args) {
+      args.heads = attention.heads;
+      args.sq = args.skv = length;
+      args.mask = attention.mask;
+    })));
     if (length == attention.sequence)
       return {};
   }
@@ -85,17 +96,16 @@ Result<void> add_rope(const Preset& preset, Step& step) {
   const Preset::Attention& attention = *preset.attention;
   for (const TableKind kind :
        {TableKind::kAngles, TableKind::kFloats, TableKind::kTensorType}) {
-    const RopeArguments args{.dtype = preset.dtype,
-                             .style = preset.rope->style,
-                             .batch = 1,
-                             .sequence = attention.sequence,
-                             .head_dim = attention.head_dim,
-                             .rotary_dim = preset.rope->dim,
-                             .q = rope_tensor(attention.heads, attention.head_dim),
-                             .k = rope_tensor(attention.kv_heads, attention.head_dim),
-                             .table = rope_table(preset, kind)};
-    KILN_TRY(step.add(RopeForward{args}));
-    KILN_TRY(step.add(RopeBackward{args}));
+    KILN_TRY((step.add_each<RopeForward, RopeBackward>([&](auto& args) {
+      args.style = preset.rope->style;
+      args.batch = 1;
+      args.sequence = attention.sequence;
+      args.head_dim = attention.head_dim;
+      args.rotary_dim = preset.rope->dim;
+      args.q = rope_tensor(attention.heads, attention.head_dim);
+      args.k = rope_tensor(attention.kv_heads, attention.head_dim);
+      args.table = rope_table(preset, kind);
+    })));
   }
   return {};
 }
@@ -106,43 +116,23 @@ std::int64_t tokens_of(const Preset& preset) {
   return preset.attention ? preset.attention->sequence : kSome;
 }
 
-Result<void> add_layernorm(const Preset& preset, std::int64_t cols, bool residual,
-                           Step& step) {
-  KILN_TRY(step.add(LayerNormForward{.dtype = preset.dtype,
-                                     .weight_dtype = preset.norm->weight_dtype,
-                                     .rows = tokens_of(preset),
-                                     .cols = cols,
-                                     .has_bias = preset.norm->weight,
-                                     .adds_residual = residual,
-                                     .has_weight = preset.norm->weight}));
-  return step.add(LayerNormBackward{.dtype = preset.dtype,
-                                    .weight_dtype = preset.norm->weight_dtype,
-                                    .rows = tokens_of(preset),
-                                    .cols = cols,
-                                    .has_bias = preset.norm->weight,
-                                    .adds_residual = residual,
-                                    .has_weight = preset.norm->weight,
-                                    .from_output = preset.norm->from_output});
-}
-
-Result<void> add_rmsnorm(const Preset& preset, std::int64_t cols, bool residual,
-                         Step& step) {
-  const RmsNormCasting casting = *preset.norm->rmsnorm;
-  KILN_TRY(step.add(RmsNormForward{.dtype = preset.dtype,
-                                   .weight_dtype = preset.norm->weight_dtype,
-                                   .rows = tokens_of(preset),
-                                   .cols = cols,
-                                   .casting = casting,
-                                   .adds_residual = residual,
-                                   .has_weight = preset.norm->weight}));
-  return step.add(RmsNormBackward{.dtype = preset.dtype,
-                                  .weight_dtype = preset.norm->weight_dtype,
-                                  .rows = tokens_of(preset),
-                                  .cols = cols,
-                                  .casting = casting,
-                                  .adds_residual = residual,
-                                  .has_weight = preset.norm->weight,
-                                  .from_output = preset.norm->from_output});
+template <typename Forward, typename Backward>
+Result<void> add_norm(const Preset& preset, std::int64_t cols, bool residual,
+                      Step& step) {
+  const Preset::Norm& norm = *preset.norm;
+  return step.add_each<Forward, Backward>([&](auto& args) {
+    args.weight_dtype = norm.weight_dtype;
+    args.rows = tokens_of(preset);
+    args.cols = cols;
+    args.adds_residual = residual;
+    args.has_weight = norm.weight;
+    if constexpr (requires { args.casting; })
+      args.casting = *norm.rmsnorm;
+    else
+      args.has_bias = norm.weight;
+    if constexpr (requires { args.from_output; })
+      args.from_output = norm.from_output;
+  });
 }
 
 /// A model's first norm adds no residual, so both variants are needed.
@@ -151,44 +141,36 @@ Result<void> add_norms(const Preset& preset, Step& step) {
     for (const bool residual : {false, true}) {
       if (residual && !preset.norm->residual)
         continue;
-      KILN_TRY(preset.norm->rmsnorm ? add_rmsnorm(preset, cols, residual, step)
-                                    : add_layernorm(preset, cols, residual, step));
+      const auto add = preset.norm->rmsnorm
+                           ? add_norm<RmsNormForward, RmsNormBackward>
+                           : add_norm<LayerNormForward, LayerNormBackward>;
+      KILN_TRY(add(preset, cols, residual, step));
     }
   }
   return {};
 }
 
 Result<void> add_plain(const Preset& preset, std::int64_t cols, Step& step) {
-  const Preset::Activation& activation = *preset.activation;
-  KILN_TRY(step.add(ActivationForward{.dtype = preset.dtype,
-                                      .kind = *activation.plain,
-                                      .has_bias = activation.bias,
-                                      .rows = tokens_of(preset),
-                                      .cols = cols}));
-  return step.add(ActivationBackward{.dtype = preset.dtype,
-                                     .kind = *activation.plain,
-                                     .has_bias = activation.bias,
-                                     .rows = tokens_of(preset),
-                                     .cols = cols});
+  return step.add_each<ActivationForward, ActivationBackward>([&](auto& args) {
+    args.kind = *preset.activation->plain;
+    args.has_bias = preset.activation->bias;
+    args.rows = tokens_of(preset);
+    args.cols = cols;
+  });
 }
 
 Result<void> add_gated(const Preset& preset, std::int64_t cols, bool weighted,
                        Step& step) {
-  // The constants of the clamped kind are kernel arguments: any value will do here.
-  const auto with_all = [&]<typename Args>(Args args) {
-    args.dtype = preset.dtype;
+  return step.add_each<GluForward, GluBackward>([&](auto& args) {
     args.kind = *preset.activation->gated;
     args.has_bias = preset.activation->bias;
     args.has_weight = weighted;
     args.rows = tokens_of(preset);
     args.cols = cols;
-    args.alpha = 1;
-    args.limit = 1;
+    // The constants of the clamped kind are kernel arguments: any value will do here.
+    args.alpha = args.limit = 1;
     args.offset = 0;
-    return args;
-  };
-  KILN_TRY(step.add(with_all(GluForward{})));
-  return step.add(with_all(GluBackward{}));
+  });
 }
 
 /// Experts weight their output; layers that all tokens pass through do not.
@@ -208,14 +190,11 @@ Result<void> add_activations(const Preset& preset, Step& step) {
 
 /// As one fused pass, and as separate forward and backward passes.
 Result<void> add_loss(const Preset& preset, Step& step) {
-  const std::int64_t rows = tokens_of(preset);
-  const std::int64_t vocabulary = *preset.vocabulary;
-  KILN_TRY(step.add(
-      CrossEntropy{.dtype = preset.dtype, .rows = rows, .vocabulary = vocabulary}));
-  KILN_TRY(step.add(CrossEntropyForward{
-      .dtype = preset.dtype, .rows = rows, .vocabulary = vocabulary}));
-  return step.add(CrossEntropyBackward{
-      .dtype = preset.dtype, .rows = rows, .vocabulary = vocabulary});
+  return step.add_each<CrossEntropy, CrossEntropyForward, CrossEntropyBackward>(
+      [&](auto& args) {
+        args.rows = tokens_of(preset);
+        args.vocabulary = *preset.vocabulary;
+      });
 }
 
 }  // namespace
