@@ -44,9 +44,7 @@ class Draft {
 
  private:
   [[nodiscard]] Result<void> check(Status status, std::string_view call) const {
-    if (status == Status::kSuccess)
-      return {};
-    return cudnn_error(table_, status, call, on_);
+    return cudnn_result(table_, status, call, on_);
   }
 
   const CudnnTable& table_;

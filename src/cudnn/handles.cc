@@ -124,13 +124,11 @@ Result<std::unique_ptr<CudnnHandle>> CudnnHandles::make() const {
   const std::string on = label_of(context_->device());
   const device::RelaxedCapture relaxed(driver);
   const device::ContextScope scope(*context_);
-  if (scope.result() != CUDA_SUCCESS)
-    return device::driver_error(driver, scope.result(), scope.call(), on);
+  KILN_TRY(scope.check(on));
   cudnn::Handle raw = nullptr;
-  const cudnn::Status status = library_.table().cudnnCreate(&raw);
-  if (status != cudnn::Status::kSuccess)
-    return cudnn_error(library_.table(), status, "cudnnCreate", on);
-  std::call_once(library_.table().first_handle, CudnnLibrary::watch_the_end);
+  const CudnnTable& table = library_.table();
+  KILN_TRY(cudnn_result(table, table.cudnnCreate(&raw), "cudnnCreate", on));
+  std::call_once(table.first_handle, CudnnLibrary::watch_the_end);
   return std::unique_ptr<CudnnHandle>(new CudnnHandle(library_, raw));
 }
 

@@ -109,9 +109,7 @@ Result<void> LoadedPlan::run(CUstream_st* stream,
                              WorkspaceMemory workspace) const {
   KILN_TRY(handles_->check_process());
   const ContextScope scope(context());
-  if (scope.result() != CUDA_SUCCESS)
-    return driver_error(context().driver().table(), scope.result(), scope.call(),
-                        label_);
+  KILN_TRY(scope.check(label_));
   KILN_TRY(check_stream(stream, scope.before()));
   const auto pointers = KILN_TRY(arrange_tensors(plan_, context(), tensors, label_));
   KILN_TRY(check_workspace(plan_, context(), workspace, label_));
@@ -122,9 +120,8 @@ Result<void> LoadedPlan::run(CUstream_st* stream,
 
 Result<void> LoadedPlan::check_stream(CUstream_st* stream, CUctx_st* before) const {
   const device::StreamFit fit = device::fit_of(context(), stream, before);
-  if (fit.result != CUDA_SUCCESS)
-    return driver_error(context().driver().table(), fit.result, "cuStreamGetCtx",
-                        label_);
+  KILN_TRY(
+      driver_result(context().driver().table(), fit.result, "cuStreamGetCtx", label_));
   if (!fit.why_not.empty())
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: {}", label_, fit.why_not));
@@ -151,11 +148,10 @@ Result<LoadedPlan::Ready> LoadedPlan::make_ready() const {
   const CudnnHandle* const handle = KILN_TRY(handles_->get());
   if (void* const plan = find(handle); plan != nullptr)
     return Ready{handle, plan};
-  const DriverTable& driver = context().driver().table();
-  const RelaxedCapture relaxed(driver);  // does not disturb other captures
+  // Does not disturb other captures.
+  const RelaxedCapture relaxed(context().driver().table());
   const ContextScope scope(context());
-  if (scope.result() != CUDA_SUCCESS)
-    return driver_error(driver, scope.result(), scope.call(), label_);
+  KILN_TRY(scope.check(label_));
   auto made = KILN_TRY(CudnnDescriptor::stored_plan(*handle, plan_.json, label_));
   void* const raw = made.raw();
   const MutexLock lock(mutex_);  // only this thread adds with this handle
@@ -173,19 +169,17 @@ Result<void> LoadedPlan::fill(CUstream_st* stream, void* workspace) const {
   const DriverTable& driver = context().driver().table();
   for (const WorkspaceTensor& tensor : plan_.workspace) {
     const auto to = reinterpret_cast<CUdeviceptr>(at(workspace, tensor.offset));
-    if (tensor.zero_bytes != 0) {
-      if (const CUresult result =
-              driver.cuMemsetD8Async(to, 0, tensor.zero_bytes, stream);
-          result != CUDA_SUCCESS)
-        return driver_error(driver, result, "cuMemsetD8Async", label_);
-    }
+    if (tensor.zero_bytes != 0)
+      KILN_TRY(driver_result(driver,
+                             driver.cuMemsetD8Async(to, 0, tensor.zero_bytes, stream),
+                             "cuMemsetD8Async", label_));
     if (tensor.values.empty())
       continue;
     // A graph reads the values at each launch, so they live as long as this plan.
-    if (const CUresult result = driver.cuMemcpyHtoDAsync(
-            to, tensor.values.data(), tensor.values.size() * sizeof(float), stream);
-        result != CUDA_SUCCESS)
-      return driver_error(driver, result, "cuMemcpyHtoDAsync", label_);
+    const std::size_t bytes = tensor.values.size() * sizeof(float);
+    KILN_TRY(driver_result(
+        driver, driver.cuMemcpyHtoDAsync(to, tensor.values.data(), bytes, stream),
+        "cuMemcpyHtoDAsync", label_));
   }
   return {};
 }
@@ -204,13 +198,10 @@ Result<void> LoadedPlan::execute(const Ready& ready, CUstream_st* stream,
       handles_->library(), ids_, pointers, engines_own, label_));
   const CudnnTable& table = handles_->library().table();
   const cudnn::Handle handle = ready.handle->raw();
-  if (const auto status = table.cudnnSetStream(handle, stream);
-      status != cudnn::Status::kSuccess)
-    return cudnn_error(table, status, "cudnnSetStream", label_);
-  if (const auto status = table.cudnnBackendExecute(handle, ready.plan, pack.raw());
-      status != cudnn::Status::kSuccess)
-    return cudnn_error(table, status, "cudnnBackendExecute", label_);
-  return {};
+  KILN_TRY(cudnn_result(table, table.cudnnSetStream(handle, stream), "cudnnSetStream",
+                        label_));
+  return cudnn_result(table, table.cudnnBackendExecute(handle, ready.plan, pack.raw()),
+                      "cudnnBackendExecute", label_);
 }
 
 }  // namespace kiln::attention

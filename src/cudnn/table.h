@@ -103,6 +103,16 @@ struct CudnnTable {
                                                 std::string_view call,
                                                 std::string_view on);
 
+/// The same as a result, which kSuccess is no error of.
+[[nodiscard]] inline Result<void> cudnn_result(const CudnnTable& table,
+                                               cudnn::Status status,
+                                               std::string_view call,
+                                               std::string_view on) {
+  if (status == cudnn::Status::kSuccess)
+    return {};
+  return cudnn_error(table, status, call, on);
+}
+
 /// For destructors: logs a failure at debug.
 void log_failure(const CudnnTable& table, cudnn::Status status, std::string_view call,
                  std::string_view on) noexcept;

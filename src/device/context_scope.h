@@ -23,6 +23,10 @@ class ContextScope {
   [[nodiscard]] CUresult result() const { return result_; }
   /// The driver call that returned result().
   [[nodiscard]] const char* call() const { return call_; }
+  /// result() as driver_result() has it.
+  [[nodiscard]] Result<void> check(std::string_view on) const {
+    return driver_result(context_.driver().table(), result_, call_, on);
+  }
 
   /// The context that was current to the thread before; null if none was.
   [[nodiscard]] CUcontext before() const { return before_; }

@@ -188,15 +188,12 @@ Result<DeviceProperties> device_properties(const Driver& driver, int ordinal) {
                              devices.size()));
   const DriverTable& table = driver.table();
   CUdevice handle = 0;
-  if (const CUresult result = table.cuDeviceGet(&handle, ordinal);
-      result != CUDA_SUCCESS)
-    return driver_error(table, result, "cuDeviceGet");
+  KILN_TRY(driver_result(table, table.cuDeviceGet(&handle, ordinal), "cuDeviceGet"));
   const auto ask = [&](CUdevice_attribute attribute,
                        const char* key) -> Result<std::int64_t> {
     int value = 0;
-    const CUresult result = table.cuDeviceGetAttribute(&value, attribute, handle);
-    if (result != CUDA_SUCCESS)
-      return driver_error(table, result, "cuDeviceGetAttribute", key);
+    KILN_TRY(driver_result(table, table.cuDeviceGetAttribute(&value, attribute, handle),
+                           "cuDeviceGetAttribute", key));
     return value;
   };
   DeviceProperties properties;

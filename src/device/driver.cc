@@ -104,18 +104,16 @@ std::string uuid_of(const DriverTable& table, CUdevice device) {
 Result<Device> describe(const DriverTable& table, int ordinal) {
   const std::string on = fmt::format("device {}", ordinal);
   CUdevice device = 0;
-  if (const CUresult result = table.cuDeviceGet(&device, ordinal);
-      result != CUDA_SUCCESS)
-    return driver_error(table, result, "cuDeviceGet", on);
+  const auto check = [&](CUresult result, std::string_view call) {
+    return driver_result(table, result, call, on);
+  };
+  KILN_TRY(check(table.cuDeviceGet(&device, ordinal), "cuDeviceGet"));
   std::array<char, 256> name{};
-  if (const CUresult result =
-          table.cuDeviceGetName(name.data(), static_cast<int>(name.size() - 1), device);
-      result != CUDA_SUCCESS)
-    return driver_error(table, result, "cuDeviceGetName", on);
+  KILN_TRY(check(
+      table.cuDeviceGetName(name.data(), static_cast<int>(name.size() - 1), device),
+      "cuDeviceGetName"));
   std::size_t memory_bytes = 0;
-  if (const CUresult result = table.cuDeviceTotalMem(&memory_bytes, device);
-      result != CUDA_SUCCESS)
-    return driver_error(table, result, "cuDeviceTotalMem", on);
+  KILN_TRY(check(table.cuDeviceTotalMem(&memory_bytes, device), "cuDeviceTotalMem"));
 
   const auto ask = [&](CUdevice_attribute which) {
     return device_attribute(table, device, which);
@@ -142,11 +140,9 @@ Result<Device> describe(const DriverTable& table, int ordinal) {
 Result<int> device_attribute(const DriverTable& table, CUdevice device,
                              CUdevice_attribute which) {
   int value = 0;
-  if (const CUresult result = table.cuDeviceGetAttribute(&value, which, device);
-      result != CUDA_SUCCESS)
-    return driver_error(
-        table, result, "cuDeviceGetAttribute",
-        fmt::format("attribute {} of device {}", static_cast<int>(which), device));
+  KILN_TRY(driver_result(
+      table, table.cuDeviceGetAttribute(&value, which, device), "cuDeviceGetAttribute",
+      fmt::format("attribute {} of device {}", static_cast<int>(which), device)));
   return value;
 }
 
@@ -176,11 +172,10 @@ Result<std::vector<Device>> Driver::devices() const {
   const CUresult started = table_->cuInit(0);
   if (started == CUDA_ERROR_NO_DEVICE)
     return devices;
-  if (started != CUDA_SUCCESS)
-    return driver_error(*table_, started, "cuInit");
+  KILN_TRY(driver_result(*table_, started, "cuInit"));
   int count = 0;
-  if (const CUresult result = table_->cuDeviceGetCount(&count); result != CUDA_SUCCESS)
-    return driver_error(*table_, result, "cuDeviceGetCount");
+  KILN_TRY(
+      driver_result(*table_, table_->cuDeviceGetCount(&count), "cuDeviceGetCount"));
   for (int ordinal = 0; ordinal < count; ++ordinal)
     devices.push_back(KILN_TRY(describe(*table_, ordinal)));
   return devices;
@@ -189,18 +184,13 @@ Result<std::vector<Device>> Driver::devices() const {
 Result<bool> Driver::can_access_peer(int from, int to) const {
   std::array<CUdevice, 2> devices{};
   const std::array<int, 2> ordinals{from, to};
-  for (std::size_t i = 0; i < ordinals.size(); ++i) {
-    if (const CUresult result = table_->cuDeviceGet(&devices[i], ordinals[i]);
-        result != CUDA_SUCCESS)
-      return driver_error(*table_, result, "cuDeviceGet",
-                          fmt::format("device {}", ordinals[i]));
-  }
+  for (std::size_t i = 0; i < ordinals.size(); ++i)
+    KILN_TRY(driver_result(*table_, table_->cuDeviceGet(&devices[i], ordinals[i]),
+                           "cuDeviceGet", fmt::format("device {}", ordinals[i])));
   int can = 0;
-  if (const CUresult result =
-          table_->cuDeviceCanAccessPeer(&can, devices[0], devices[1]);
-      result != CUDA_SUCCESS)
-    return driver_error(*table_, result, "cuDeviceCanAccessPeer",
-                        fmt::format("devices {} and {}", from, to));
+  KILN_TRY(driver_result(
+      *table_, table_->cuDeviceCanAccessPeer(&can, devices[0], devices[1]),
+      "cuDeviceCanAccessPeer", fmt::format("devices {} and {}", from, to)));
   return can != 0;
 }
 

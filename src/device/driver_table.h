@@ -74,6 +74,15 @@ struct DriverTable {
                                                  CUresult result, std::string_view call,
                                                  std::string_view on = "");
 
+/// The same as a result, which CUDA_SUCCESS is no error of.
+[[nodiscard]] inline Result<void> driver_result(const DriverTable& table,
+                                                CUresult result, std::string_view call,
+                                                std::string_view on = "") {
+  if (result == CUDA_SUCCESS)
+    return {};
+  return driver_error(table, result, call, on);
+}
+
 /// For destructors, which cannot return an error: logs a failure at level debug.
 /// Ignores success, and a driver that has shut down with the process.
 void log_failure(const DriverTable& table, CUresult result, std::string_view call,

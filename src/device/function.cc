@@ -27,9 +27,8 @@ Result<CUfunction> find_in(const LoadedModule& module, const std::string& name,
   if (result == CUDA_ERROR_NOT_FOUND)
     return fail(ErrorCode::kCorrupt, fmt::format("the driver finds no kernel {} in {}",
                                                  name, module.label()));
-  if (result != CUDA_SUCCESS)
-    return driver_error(driver, result, "cuModuleGetFunction",
-                        fmt::format("kernel {} of {}", name, module.label()));
+  KILN_TRY(driver_result(driver, result, "cuModuleGetFunction",
+                         fmt::format("kernel {} of {}", name, module.label())));
   return handle;
 }
 
@@ -57,13 +56,11 @@ Result<FunctionAttributes> ask_for_attributes(const Function& function) {
   const DriverTable& driver = driver_of(module);
   const auto ask = [&](CUfunction_attribute which) -> Result<std::uint32_t> {
     int value = 0;
-    if (const CUresult result =
-            driver.cuFuncGetAttribute(&value, which, function.handle());
-        result != CUDA_SUCCESS)
-      return driver_error(
-          driver, result, "cuFuncGetAttribute",
-          fmt::format("attribute {} of kernel {} of {}", static_cast<int>(which),
-                      function.name(), module.label()));
+    KILN_TRY(driver_result(
+        driver, driver.cuFuncGetAttribute(&value, which, function.handle()),
+        "cuFuncGetAttribute",
+        fmt::format("attribute {} of kernel {} of {}", static_cast<int>(which),
+                    function.name(), module.label())));
     return static_cast<std::uint32_t>(std::max(0, value));
   };
   FunctionAttributes attributes;
@@ -123,13 +120,12 @@ Result<void> Function::allow(std::atomic<bool>& is_allowed, int attribute,
   if (is_allowed.load(std::memory_order_acquire))
     return {};
   const DriverTable& driver = driver_of(module_);
-  if (const CUresult result = driver.cuFuncSetAttribute(
-          handle_, static_cast<CUfunction_attribute>(attribute),
-          static_cast<int>(value));
-      result != CUDA_SUCCESS)
-    return driver_error(driver, result, "cuFuncSetAttribute",
-                        fmt::format("attribute {} of kernel {} of {}", attribute, name_,
-                                    module_.label()));
+  const auto which = static_cast<CUfunction_attribute>(attribute);
+  KILN_TRY(driver_result(
+      driver, driver.cuFuncSetAttribute(handle_, which, static_cast<int>(value)),
+      "cuFuncSetAttribute",
+      fmt::format("attribute {} of kernel {} of {}", attribute, name_,
+                  module_.label())));
   is_allowed.store(true, std::memory_order_release);
   return {};
 }

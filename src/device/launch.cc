@@ -29,8 +29,11 @@ tl::unexpected<Error> refuse(const Function& function, std::string_view why) {
               fmt::format("{}: {}", describe(function), why));
 }
 
-tl::unexpected<Error> failed(const Function& function, CUresult result,
-                             std::string_view call) {
+// As driver_result(). A launch takes microseconds, so nothing is formatted unless it
+// failed.
+Result<void> done(const Function& function, CUresult result, std::string_view call) {
+  if (result == CUDA_SUCCESS)
+    return {};
   return driver_error(function.module().context().driver().table(), result, call,
                       describe(function));
 }
@@ -162,8 +165,7 @@ Result<void> check_geometry(const Function& function, const Geometry& geometry) 
 // The kernel's context is current; `before` was current before it.
 Result<void> check_stream(const Function& function, CUstream stream, CUcontext before) {
   const StreamFit fit = fit_of(function.module().context(), stream, before);
-  if (fit.result != CUDA_SUCCESS)
-    return failed(function, fit.result, "cuStreamGetCtx");
+  KILN_TRY(done(function, fit.result, "cuStreamGetCtx"));
   if (!fit.why_not.empty())
     return refuse(function, fit.why_not);
   return {};
@@ -215,20 +217,16 @@ Result<void> launch_again(const Function& function, const Geometry& geometry,
                           CUstream_st* stream, std::span<void* const> arguments) {
   // The driver only reads them.
   auto* const values = const_cast<void**>(arguments.data());
-  if (needs_attributes(geometry)) {
-    const CUresult result = launch_with_attributes(function, geometry, stream, values);
-    if (result != CUDA_SUCCESS)
-      return failed(function, result, "cuLaunchKernelEx");
-    return {};
-  }
+  if (needs_attributes(geometry))
+    return done(function, launch_with_attributes(function, geometry, stream, values),
+                "cuLaunchKernelEx");
   const auto& [grid, block] = std::tie(geometry.grid, geometry.block);
   const DriverTable& driver = function.module().context().driver().table();
-  if (const CUresult result = driver.cuLaunchKernel(
-          function.handle(), grid[0], grid[1], grid[2], block[0], block[1], block[2],
-          geometry.shared_bytes, stream, values, nullptr);
-      result != CUDA_SUCCESS)
-    return failed(function, result, "cuLaunchKernel");
-  return {};
+  return done(function,
+              driver.cuLaunchKernel(function.handle(), grid[0], grid[1], grid[2],
+                                    block[0], block[1], block[2], geometry.shared_bytes,
+                                    stream, values, nullptr),
+              "cuLaunchKernel");
 }
 
 Result<void> launch(const Function& function, const Geometry& geometry,
@@ -239,8 +237,7 @@ Result<void> launch(const Function& function, const Geometry& geometry,
   if (volume(geometry.grid) == 0)
     return {};
   const ContextScope scope(function.module().context());
-  if (scope.result() != CUDA_SUCCESS)
-    return failed(function, scope.result(), scope.call());
+  KILN_TRY(done(function, scope.result(), scope.call()));
   KILN_TRY(check_stream(function, stream, scope.before()));
   KILN_TRY(prepare(function, geometry));
   return launch_again(function, geometry, stream, arguments);

@@ -54,10 +54,9 @@ Result<std::vector<EntryPoint>> read_image(const Image& image) {
 Result<CUmodule> load_cubin(const DriverTable& driver, ByteView bytes,
                             std::string_view on) {
   CUmodule module = nullptr;
-  if (const CUresult result =
-          driver.cuModuleLoadDataEx(&module, bytes.data(), 0, nullptr, nullptr);
-      result != CUDA_SUCCESS)
-    return driver_error(driver, result, "cuModuleLoadDataEx", on);
+  KILN_TRY(driver_result(
+      driver, driver.cuModuleLoadDataEx(&module, bytes.data(), 0, nullptr, nullptr),
+      "cuModuleLoadDataEx", on));
   return module;
 }
 
@@ -153,8 +152,7 @@ Result<std::shared_ptr<const LoadedModule>> LoadedModule::load(
 
   const RelaxedCapture relaxed(driver);
   const ContextScope scope(*context);
-  if (scope.result() != CUDA_SUCCESS)
-    return driver_error(driver, scope.result(), scope.call(), on);
+  KILN_TRY(scope.check(on));
   const std::shared_ptr<LoadedModule> made(new LoadedModule(context, on));
   made->handle_ = KILN_TRY(image.target.kind == ImageKind::kCubin
                                ? load_cubin(driver, image.bytes, on)
@@ -177,20 +175,19 @@ Result<std::shared_ptr<const LoadedModule>> LoadedModule::load(
 Result<LoadedModule::Enumeration> LoadedModule::enumerate(const LoadedModule& module) {
   const DriverTable& driver = module.context().driver().table();
   unsigned count = 0;
-  if (const CUresult result = driver.cuModuleGetFunctionCount(&count, module.handle());
-      result != CUDA_SUCCESS)
-    return driver_error(driver, result, "cuModuleGetFunctionCount", module.label());
+  const auto check = [&](CUresult result, std::string_view call) {
+    return driver_result(driver, result, call, module.label());
+  };
+  KILN_TRY(check(driver.cuModuleGetFunctionCount(&count, module.handle()),
+                 "cuModuleGetFunctionCount"));
   std::vector<CUfunction> functions(count);
-  if (const CUresult result =
-          driver.cuModuleEnumerateFunctions(functions.data(), count, module.handle());
-      result != CUDA_SUCCESS)
-    return driver_error(driver, result, "cuModuleEnumerateFunctions", module.label());
+  KILN_TRY(
+      check(driver.cuModuleEnumerateFunctions(functions.data(), count, module.handle()),
+            "cuModuleEnumerateFunctions"));
   Enumeration found;
   for (const CUfunction function : functions) {
     const char* name = nullptr;
-    if (const CUresult result = driver.cuFuncGetName(&name, function);
-        result != CUDA_SUCCESS)
-      return driver_error(driver, result, "cuFuncGetName", module.label());
+    KILN_TRY(check(driver.cuFuncGetName(&name, function), "cuFuncGetName"));
     found.emplace(name, function);
   }
   return found;
@@ -238,17 +235,15 @@ Result<std::optional<Variable>> LoadedModule::variable(const std::string& name) 
   const DriverTable& driver = context_->driver().table();
   const RelaxedCapture relaxed(driver);
   const ContextScope scope(*context_);
-  if (scope.result() != CUDA_SUCCESS)
-    return driver_error(driver, scope.result(), scope.call(), label_);
+  KILN_TRY(scope.check(label_));
   CUdeviceptr address = 0;
   std::size_t bytes = 0;
   const CUresult result =
       driver.cuModuleGetGlobal(&address, &bytes, handle_, name.c_str());
   if (result == CUDA_ERROR_NOT_FOUND)
     return std::nullopt;
-  if (result != CUDA_SUCCESS)
-    return driver_error(driver, result, "cuModuleGetGlobal",
-                        fmt::format("variable {} of {}", name, label_));
+  KILN_TRY(driver_result(driver, result, "cuModuleGetGlobal",
+                         fmt::format("variable {} of {}", name, label_)));
   return Variable{address, bytes};
 }
 

@@ -43,12 +43,10 @@ Result<std::shared_ptr<const PrimaryContext>> PrimaryContext::retain(
       new PrimaryContext(driver, std::move(device)));
   const DriverTable& table = driver.table();
   const std::string on = label_of(made->device_);
-  if (const CUresult result = table.cuInit(0); result != CUDA_SUCCESS)
-    return driver_error(table, result, "cuInit", on);
-  if (const CUresult result =
-          table.cuDeviceGet(&made->cu_device_, made->device_.ordinal);
-      result != CUDA_SUCCESS)
-    return driver_error(table, result, "cuDeviceGet", on);
+  KILN_TRY(driver_result(table, table.cuInit(0), "cuInit", on));
+  KILN_TRY(driver_result(table,
+                         table.cuDeviceGet(&made->cu_device_, made->device_.ordinal),
+                         "cuDeviceGet", on));
   made->limits_ = KILN_TRY(limits_of(table, made->cu_device_));
   const RelaxedCapture relaxed(table);
   if (const CUresult result =

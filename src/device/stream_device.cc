@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "util/try.h"
+
 namespace kiln::device {
 
 bool is_default_stream(CUstream stream) {
@@ -31,9 +33,8 @@ Result<std::optional<int>> device_of(const Driver& driver, CUstream_st* stream) 
   const bool is_default = is_default_stream(stream);
   const CUresult result = is_default ? table.cuCtxGetCurrent(&context)
                                      : table.cuStreamGetCtx(stream, &context);
-  if (result != CUDA_SUCCESS)
-    return driver_error(table, result,
-                        is_default ? "cuCtxGetCurrent" : "cuStreamGetCtx");
+  KILN_TRY(
+      driver_result(table, result, is_default ? "cuCtxGetCurrent" : "cuStreamGetCtx"));
   if (context == nullptr)
     return std::nullopt;
   if (const std::optional<CUdevice> device = device_of(table, context))
@@ -77,8 +78,7 @@ Result<bool> is_capturing(const DriverTable& driver, CUstream_st* stream,
   const CUresult result = driver.cuStreamIsCapturing(stream, &status);
   if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
     return true;
-  if (result != CUDA_SUCCESS)
-    return driver_error(driver, result, "cuStreamIsCapturing", on);
+  KILN_TRY(driver_result(driver, result, "cuStreamIsCapturing", on));
   return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
