@@ -72,11 +72,7 @@ bool OptionSet::is_given(const std::string& name) const {
 
 Result<std::uint64_t> parse_number(std::string_view option, std::string_view text,
                                    NumberRange range) {
-  auto number = kiln::parse_number(text, range);
-  if (!number)
-    return fail(number.error().code,
-                fmt::format("{}: {}", option, number.error().message));
-  return number;
+  return about(option, kiln::parse_number(text, range));
 }
 
 }  // namespace kiln::tools

@@ -70,9 +70,7 @@ Result<std::shared_ptr<const LoadedPlan>> LoadedPlan::load(
   std::string label =
       fmt::format("plan ({}) on {}", plan.engine, label_of(context.device()));
   KILN_TRY(handles->check_process());
-  if (const auto checked = check_kernels(plan); !checked)
-    return fail(checked.error().code,
-                fmt::format("{}: {}", label, checked.error().message));
+  KILN_TRY(about(label, check_kernels(plan)));
   KILN_TRY(check_version(plan, handles->library(), label));
   KILN_TRY(check_device(plan, context, label));
   const std::shared_ptr<const LoadedPlan> made(

@@ -32,12 +32,8 @@ Result<void> check_fit(const Image& image, const PrimaryContext& context,
   if (const std::string why = why_not(image.target, capability); !why.empty())
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: {}; build it for {}", on, why, to_string(capability)));
-  const auto accepted =
-      check_accepted(context.driver().version(), image.target.kind, image.toolkit);
-  if (!accepted)
-    return fail(accepted.error().code,
-                fmt::format("{}: {}", on, accepted.error().message));
-  return {};
+  return about(
+      on, check_accepted(context.driver().version(), image.target.kind, image.toolkit));
 }
 
 // Checks the image before the driver gets it: the driver is given no size, and reads
@@ -145,11 +141,7 @@ Result<std::shared_ptr<const LoadedModule>> LoadedModule::load(
   const DriverTable& driver = context->driver().table();
   const std::string on = describe(image, context->device());
   KILN_TRY(check_fit(image, *context, on));
-  auto in_image = read_image(image);
-  if (!in_image)
-    return fail(in_image.error().code,
-                fmt::format("{}: {}", on, in_image.error().message));
-
+  auto in_image = KILN_TRY(about(on, read_image(image)));
   const RelaxedCapture relaxed(driver);
   const ContextScope scope(*context);
   KILN_TRY(scope.check(on));
@@ -168,7 +160,7 @@ Result<std::shared_ptr<const LoadedModule>> LoadedModule::load(
       return not_found(on, name, fmt::format("{}", fmt::join(present, ", ")));
     }
   }
-  KILN_TRY(made->resolve(image.entry_points, *std::move(in_image), enumerated));
+  KILN_TRY(made->resolve(image.entry_points, std::move(in_image), enumerated));
   return made;
 }
 

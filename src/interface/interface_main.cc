@@ -36,12 +36,8 @@ Result<void> write(const fs::path& include_dir, const fs::path& output_dir,
                    std::span<char* const> paths) {
   std::vector<OperationHeader> headers;
   for (const char* const path : paths) {
-    auto header = read_operation_header(
-        path, KILN_TRY(read_text_file(include_dir / path, kMostBytes)));
-    if (!header)
-      return fail(header.error().code,
-                  fmt::format("{}: {}", path, header.error().message));
-    headers.push_back(*std::move(header));
+    const auto text = KILN_TRY(read_text_file(include_dir / path, kMostBytes));
+    headers.push_back(KILN_TRY(about(path, read_operation_header(path, text))));
   }
   for (const auto& [path, text] :
        {std::pair{"kiln/c_operations.h", c_header(headers)},

@@ -26,10 +26,8 @@ bool has_include_next(const std::vector<Directive>& list) {
 Result<Directives> HeaderReader::directives_of(const std::string& name,
                                                std::string_view text) {
   KILN_TRY(count_bytes(text.size(), name));
-  auto found = find_directives(text, stop_);
-  if (!found)
-    return fail(found.error().code, fmt::format("{}: {}", name, found.error().message));
-  if (found->build_time && !varying_)
+  auto found = about(name, find_directives(text, stop_));
+  if (found && found->build_time && !varying_)
     varying_ = VaryingText{name, because_of(*found->build_time)};
   return found;
 }

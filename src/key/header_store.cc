@@ -122,11 +122,8 @@ Result<ReadHeader> HeaderStore::read(const std::filesystem::path& path,
   auto content = std::make_shared<HeaderContent>();
   content->digest = Digest::of(read->bytes);
   content->bytes = read->bytes.size();
-  auto directives = find_directives(as_text(read->bytes), stop);
-  if (!directives)
-    return fail(directives.error().code,
-                fmt::format("{}: {}", path.native(), directives.error().message));
-  content->directives = *std::move(directives);
+  content->directives =
+      KILN_TRY(about(path.native(), find_directives(as_text(read->bytes), stop)));
   // A size of 0 says nothing: files of procfs have it, too.
   const bool settled = read->is_steady && is_settled(read->stamp, now) &&
                        content->bytes == read->stamp.size && content->bytes > 0;

@@ -1,8 +1,6 @@
 // Turns a preset's sizes into the argument structs of the operations that a model's
 // training calls. Rows are those of one sequence: more rows need no other kernel.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <tuple>
@@ -23,11 +21,8 @@ class Step {
 
   template <typename Args>
   Result<void> add(const Args& args) {
-    auto launches = plan(args, device_);
-    if (!launches)
-      return fail(launches.error().code,
-                  fmt::format("preset {}: {}", preset_.name, launches.error().message));
-    std::move(launches->begin(), launches->end(), std::back_inserter(all_));
+    std::ranges::move(KILN_TRY(about("preset " + preset_.name, plan(args, device_))),
+                      std::back_inserter(all_));
     return {};
   }
 
@@ -234,9 +229,7 @@ Result<std::optional<attention::Problem>> attention_of(const Preset& preset,
                  : sizes.mask == SoftmaxMask::kBytes ? attention::Mask::kPadding
                                                      : attention::Mask::kNone;
   set_strides(problem);
-  if (const auto valid = attention::validate(problem); !valid)
-    return fail(valid.error().code,
-                fmt::format("preset {}: {}", preset.name, valid.error().message));
+  KILN_TRY(about("preset " + preset.name, attention::validate(problem)));
   return problem;
 }
 

@@ -111,12 +111,10 @@ Result<ServerAddress> parse_server(std::string_view text) {
     const std::string name(next_part(value, "="));
     if (name.empty() && value.empty())
       continue;
-    auto set = std::ranges::find(given, name) == given.end()
-                   ? set_option(server, name, std::string(value))
-                   : fail(ErrorCode::kInvalidArgument, "it is there twice");
-    if (!set)
-      return fail(set.error().code,
-                  fmt::format("{};{}: {}", server.base, name, set.error().message));
+    KILN_TRY(about(server.base + ";" + name,
+                   std::ranges::find(given, name) == given.end()
+                       ? set_option(server, name, std::string(value))
+                       : fail(ErrorCode::kInvalidArgument, "it is there twice")));
     given.push_back(name);
   }
   return server;

@@ -1,7 +1,10 @@
-// KILN_TRY: the value of a Result, or an early return of its error.
+// KILN_TRY: the value of a Result, or an early return of its error. about(): an error
+// with its object.
 
 #pragma once
 
+#include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -34,3 +37,15 @@ T take_value(tl::expected<T, Error>&& result) {
 }
 
 }  // namespace kiln::detail
+
+namespace kiln {
+
+/// The result, with its object before the message of an error: "<object>: <message>".
+template <typename T>
+[[nodiscard]] Result<T> about(std::string_view object, Result<T> result) {
+  if (!result)
+    result.error().message.insert(0, std::string(object) + ": ");
+  return result;
+}
+
+}  // namespace kiln

@@ -68,10 +68,7 @@ Result<int> show_key(const Context& context, const std::string& file) {
     print_keys(context, {KILN_TRY(PrivateKey::read(file)).public_key()});
     return 0;
   }
-  const auto keys = parse_public_keys(text);
-  if (!keys)
-    return fail(keys.error().code, fmt::format("{}: {}", file, keys.error().message));
-  print_keys(context, *keys);
+  print_keys(context, KILN_TRY(about(file, parse_public_keys(text))));
   return 0;
 }
 
