@@ -13,7 +13,6 @@
 #include <future>
 #include <memory>
 #include <optional>
-#include <ostream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,6 +23,7 @@
 #include "tests/support/fault/campaign.h"
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/paths.h"
+#include "tests/support/print_name.h"
 #include "tests/support/processes.h"
 #include "tests/support/service_requests.h"
 #include "tests/support/temp_dir.h"
@@ -34,6 +34,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using test::ChildProcess;
+using test::PrintTo;
 
 constexpr int kProcesses = 16;
 constexpr auto kBuildTime = 700ms;
@@ -45,11 +46,6 @@ struct End {
   bool is_shared = false;  // one build answers all
   bool no_file = false;    // it cannot leave its error
 };
-
-// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name for it
-void PrintTo(const End& end, std::ostream* out) {
-  *out << end.name;  // part of the test's name: the same at every start
-}
 
 class FailedBuildTest : public testing::Test, public testing::WithParamInterface<End> {
  protected:
@@ -148,11 +144,6 @@ struct RealEnd {
   ErrorCode code;
   const char* source;
 };
-
-// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name for it
-void PrintTo(const RealEnd& end, std::ostream* out) {
-  *out << end.name;
-}
 
 class FailedWorkTest : public testing::TestWithParam<RealEnd> {};
 

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <ostream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "tests/support/child_process.h"
 #include "tests/support/compile_jobs.h"
 #include "tests/support/fault/campaign.h"
+#include "tests/support/print_name.h"
 #include "tests/support/service_requests.h"
 #include "tests/support/temp_dir.h"
 
@@ -23,6 +23,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using test::ChildProcess;
+using test::PrintTo;
 
 constexpr int kWaiters = 16;
 
@@ -31,11 +32,6 @@ struct WrongSource {
   const char* text;
   const char* words;  // of the compiler's log
 };
-
-// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name for it
-void PrintTo(const WrongSource& source, std::ostream* out) {
-  *out << source.name;  // part of the test's name: the same at every start
-}
 
 class FailedCompileTest : public testing::TestWithParam<WrongSource> {};
 

@@ -15,6 +15,7 @@
 #include "tests/support/fault/campaign.h"
 #include "tests/support/fault/syscall_tracer.h"
 #include "tests/support/paths.h"
+#include "tests/support/print_name.h"
 #include "tests/support/service_requests.h"
 #include "util/log.h"
 
@@ -24,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::Campaign;
 using test::Fate;
+using test::PrintTo;
 using test::SystemCall;
 using test::Traced;
 
@@ -86,11 +88,6 @@ struct Row {
   Fate fate;
   Lasting lasting = Lasting::kFromThenOn;
 };
-
-// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name for it
-void PrintTo(const Row& row, std::ostream* out) {
-  *out << row.name;
-}
 
 constexpr int kKernels = 2;
 

@@ -4,14 +4,16 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <ostream>
 #include <string>
 
 #include "tests/gpu/operations_on_device.h"
 #include "tests/integration/attention_kernel/call.h"
 #include "tests/support/attention_words.h"
+#include "tests/support/print_name.h"
 
 namespace kiln::gpu_test {
+
+using test::PrintTo;
 
 struct AttentionCase {
   const char* name;
@@ -19,11 +21,6 @@ struct AttentionCase {
   attention_test::Setting setting{};
   const char* bias_sizes = nullptr;  // test::set_bias_sizes()
 };
-
-// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest calls it
-inline void PrintTo(const AttentionCase& each, std::ostream* out) {
-  *out << each.name;
-}
 
 inline std::string name_of(const testing::TestParamInfo<AttentionCase>& info) {
   return info.param.name;

@@ -12,11 +12,13 @@
 #include "compile/pool/worker_path.h"
 #include "tests/support/is_error.h"
 #include "tests/support/nvrtc.h"
+#include "tests/support/print_name.h"
 #include "tests/support/service_requests.h"
 
 namespace kiln {
 namespace {
 
+using test::PrintTo;
 using testing::AllOf;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
@@ -64,10 +66,6 @@ struct Case {
   const char* name;
   const char* source;
 };
-
-void PrintTo(const Case& test, std::ostream* out) {
-  *out << test.name;
-}
 
 class StandardHeaderCaseTest : public StandardHeadersTest,
                                public testing::WithParamInterface<Case> {};

@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <ostream>
 #include <string>
 #include <vector>
 
 #include "tests/support/compile_jobs.h"
 #include "tests/support/is_error.h"
+#include "tests/support/print_name.h"
 #include "tests/support/service_requests.h"
 #include "tests/support/template_family.h"
 #include "tests/support/value_of.h"
@@ -22,6 +22,7 @@ namespace kiln {
 namespace {
 
 using cache::Counter;
+using test::PrintTo;
 using testing::AllOf;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
@@ -66,10 +67,6 @@ struct Condition {
   std::string text;    // the condition, up to its end of line
   std::string header;  // what it asks for, in a way that no reading of the text finds
 };
-
-void PrintTo(const Condition& test, std::ostream* out) {
-  *out << test.name;
-}
 
 class ComputedConditionTest : public StoredHeadersTest,
                               public testing::WithParamInterface<Condition> {};

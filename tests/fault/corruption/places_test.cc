@@ -6,11 +6,11 @@
 
 #include <array>
 #include <filesystem>
-#include <ostream>
 
 #include "cache/object_header.h"
 #include "tests/fault/corruption/corruption.h"
 #include "tests/support/damaged_object.h"
+#include "tests/support/print_name.h"
 
 namespace kiln::test {
 namespace {
@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 namespace header = cache::header;
 using Object = RealObject RealObjects::*;
+using test::PrintTo;
 
 TEST_F(Corruption, fault_15_AnObjectUnderAnotherKeyIsAMissForEveryPair) {
   for (const RealObject* from : objects().all()) {
@@ -65,11 +66,6 @@ struct Swap {
   const char* hit;  // the check that a hit fails; "" where it cannot tell
   const char* verify;
 };
-
-// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name for it
-void PrintTo(const Swap& swap, std::ostream* out) {
-  *out << swap.name;
-}
 
 constexpr Object k80 = &RealObjects::sm_80;
 constexpr std::array kSwaps{

@@ -19,12 +19,14 @@
 #include "tests/support/attention_words.h"
 #include "tests/support/nvrtc.h"
 #include "tests/support/paths.h"
+#include "tests/support/print_name.h"
 #include "tests/support/value_of.h"
 
 namespace kiln {
 namespace {
 
 using nlohmann::json;
+using test::PrintTo;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -112,11 +114,6 @@ struct BuiltFor {
   const char* device;
   const char* problem;
 };
-
-// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name for it
-void PrintTo(const BuiltFor& plan, std::ostream* out) {
-  *out << plan.name;  // part of the test's name: the same at every start
-}
 
 /// The other values that are tried of a property.
 std::vector<json> changes_of(const json& value) {

@@ -7,9 +7,12 @@
 #include <vector>
 
 #include "tests/integration/attention_kernel/check.h"
+#include "tests/support/print_name.h"
 
 namespace kiln::attention_test {
 namespace {
+
+using test::PrintTo;
 
 struct Kind {
   const char* name;
@@ -18,11 +21,6 @@ struct Kind {
   std::vector<std::int32_t> lengths_q{};
   std::vector<std::int32_t> lengths_kv{};
 };
-
-// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest calls it
-void PrintTo(const Kind& kind, std::ostream* out) {
-  *out << kind.name;
-}
 
 // NOLINTNEXTLINE(readability-function-size): the last two are rarely given
 Kind kind(const char* name, ops::DType dtype, I64 dqk, I64 dv,
@@ -170,11 +168,6 @@ struct Dims {
     return problem_of(dtype, made);
   }
 };
-
-// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest calls it
-void PrintTo(const Dims& dims, std::ostream* out) {
-  *out << dims.name;
-}
 
 const auto kAllDims = testing::Values(
     Dims{"bf16_64", ops::DType::kBf16, 64, 64},

@@ -6,16 +6,17 @@
 
 #include <functional>
 #include <map>
-#include <ostream>
 #include <set>
 
 #include "tests/integration/degradations/ways.h"
+#include "tests/support/print_name.h"
 
 namespace kiln {
 namespace {
 
 namespace header = cache::header;
 using test::Place;
+using test::PrintTo;
 using testing::Contains;
 using Counts = std::map<std::string, std::uint64_t>;
 
@@ -36,11 +37,6 @@ struct Row {
   Counts counts;  // all degradations that are counted, and how often
   std::function<void(Place&)> bring_about;
 };
-
-// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name for it
-void PrintTo(const Row& row, std::ostream* out) {
-  *out << row.name;
-}
 
 // NOLINTNEXTLINE(readability-function-size): it is a table
 const std::vector<Row>& rows() {

@@ -10,7 +10,6 @@
 #include <array>
 #include <filesystem>
 #include <memory>
-#include <ostream>
 #include <random>
 #include <span>
 #include <string>
@@ -19,16 +18,9 @@
 #include "compile/worker/compile_log.h"
 #include "tests/integration/precompiled_headers/pieces.h"
 #include "tests/integration/precompiled_headers/why_none.h"
+#include "tests/support/print_name.h"
 #include "tests/support/service_requests.h"
 #include "util/try.h"
-
-namespace kiln::test {
-
-void PrintTo(const Piece& piece, std::ostream* out) {
-  *out << piece.name;
-}
-
-}  // namespace kiln::test
 
 namespace kiln {
 namespace {

@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/attention_words.h"
+#include "tests/support/print_name.h"
 #include "tests/unit/attention/problems.h"
 
 namespace kiln::attention {
 namespace {
 
+using test::PrintTo;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -37,11 +39,6 @@ struct VersionEdge {
   const char* below;
   const char* at;
 };
-
-// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name for it
-void PrintTo(const VersionEdge& edge, std::ostream* out) {
-  *out << edge.name;  // part of the test's name: the same at every start
-}
 
 class VersionEdges : public testing::TestWithParam<VersionEdge> {};
 
@@ -142,11 +139,6 @@ struct Edge {
   const char* refused;
   const char* supported;
 };
-
-// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name for it
-void PrintTo(const Edge& edge, std::ostream* out) {
-  *out << edge.name;  // part of the test's name: the same at every start
-}
 
 class Edges : public testing::TestWithParam<Edge> {};
 

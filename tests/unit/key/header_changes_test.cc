@@ -3,15 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <ostream>
 #include <utility>
 
 #include "header_trees.h"
+#include "tests/support/print_name.h"
 
 namespace kiln::key {
 namespace {
 
 namespace fs = std::filesystem;
+using test::PrintTo;
 using test::write;
 
 /// Files of the trees with their texts. Null: it goes, with all that is in it; a path
@@ -25,10 +26,6 @@ struct Change {
   Files after;
   bool new_key;
 };
-
-void PrintTo(const Change& test, std::ostream* out) {
-  *out << test.name;
-}
 
 class HeaderChangeTest : public HeaderScanTest,
                          public testing::WithParamInterface<Change> {

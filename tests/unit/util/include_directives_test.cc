@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <ostream>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -14,10 +13,12 @@
 #include <vector>
 
 #include "tests/support/is_error.h"
+#include "tests/support/print_name.h"
 
 namespace kiln {
 namespace {
 
+using test::PrintTo;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
@@ -27,10 +28,6 @@ struct Case {
   std::vector<std::string>
       found;  // "q:", "a:", "n:", "c:", "i:" or "N:" and the operand
 };
-
-void PrintTo(const Case& test, std::ostream* out) {
-  *out << test.name;
-}
 
 std::vector<std::string> find(const std::string& text) {
   std::vector<std::string> found;
@@ -174,10 +171,6 @@ struct Hostile {
   const char* start;
   const char* piece;
 };
-
-void PrintTo(const Hostile& test, std::ostream* out) {
-  *out << test.name;
-}
 
 class CostTest : public testing::TestWithParam<Hostile> {};
 

@@ -4,21 +4,20 @@
 
 #include <gtest/gtest.h>
 
-#include <ostream>
 #include <string>
+
+#include "tests/support/print_name.h"
 
 namespace kiln {
 namespace {
+
+using test::PrintTo;
 
 struct PrefixCase {
   const char* name;
   std::string prefix;
   std::string rest;
 };
-
-void PrintTo(const PrefixCase& test, std::ostream* out) {
-  *out << test.name;
-}
 
 class IncludePrefixTest : public testing::TestWithParam<PrefixCase> {};
 
