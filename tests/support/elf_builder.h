@@ -23,6 +23,12 @@ inline Bytes bytes_of(std::string_view text) {
   return {view.begin(), view.end()};
 }
 
+inline Bytes bytes_of_words(const std::vector<std::uint32_t>& values) {
+  Bytes bytes;
+  for (const std::uint32_t value : values) append_le(bytes, value);
+  return bytes;
+}
+
 inline void pad(Bytes& bytes, std::size_t unit) {
   while (bytes.size() % unit != 0) bytes.push_back(std::byte{0});
 }

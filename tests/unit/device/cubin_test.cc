@@ -9,6 +9,7 @@
 namespace kiln::device {
 namespace {
 
+using test::bytes_of_words;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -36,9 +37,9 @@ struct MadeCubin {
     elf.add_section(".text.k", SHT_PROGBITS, Bytes(128));
     if (!arguments.empty())
       elf.add_section(".note.nv.tkinfo", SHT_NOTE, toolkit_note(arguments));
-    elf.add_section(".nv.info", SHT_LOPROC, words({0x00082f04U, 2U, 24U}));
+    elf.add_section(".nv.info", SHT_LOPROC, bytes_of_words({0x00082f04U, 2U, 24U}));
     if (!info_of_k.empty())
-      elf.add_section(".nv.info.k", SHT_LOPROC, words(info_of_k));
+      elf.add_section(".nv.info.k", SHT_LOPROC, bytes_of_words(info_of_k));
     elf.add_section(".nv.shared.k", SHT_NOBITS, {}, 1024 + 512);
     elf.add_symbol("helper", kGlobalFunction, 0);
     elf.add_symbol("k", kGlobalFunction, 0x10);
@@ -47,13 +48,6 @@ struct MadeCubin {
     elf.add_symbol("data", ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT), 0x10);
     elf.add_symbol("elsewhere", kGlobalFunction, 0x10, SHN_UNDEF);
     return elf.build();
-  }
-
- private:
-  static Bytes words(const std::vector<std::uint32_t>& values) {
-    Bytes bytes;
-    for (const std::uint32_t value : values) append_le(bytes, value);
-    return bytes;
   }
 };
 

@@ -34,7 +34,7 @@ struct MadeCubin {
     elf.add_section(".nv.global.init", SHT_PROGBITS, bytes_of("contents"));
     if (!arch.empty())
       elf.add_section(".note.nv.tkinfo", SHT_NOTE, toolkit_note());
-    elf.add_section(".nv.info", SHT_LOPROC, words({0x00082f04, 2, 24}));
+    elf.add_section(".nv.info", SHT_LOPROC, bytes_of_words({0x00082f04, 2, 24}));
     elf.add_section(".nv.info.k", SHT_LOPROC, info_of_k());
     elf.add_section(".nv.shared.k", SHT_NOBITS, {}, (sm >= 90 ? 1024 : 0) + 512);
     elf.add_symbol("helper", kFunction, 0);
@@ -49,12 +49,6 @@ struct MadeCubin {
   }
 
  private:
-  static Bytes words(const std::vector<std::uint32_t>& values) {
-    Bytes bytes;
-    for (const std::uint32_t value : values) append_le(bytes, value);
-    return bytes;
-  }
-
   // The parameters one behind the other, the last one's record first, as ptxas has it.
   [[nodiscard]] Bytes info_of_k() const {
     std::vector<std::uint32_t> info{0x00080a04, 11, 0, 0x000c0504,
@@ -66,7 +60,7 @@ struct MadeCubin {
       offset += parameters[i];
     }
     info.push_back(offset << 16U | 0x1903U);
-    return words(info);
+    return bytes_of_words(info);
   }
 
   [[nodiscard]] Bytes toolkit_note() const {
