@@ -129,6 +129,17 @@ const Digest* key_of(const BuildItem& item) {
   return nullptr;
 }
 
+const device::Toolchain* chosen_toolchain(const BuildItem& item) {
+  const auto* const keyed = std::get_if<KeyedRequest>(&item.keyed);
+  if (keyed == nullptr)
+    return nullptr;
+  const auto* const source =
+      std::get_if<request::SourceRequest>(&keyed->request.resolved());
+  return source != nullptr && !source->source.toolchain.empty()
+             ? nullptr
+             : &keyed->toolchain->toolchain;
+}
+
 std::string_view to_string(BuildVerdict verdict) {
   switch (verdict) {
     case BuildVerdict::kHit:

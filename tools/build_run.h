@@ -52,6 +52,10 @@ enum class BuildVerdict : std::uint8_t {
 /// Null for an item without a key.
 [[nodiscard]] const Digest* key_of(const BuildItem& item);
 
+/// The NVRTC that was chosen for it; null for a plan, for an item without a key, and
+/// where the request itself names one, which says nothing of others.
+[[nodiscard]] const device::Toolchain* chosen_toolchain(const BuildItem& item);
+
 /// "hit", "compiled", "waited", "failed", "timeout", "missing" (in a dry run). kRefused
 /// and kNotReached give "failed".
 [[nodiscard]] std::string_view to_string(BuildVerdict verdict);

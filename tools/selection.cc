@@ -29,6 +29,8 @@ struct WantedKernels {
 Result<void> check_line(BuildService& service, const request::ManifestEntry& line,
                         const std::vector<device::BuildFor>& asked) {
   const auto prepared = KILN_TRY(service.prepare(line.request));
+  if (const auto& named = line.request.source().toolchain; !named.empty())
+    KILN_TRY(service.toolchains().named(named));
   if (!line.architecture)
     return {};
   if (asked.empty()) {

@@ -72,11 +72,8 @@ Result<WantedList> find_requests(Context& context, const SelectionOptions& selec
     if (key != nullptr && !seen.insert(*key).second)
       continue;
     work.wanted.push_back(wanted_of(item));
-    if (const auto* keyed = std::get_if<KeyedRequest>(&item.keyed)) {
-      const device::Toolchain& used = keyed->toolchain->toolchain;
-      auto& count = toolchains.try_emplace(to_string(used.id), 0, used).first->second;
-      ++count.first;
-    }
+    if (const device::Toolchain* const chosen = chosen_toolchain(item))
+      ++toolchains.try_emplace(to_string(chosen->id), 0, *chosen).first->second.first;
   }
   const auto most = std::ranges::max_element(
       toolchains, {}, [](const auto& each) { return each.second.first; });

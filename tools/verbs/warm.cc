@@ -55,12 +55,12 @@ std::vector<BuildItem> take_others(const std::optional<remote::Shard>& shard,
 void record_toolchain(BuildService& service, const BuildReport& report) {
   std::map<std::string, std::pair<std::size_t, const device::Toolchain*>> uses;
   for (std::size_t i = 0; i < report.items.size(); ++i) {
-    const auto* keyed = std::get_if<KeyedRequest>(&report.items[i].keyed);
-    if (keyed == nullptr || !report.entries[i].stored)
+    const device::Toolchain* const chosen = chosen_toolchain(report.items[i]);
+    if (chosen == nullptr || !report.entries[i].stored)
       continue;
-    auto& use = uses[to_string(keyed->toolchain->toolchain.id)];
+    auto& use = uses[to_string(chosen->id)];
     ++use.first;
-    use.second = &keyed->toolchain->toolchain;
+    use.second = chosen;
   }
   const auto most = std::max_element(
       uses.begin(), uses.end(),

@@ -130,6 +130,31 @@ TEST_F(ToolchainsTest, ASeedsRecordCountsWhereTheRootHasNone) {
   EXPECT_EQ((*chosen)->toolchain.id, theirs.id) << "a setting asks for the seed's";
 }
 
+TEST_F(ToolchainsTest, AnNvrtcThatIsNamedIsTakenWhereverItIsWhateverTheSettingsSay) {
+  const auto other = dir_.path() / "other" / "libnvrtc.so.12";
+  test::write_library(other, "0bad0bad");
+  test::write_library(dir_.path() / "other" / "libnvrtc-builtins.so.12.9", "5e6f");
+  const char* const set = std::getenv("LD_LIBRARY_PATH");
+  const std::string before = set == nullptr ? "" : set;
+  ::setenv("LD_LIBRARY_PATH", (dir_.path() / "other").c_str(), 1);
+  config_.toolchain = "65be0db3";
+  const auto ask = [&](auto& nvrtc, auto&, auto&) -> Facts {
+    return nvrtc == config_.nvrtc ? facts_ : device::NvrtcFacts{{12, 9}, {{9, 0}}};
+  };
+  Toolchains toolchains(config_, {}, ask);
+  ::setenv("LD_LIBRARY_PATH", before.c_str(), 1);
+  // There; gone; and another one in its place.
+  for (const std::string& path :
+       {other.native(), std::string("/nowhere/libnvrtc.so"), config_.nvrtc->native()}) {
+    const auto found = toolchains.named("12.9 0bad0bad+5e6f " + path);
+    ASSERT_TRUE(found) << found.error().message;
+    EXPECT_EQ((*found)->toolchain.nvrtc, other);
+  }
+  EXPECT_THAT(toolchains.named("12.8 0bad0bad+cccc /nowhere/libnvrtc.so"),
+              test::IsError(ErrorCode::kUnavailable,
+                            testing::HasSubstr("nvidia-cuda-nvrtc-cu12==12.8.*")));
+}
+
 /// A seed on a far mount is not asked for a hint: it may be dead.
 TEST_F(ToolchainsTest, WhereAnNvrtcIsNamedSeedsAreAskedForNoMoreThanAHint) {
   std::vector<SeedNeed> needs;

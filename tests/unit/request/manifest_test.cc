@@ -99,6 +99,29 @@ TEST(Manifest, TheLanguageIsAFieldOrAnOptionAndComesFirstAsOne) {
   EXPECT_THAT(error(R"({"source":"","std":20})"), HasSubstr("'std' must be a string"));
 }
 
+TEST(Manifest, ARequestAsNvrtcNamesItsNvrtcAndItsProgram) {
+  const Request request = Request::from_source({.source = "s",
+                                                .file_name = "a/k.cu",
+                                                .options = {"--std=c++14", "-Iinc"},
+                                                .target = "default",
+                                                .as_nvrtc = true,
+                                                .working_dir = "/job",
+                                                .toolchain = "13.0 65be+5e6f /n"});
+  const std::string line = manifest_line(request, std::nullopt, "train.py").value();
+  EXPECT_THAT(line, HasSubstr(R"("default_arch":true)"));
+  EXPECT_THAT(line, HasSubstr(R"("program":"train.py")"));
+  EXPECT_THAT(line, HasSubstr(R"("toolchain":"13.0 65be+5e6f /n")"));
+  const Request read = entries_of(line).front().request;
+  EXPECT_EQ(read.source().target, "default");
+  EXPECT_EQ(read.source().toolchain, "13.0 65be+5e6f /n");
+  EXPECT_EQ(manifest_line(read, std::nullopt, "train.py").value(), line);
+  for (const std::string key : {"program", "toolchain"})
+    EXPECT_THAT(error("{\"source\":\"\",\"" + key + "\":1}"),
+                HasSubstr("'" + key + "' must be a string"));
+  EXPECT_THAT(error(R"({"source":"","default_arch":1})"),
+              HasSubstr("must be true or false"));
+}
+
 TEST(Manifest, EveryBadLineIsToldAndTheGoodOnesAreRead) {
   const auto lines = parse_manifest(
       "x\n{\"template\":\"a\"}\n\n{\"sorce\":\"\"}\n{\"template\":\"b\"}\n"
