@@ -377,6 +377,15 @@ PublishResult Cache::publish(const StoredObject& object) {
            mode_reason_});
     return {Published::kNotStored, may_write.error(), 0};
   }
+  if (!options_.stored_part)
+    return store(object);
+  auto part = options_.stored_part(object);
+  if (!part)
+    return {Published::kNotStored, std::move(part).error(), 0};
+  return store(*part ? **part : object);
+}
+
+PublishResult Cache::store(const StoredObject& object) {
   PublishResult result = store_->publish(object);
   if (result.outcome == Published::kStored) {
     if (const auto metadata = object.metadata())

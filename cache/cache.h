@@ -40,12 +40,18 @@
 
 namespace kiln::cache {
 
+/// What is stored in the place of an object, under the same key; nullopt: the object.
+/// Errors: why nothing is stored.
+using StoredPart =
+    std::function<Result<std::optional<StoredObject>>(const StoredObject&)>;
+
 struct CacheOptions {
   std::filesystem::path root;  // absolute; empty: no cache on disk
   std::uint64_t limit_bytes = kDefaultLimitBytes;
   std::vector<uid_t> trusted_uids;
   std::vector<gid_t> trusted_gids;
   PayloadCheck payload_check;
+  StoredPart stored_part{};                           // empty: all of an object
   LazyCount slots = 1;                                // concurrent builds, per machine
   std::chrono::milliseconds build_limit{300'000};     // in the lock record, for waiters
   std::filesystem::path runtime_dir;                  // XDG_RUNTIME_DIR, or empty
@@ -158,7 +164,7 @@ class Cache {
   [[nodiscard]] std::optional<StoredObject> look_again(const Digest& key,
                                                        std::string_view target = {});
   /// Stores the object. A background thread then updates the index, and trims a root
-  /// that is over its limit.
+  /// that is over its limit. See CacheOptions::stored_part.
   PublishResult publish(const StoredObject& object);
   PublishResult publish(const NewObject& object);
   /// See KeyLock::acquire. Fills in `request.build_limit`. Bypassed in modes kOff and
@@ -232,6 +238,7 @@ class Cache {
   void trim_if_full(std::uint64_t bytes, const std::stop_token& stop);
   [[nodiscard]] bool trim_is_due(std::uint64_t bytes);
 
+  PublishResult store(const StoredObject& object);
   [[nodiscard]] Result<OwnedRange> acquire_collector_lock();
 
   const CacheOptions options_;

@@ -262,9 +262,11 @@ Result<cache::StoredObject> make_object(const KeyedRequest& request,
 Result<std::optional<cache::StoredObject>> without_source(
     const cache::StoredObject& object) {
   const Fields preimage = KILN_TRY(object.preimage());
-  if (preimage.find("form") != key::kNvrtcForm)
+  if (!key::is_as_nvrtc(preimage))
     return std::nullopt;
   const std::string log = KILN_TRY(object.log());
+  if ((log.empty() || log == kLogLeftOut) && KILN_TRY(object.source()).empty())
+    return std::nullopt;
   const std::string ptx = KILN_TRY(object.ptx());
   return KILN_TRY(cache::StoredObject::make({.kind = object.kind(),
                                              .target = object.target(),

@@ -34,6 +34,8 @@ cache::CacheOptions cache_options(const Config& config) {
   options.trusted_uids = config.trusted_uids;
   options.trusted_gids = config.trusted_gids;
   options.payload_check = check_stored_payload;
+  if (!config.store_source)
+    options.stored_part = without_source;
   options.slots = build_jobs(config);
   options.build_limit = config.compile_timeout;
   options.runtime_dir = config.runtime_dir;

@@ -298,11 +298,13 @@ Result<Fetched> BuildService::fetch(const KeyedRequest& request,
            },
        .whom =
            [&](const Error& error) {
-             if (!config_.store_source && is_as_nvrtc(request))
-               return Answers::kThisProcess;  // its log would be on disk
-             return std::ranges::all_of(objects, &Fetched::is_as_keyed)
-                        ? whom_answers(error, *request.headers)
-                        : Answers::kItsCaller;
+             if (!std::ranges::all_of(objects, &Fetched::is_as_keyed))
+               return Answers::kItsCaller;
+             const Answers whom = whom_answers(error, *request.headers);
+             // The others would read the compiler's log in a file; a time-out has none.
+             const bool is_private = !config_.store_source && is_as_nvrtc(request) &&
+                                     error.code != ErrorCode::kTimeout;
+             return is_private ? std::min(whom, Answers::kThisProcess) : whom;
            },
        .remotes = request.objects.empty() ? Remotes::kBesideBuild : Remotes::kAsked,
        .begun = begun},
@@ -361,10 +363,6 @@ Result<NewArtifact> BuildService::build(const KeyedRequest& request,
   KILN_TRY(check_output(request, output));
   auto object = std::make_shared<const cache::StoredObject>(
       KILN_TRY(make_object(request, keys_.preimage(request), job.source, output)));
-  if (!config_.store_source) {
-    if (auto copy = KILN_TRY(without_source(*object)))
-      object = std::make_shared<const cache::StoredObject>(*std::move(copy));
-  }
   return NewArtifact{std::move(object), find_mismatch(request, output, began)};
 }
 

@@ -61,6 +61,8 @@ std::vector<const Parameter*> sorted(std::span<const Parameter> parameters) {
 }
 
 constexpr std::string_view kParameterLabel = "parameter/";
+constexpr const char* kFormLabel = "form";
+constexpr const char* kNvrtcForm = "nvrtc";
 
 }  // namespace
 
@@ -74,7 +76,7 @@ Fields source_preimage(const BuildContext& context, const SourceKeyInput& input,
   add_context(fields, context);
   const bool as_nvrtc = form == SourceForm::kNvrtc;
   if (as_nvrtc)
-    fields.add("form", kNvrtcForm);
+    fields.add(kFormLabel, kNvrtcForm);
   add_options(fields, options);
   add_macros(fields, macros);
   if (as_nvrtc)  // the preimage goes where the source does not
@@ -85,6 +87,10 @@ Fields source_preimage(const BuildContext& context, const SourceKeyInput& input,
   for (const std::string& path : paths) fields.add("path", path);
   add_rest(fields, names, headers, context.toolchain);
   return fields;
+}
+
+bool is_as_nvrtc(const Fields& preimage) {
+  return preimage.find(kFormLabel) == kNvrtcForm;
 }
 
 Fields link_preimage(const LinkKeyInput& input) {

@@ -81,8 +81,6 @@ struct MemoryHeader {
 
 /// Whose options the compile has: Kiln's, too, or only those of nvrtcCompileProgram.
 enum class SourceForm : std::uint8_t { kKiln, kNvrtc };
-/// The field "form" of kNvrtc.
-inline constexpr std::string_view kNvrtcForm = "nvrtc";
 
 /// A source as the caller gives it. Order matters for `options`, for `include_dirs`,
 /// and for `macros` of one name; nowhere else.
@@ -116,6 +114,10 @@ struct SourceKeyInput {
 [[nodiscard]] Fields source_preimage(const BuildContext& context,
                                      const SourceKeyInput& input,
                                      const HeaderSnapshot& headers);
+
+/// True of SourceForm::kNvrtc, whose preimage has digests of the source and the
+/// headers, and no text of them.
+[[nodiscard]] bool is_as_nvrtc(const Fields& preimage);
 
 /// What nvJitLink makes one cubin of. Order matters in each list.
 struct LinkKeyInput {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "build/artifact.h"
 #include "tools/exit_code.h"
 #include "tools/open_cache.h"
 #include "tools/output/progress.h"
@@ -103,10 +104,28 @@ Result<int> push_objects(Context& context, const PushOptions& options, RemoteRun
   return totals.problems.empty() && work.bad_lines == 0 ? kAllDone : kSomeFailed;
 }
 
+/// A pack is sent as it is. Errors: kInvalidArgument, if it was packed --with-source.
+Result<void> check_no_source(const cache::Pack& pack, const std::string& file) {
+  for (const cache::PackRow& row : pack.rows()) {
+    if (row.kind == cache::PackKind::kToolchain)
+      continue;
+    const auto object = pack.read(row);
+    if (!object)
+      continue;  // whoever fetches it finds that out
+    if (const auto part = without_source(*object); !part || *part)
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} has sources of programs beneath `kiln run`: push it "
+                              "--with-source, or pack it without",
+                              file));
+  }
+  return {};
+}
+
 /// The file, whole and sound, and its signature: that beside it, or one by `signer`.
-Result<RemotePack> read_pack(const Context& context, const std::string& file,
+Result<RemotePack> read_pack(const Context& context, const PushOptions& options,
                              const std::vector<Signer>& signers,
                              std::size_t& signatures) {
+  const std::string& file = options.pack;
   std::error_code error;
   auto path = std::filesystem::absolute(file, error);
   if (error)
@@ -116,6 +135,8 @@ Result<RemotePack> read_pack(const Context& context, const std::string& file,
                      cache::TrustPolicy::of_this_process(context.config.trusted_uids,
                                                          context.config.trusted_gids),
                      {}));
+  if (!options.with_source)
+    KILN_TRY(check_no_source(*opened, file));
   signatures = opened->signatures().size();
   RemotePack pack;
   pack.bytes = KILN_TRY(from_input(read_text_file(path, cache::kMaxObjectBytes)));
@@ -138,8 +159,7 @@ Result<int> push_pack(Context& context, const PushOptions& options, RemoteRun& r
                                : options.name;
   KILN_TRY(check_pack_name(name));
   std::size_t signatures = 0;
-  const RemotePack pack =
-      KILN_TRY(read_pack(context, options.pack, signers, signatures));
+  const RemotePack pack = KILN_TRY(read_pack(context, options, signers, signatures));
   if (pack.minisig.empty() && signatures == 0)
     KILN_TRY(check_signers(run, signers));
   TransferTotals totals(run);

@@ -358,6 +358,8 @@ Result<Output> WorkerPool::State::build(const Job& wanted, std::stop_token stop,
     is_saved = options_.saves_as_nvrtc || !job.as_nvrtc;
   auto error =
       ended_build(cause, job, watch, is_saved ? options_.reproductions : OwnFolder());
+  if (!is_saved && error.code != ErrorCode::kCancelled)
+    error.message += "; it is not saved, since KILN_STORE_SOURCE is 0";
   if (error.code != ErrorCode::kCancelled && !error.from_outside)
     crash_history_.record(job, error);
   return tl::unexpected(std::move(error));

@@ -108,6 +108,8 @@ const std::vector<Example> kExamples{
      [](const Config& c) { return c.jobs == 3U; }},
     {"KILN_NO_JIT", "1", "0", [](Options& o) { o.no_jit = true; },
      [](const Config& c) { return c.no_jit; }},
+    {"KILN_STORE_SOURCE", "0", "1", [](Options& o) { o.store_source = false; },
+     [](const Config& c) { return !c.store_source; }},
     {"KILN_NVRTC", "/n", "/x", [](Options& o) { o.nvrtc = "/n"; },
      [](const Config& c) { return c.nvrtc == "/n"; }},
     {"KILN_TOOLCHAIN", "13.0", "12.9", [](Options& o) { o.toolchain = "13.0"; },

@@ -42,6 +42,18 @@ TEST(SourceKey, KnowsNoIncludePath) {
   EXPECT_EQ(changed.key(), Source().key());
 }
 
+TEST(SourceKey, OfASourceAsNvrtcsHasADigestOfTheText) {
+  Source source;
+  source.input.form = SourceForm::kNvrtc;
+  const Fields fields = source_preimage(source.context, source.input, source.headers);
+  EXPECT_EQ(fields.find("source"), std::nullopt);
+  EXPECT_EQ(fields.find("source_sha256"), Digest::of(as_bytes("bc")).hex());
+  EXPECT_TRUE(is_as_nvrtc(fields));
+  EXPECT_FALSE(is_as_nvrtc(source_preimage(source.context, Source().input, {})));
+  source.input.source = "bd";
+  EXPECT_NE(source.key(), fields.digest());
+}
+
 TEST(LinkKey, EachInputAndItsPlaceMatters) {
   const Digest one = Digest::of(as_bytes("1"));
   const Digest two = Digest::of(as_bytes("2"));
