@@ -194,5 +194,26 @@ TEST_F(ProgramAsNvrtcTest, AManifestCarriesIt) {
   EXPECT_EQ(report["entries"][0]["outcome"], "hit") << report;
 }
 
+TEST_F(ProgramAsNvrtcTest, LsAndShowNameTheProgramAndItsKernels) {
+  const Options options{"-arch=sm_90", "-Iinc", "-DV=3"};
+  image(options);
+  const auto name = HasSubstr("sub/k.cu: k<float>");
+  EXPECT_THAT(kiln_.run({"ls"}).out, name);
+  const json entry = kiln_.json_of({"ls"})["entries"][0];
+  EXPECT_EQ(entry["file"], "sub/k.cu");
+  EXPECT_EQ(entry["kernels"], json({"k<float>"}));
+  const std::string key = entry["key"];
+  EXPECT_THAT(kiln_.run({"show", key}).out, name);
+  const json shown = kiln_.json_of({"show", key});
+  EXPECT_EQ(shown["file"], "sub/k.cu");
+  EXPECT_EQ(shown["kernels"], entry["kernels"]);
+  EXPECT_EQ(shown["variables"][0]["name"], "&g");
+  EXPECT_EQ(kiln_.run({"show", key, "--source"}).out, kSource);
+  // Of LTO-IR, which tells no kernels, those that are asked for.
+  kiln_.run_in_shell("kiln clear --all --yes");
+  image({"-arch=sm_90", "-Iinc", "-DV=3", "-dlto"});
+  EXPECT_THAT(kiln_.run({"ls"}).out, name);
+}
+
 }  // namespace
 }  // namespace kiln

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "key/key.h"
 #include "request/selection.h"
 #include "util/units.h"
 
@@ -17,6 +18,15 @@ Parameters params_of(const cache::Entry& entry) {
   Parameters params;
   for (const Field& field : entry.params) params.emplace(field.label, field.value);
   return params;
+}
+
+/// Of LTO-IR, in which no kernel is found, what name expressions name.
+std::vector<std::string> names_of(const cache::Metadata& metadata) {
+  std::vector<std::string> names;
+  for (const cache::EntryPoint& each :
+       metadata.entry_points.empty() ? metadata.variables : metadata.entry_points)
+    names.push_back(each.name);
+  return names;
 }
 
 /// A time before 1970 comes from a corrupt row.
@@ -55,10 +65,28 @@ std::string entry_label(const cache::Entry& entry, const Fields& preimage,
   }
   if (linked > 0)
     label = fmt::format("link of {}", linked);
-  std::vector<std::string> names;
-  for (const cache::EntryPoint& each : metadata.entry_points)
-    names.push_back(each.name);
+  const auto names = names_of(metadata);
   return names.empty() ? label : fmt::format("{}: {}", label, fmt::join(names, ", "));
+}
+
+std::string entry_label(const cache::Cache& cache, const cache::Entry& entry) {
+  if (!entry.template_name.empty())
+    return entry_label(entry);
+  const auto object = cache.inspect(entry.key);
+  if (!object || !*object)
+    return entry_label(entry);
+  const auto preimage = (*object)->preimage();
+  const auto metadata = (*object)->metadata();
+  return preimage && metadata ? entry_label(entry, *preimage, *metadata)
+                              : entry_label(entry);
+}
+
+void add_program(nlohmann::ordered_json& json, const Fields& preimage,
+                 const cache::Metadata& metadata) {
+  if (!key::is_as_nvrtc(preimage))
+    return;
+  json["file"] = preimage.find("program_name").value_or("");
+  json["kernels"] = names_of(metadata);
 }
 
 nlohmann::ordered_json entry_json(const cache::Entry& entry) {

@@ -29,6 +29,14 @@ namespace kiln::tools {
 /// "scale.cu: scale<float>", or "link of 2: k".
 [[nodiscard]] std::string entry_label(const cache::Entry& entry, const Fields& preimage,
                                       const cache::Metadata& metadata);
+/// The same of what `cache` has; of a damaged object "(source)".
+[[nodiscard]] std::string entry_label(const cache::Cache& cache,
+                                      const cache::Entry& entry);
+
+/// Adds "file", the program's name, and "kernels" to `json` if the object is of a
+/// request as NVRTC's.
+void add_program(nlohmann::ordered_json& json, const Fields& preimage,
+                 const cache::Metadata& metadata);
 
 /// `sort`: the word of the column that stays in a narrow terminal, too: "size".
 [[nodiscard]] std::vector<Column> entry_columns(std::string_view sort);

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "attention/plan.h"
+#include "key/key.h"
 #include "tools/open_cache.h"
 #include "tools/output/entries.h"
 #include "tools/output/file_output.h"
@@ -99,6 +100,7 @@ ordered_json show_json(const Shown& shown, const cache::Metadata& metadata,
                created_ns, compile_ms, registers, shared_bytes, spill_bytes,
                entry_points, variables, min_driver] = metadata;
   ordered_json json = entry_json(shown.entry);
+  add_program(json, preimage, metadata);
   json["path"] = shown.path;
   json["entry_points"] = names_json(entry_points);
   if (!variables.empty())
@@ -180,6 +182,8 @@ Result<int> run(Context& context, const ShowOptions& options) {
     print_json(json);
   } else if (text) {
     print(*text);
+    if (options.source && text->empty() && key::is_as_nvrtc(preimage))
+      print_error("its source is not stored here\n");
   } else if (options.extract.empty()) {
     print_details(shown, metadata, preimage, context.out);
   }
