@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 
 import pytest
 from conftest import HERE, KIT, ROOT, doctor, environment
@@ -129,3 +130,57 @@ def of_tomorrow(tmp_path, compiler):
         return str(library)
 
     return build
+
+
+# ---- Programs of Python that call an NVRTC
+
+SETUP = f"""
+import ctypes, json, os, sys, threading, time
+sys.path.insert(0, {str(PROGRAMS)!r})
+from nvrtc import Program, compiled, forked, workers
+K = 'extern "C" __global__ void k(float* x) {{{{ x[threadIdx.x] *= {{}}; }}}}'
+SM = "-arch=sm_90"
+SINES = "".join(f" a += sin(a * {{i}}.5);" for i in range(30000))
+ENDLESS = 'extern "C" __global__ void f(double* x) {{ double a = *x;' + SINES + " *x = a; }}  // SECRET"  # takes minutes
+"""
+SMALL = "print(json.dumps(compiled(nvrtc, K.format(2), SM)))"
+
+
+@pytest.fixture
+def program(run, tmp_path):
+    """Runs code beneath the stand-in of `library`; its printed JSON lines are `said`."""
+
+    def program(code, library=NEWEST, mode="trace", status=0, **changes):
+        text = f"{SETUP}nvrtc = ctypes.CDLL({library!r})\n{textwrap.dedent(code)}"
+        ended = run(sys.executable, "-c", text, mode=mode, **changes)
+        assert ended.status == status, ended.errors
+        ended.said = [json.loads(line) for line in ended.out.splitlines()]
+        return ended
+
+    return program
+
+
+@pytest.fixture
+def alike(program):
+    """The same, and that the program says the same without any stand-in."""
+
+    def alike(code, library=NEWEST, without=None, **changes):
+        ended = program(code, library, **changes)
+        assert ended.said == program(code, library, mode=without, **changes).said
+        return ended
+
+    return alike
+
+
+def statistics(tmp_path):
+    env = environment(tmp_path)
+    done = subprocess.run([KILN, "stats", "--json"], env=env, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)["counters"]
+
+
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return not file.read().rpartition(") ")[2].startswith("Z")
+    except OSError:
+        return False

@@ -5,68 +5,15 @@ import json
 import os
 import subprocess
 import sys
-import textwrap
 import time
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from beneath import AUDIT, KILN, NEWEST, NVRTCS, PROGRAMS, TWELVE, compiler, run, runtime  # noqa: F401
+from beneath import (  # noqa: F401
+    AUDIT, KILN, NEWEST, NVRTCS, SETUP, SMALL, TWELVE, alike, compiler, is_running, program, run, runtime, statistics,
+)
 from conftest import KIT, environment
-
-SETUP = f"""
-import ctypes, json, os, sys, threading, time
-sys.path.insert(0, {str(PROGRAMS)!r})
-from nvrtc import Program, compiled
-K = 'extern "C" __global__ void k(float* x) {{{{ x[threadIdx.x] *= {{}}; }}}}'
-SM = "-arch=sm_90"
-SINES = "".join(f" a += sin(a * {{i}}.5);" for i in range(30000))
-ENDLESS = 'extern "C" __global__ void f(double* x) {{ double a = *x;' + SINES + " *x = a; }}  // SECRET"  # takes minutes
-"""
-
-
-@pytest.fixture
-def program(run, tmp_path):
-    """Runs code beneath the stand-in of `library`; its printed JSON lines are `said`."""
-
-    def program(code, library=NEWEST, mode="trace", status=0, **changes):
-        text = f"{SETUP}nvrtc = ctypes.CDLL({library!r})\n{textwrap.dedent(code)}"
-        ended = run(sys.executable, "-c", text, mode=mode, **changes)
-        assert ended.status == status, ended.errors
-        ended.said = [json.loads(line) for line in ended.out.splitlines()]
-        return ended
-
-    return program
-
-
-@pytest.fixture
-def alike(program):
-    """The same, and that the program says the same without any stand-in."""
-
-    def alike(code, library=NEWEST, without=None, **changes):
-        ended = program(code, library, **changes)
-        assert ended.said == program(code, library, mode=without, **changes).said
-        return ended
-
-    return alike
-
-
-def statistics(tmp_path):
-    env = environment(tmp_path)
-    done = subprocess.run([KILN, "stats", "--json"], env=env, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)["counters"]
-
-
-def workers():
-    """The processes whose program is this build's kiln-worker."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        try:
-            if folder.name.isdigit() and os.readlink(folder / "exe") == os.path.realpath(KIT.parent / "bin/kiln-worker"):
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found
 
 
 # ---- What it is
@@ -202,9 +149,6 @@ def test_after_a_pass_the_program_has_all_that_it_had(alike):
         print(json.dumps([program.lowered("t<int>"), program.add("t<float>"), program.destroy()]))
     """)
     assert ended.compiles == "0 hits, 1 built, 1 passed (option)" and ended.said[0] == [0, 0, 5]
-
-
-SMALL = "print(json.dumps(compiled(nvrtc, K.format(2), SM)))"
 
 
 @pytest.mark.parametrize("reason, changes", [
@@ -354,20 +298,21 @@ def test_a_remote_that_is_gone_costs_little(alike):
 
 
 @pytest.mark.parametrize("end", ("sys.exit()", "os._exit(0)", "os.kill(os.getpid(), 15)"))
-def test_a_process_that_ends_during_a_compile_ends_at_once_and_leaves_no_worker(end, program, tmp_path):
-    before = set(workers())
+def test_a_process_that_ends_during_a_compile_ends_at_once_and_leaves_no_worker(end, program):
     begin = time.perf_counter()
-    program(f"""
+    ended = program(f"""
         thread = threading.Thread(target=compiled, args=(nvrtc, ENDLESS, SM), daemon=True)
         thread.start()
         time.sleep(1)
+        print(json.dumps(workers()), flush=True)
         {end}
     """, status=-15 if "kill" in end else 0)
     assert time.perf_counter() - begin < 10
+    ((worker,),) = ended.said
     deadline = time.perf_counter() + 5
-    while set(workers()) - before and time.perf_counter() < deadline:
-        time.sleep(0.1)
-    assert set(workers()) <= before
+    while is_running(worker) and time.perf_counter() < deadline:
+        time.sleep(0.05)
+    assert not is_running(worker)
 
 
 def test_a_library_that_is_closed_between_two_calls_goes_on(alike):
@@ -381,17 +326,12 @@ def test_a_library_that_is_closed_between_two_calls_goes_on(alike):
 
 
 def test_one_worker_waits_for_the_next_compile(program):
-    (count,) = program(f"""
+    (count,) = program("""
         threads = [threading.Thread(target=compiled, args=(nvrtc, K.format(i), SM)) for i in range(6)]
         for each in threads: each.start()
         for each in threads: each.join()
         time.sleep(0.2)
-        def name(pid):
-            try: return open(f"/proc/{{pid}}/stat").read().split()[1:4]
-            except OSError: return ["", "", ""]
-        mine = [name(pid) for pid in os.listdir("/proc") if pid.isdigit()]
-        print(json.dumps(sum(each[0] == "(kiln-worker)" and each[2] == str(os.getpid()) and each[1] != "Z"
-                             for each in mine)))
+        print(json.dumps(len(workers())))
     """).said
     assert count == 1
 

@@ -1,6 +1,8 @@
 """NVRTC by ctypes, for programs of the tests: `compiled()` makes one program and asks for all that there is."""
 
 import ctypes
+import os
+import sys
 
 OUTPUTS = ("PTX", "CUBIN", "LTOIR", "ProgramLog")
 
@@ -51,3 +53,27 @@ def compiled(library, source, *options, name="k.cu", headers=(), names=()):
     lowered = [program.lowered(each) for each in names]
     program.destroy()
     return [code, log, {kind: each.hex() for kind, each in outputs.items()}, lowered]
+
+
+def forked(do):
+    """Calls it in a child, which must end well."""
+    child = os.fork()
+    if child == 0:
+        do()
+        sys.exit()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def workers():
+    """The ids of this process's compile workers."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                name, _, rest = file.read().partition("(")[2].rpartition(") ")
+        except OSError:
+            continue
+        state, parent = rest.split()[:2]
+        if name == "kiln-worker" and state != "Z" and int(parent) == os.getpid():
+            found.append(int(pid))
+    return found
