@@ -13,6 +13,7 @@ tensors, another type of the output.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -92,7 +93,11 @@ def memory_efficient_attention(
     return o.contiguous().view(shape)
 
 
-memory_efficient_attention_forward = torch.no_grad()(memory_efficient_attention)
+@functools.wraps(memory_efficient_attention, assigned=())  # its parameters
+def memory_efficient_attention_forward(*args, **named):
+    """memory_efficient_attention() without gradients."""
+    with torch.no_grad():
+        return memory_efficient_attention(*args, **named)
 
 
 def _check(query, key, value):
