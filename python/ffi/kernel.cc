@@ -88,12 +88,11 @@ struct Fetch {
   /// The sources that are linked with `source`: they have in common with it what is set
   /// by now, but the names.
   void link(const Array<String>& texts) {
-    kiln_source other = source;
-    other.name_expression_count = 0;
-    others_.assign(texts.size(), other);
-    for (std::size_t i = 0; i < others_.size(); ++i) {
-      others_[i].source = keep(texts[static_cast<std::int64_t>(i)]);
-      linked_.push_back(&others_[i]);
+    for (const String& text : texts) {
+      kiln_source& other = others_.emplace_back(source);
+      other.source = keep(text);
+      other.name_expression_count = 0;
+      linked_.push_back(&other);
     }
     source.linked_sources = linked_.data();
     source.linked_source_count = linked_.size();
@@ -106,7 +105,7 @@ struct Fetch {
  private:
   std::deque<std::string> texts_;  // a deque, as its elements stay where they are
   std::deque<std::vector<const char*>> lists_;
-  std::vector<kiln_source> others_;
+  std::deque<kiln_source> others_;
   std::vector<const kiln_source*> linked_;
 };
 
