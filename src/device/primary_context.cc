@@ -49,12 +49,11 @@ Result<std::shared_ptr<const PrimaryContext>> PrimaryContext::retain(
                          "cuDeviceGet", on));
   made->limits_ = KILN_TRY(limits_of(table, made->cu_device_));
   const RelaxedCapture relaxed(table);
-  if (const CUresult result =
-          table.cuDevicePrimaryCtxRetain(&made->handle_, made->cu_device_);
-      result != CUDA_SUCCESS) {
-    made->handle_ = nullptr;
-    return driver_error(table, result, "cuDevicePrimaryCtxRetain", on);
-  }
+  CUcontext retained = nullptr;
+  KILN_TRY(driver_result(table,
+                         table.cuDevicePrimaryCtxRetain(&retained, made->cu_device_),
+                         "cuDevicePrimaryCtxRetain", on));
+  made->handle_ = retained;
   return made;
 }
 
