@@ -1,6 +1,8 @@
 #include "build/toolchains.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <exception>
@@ -26,6 +28,13 @@ SeedNeed need_of_seeds(const std::vector<device::Toolchain>& usable,
       usable.size() == 1 && device::choose_toolchain(usable, criteria).has_value();
   return has_own || is_only || usable.front().is_explicit ? SeedNeed::kHint
                                                           : SeedNeed::kChoice;
+}
+
+/// A manifest may be another user's: a worker opens no library of his.
+bool may_be_opened(const std::filesystem::path& library) {
+  struct stat found {};
+  return ::stat(library.c_str(), &found) == 0 &&
+         (found.st_uid == 0 || found.st_uid == ::geteuid());
 }
 
 }  // namespace
@@ -169,15 +178,16 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::named(
       return known->second;
   }
   const auto wanted = KILN_TRY(device::parse_named(named));
-  const auto there = of(wanted.nvrtc, stop);
-  if (there && (*there)->toolchain.id == wanted.id)
-    return *there;
   const auto all = KILN_TRY(found(stop));
   const auto match = std::ranges::find(all->usable, wanted.id, &device::Toolchain::id);
-  if (match == all->usable.end() && !there && there.error().code != ErrorCode::kIo)
-    return tl::unexpected(there.error());  // it may be that one, and cannot be asked
-  if (match == all->usable.end())
-    return tl::unexpected(device::missing_named(wanted));
+  if (match == all->usable.end()) {
+    if (!may_be_opened(wanted.nvrtc))
+      return tl::unexpected(device::missing_named(wanted));
+    auto there = KILN_TRY(of(wanted.nvrtc, stop));
+    return there->toolchain.id == wanted.id
+               ? Result<std::shared_ptr<const device::ToolchainChoice>>(there)
+               : tl::unexpected(device::missing_named(wanted));
+  }
   auto choice = std::make_shared<const device::ToolchainChoice>(
       *match, "the request names it", "");
   const MutexLock lock(mutex_);

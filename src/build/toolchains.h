@@ -86,9 +86,9 @@ class Toolchains {
   [[nodiscard]] Result<std::shared_ptr<const device::ToolchainChoice>> of(
       const std::filesystem::path& nvrtc, const std::stop_token& stop = {});
 
-  /// The one that `named` means, as device::to_named(): at its path if that library is
-  /// there, else wherever the search finds it. Errors: kInvalidArgument for another
-  /// text; kUnavailable, with the wheel that has it; those of found().
+  /// The one that `named` means, as device::to_named(): wherever the search finds it,
+  /// else at its path, if root or this user owns that library. Errors: kInvalidArgument
+  /// for another text; kUnavailable, with the wheel that has it; those of found().
   [[nodiscard]] Result<std::shared_ptr<const device::ToolchainChoice>> named(
       const std::string& named, const std::stop_token& stop = {});
 

@@ -47,9 +47,9 @@ struct SourceOptions {
   /// `name_expressions` and `file_name`, and Kiln adds nothing. `options` are all those
   /// of nvrtcCompileProgram, -I, -D and -dlto too, and the architecture's, unless it is
   /// that of the device, or `target` is "default": NVRTC's own. `file_name` is given to
-  /// NVRTC whole. `include_dirs` and `defines` must be empty, and nothing is linked. Errors: options that Kiln does
-  /// not know, and those whose result is no cubin, PTX or LTO-IR or that are about
-  /// other files.
+  /// NVRTC whole. `include_dirs` and `defines` must be empty, and nothing is linked.
+  /// Errors: options that Kiln does not know, and those whose result is no cubin, PTX
+  /// or LTO-IR or that are about other files.
   bool as_nvrtc = false;
   /// Of `as_nvrtc`: where relative paths are below. "": the working directory at the
   /// first get().

@@ -119,7 +119,8 @@ Result<std::uint64_t> workspace_bytes(const Device& device,
   KILN_TRY(check(args));
   if (!args.has_bias)
     return std::uint64_t{0};
-  return static_cast<std::uint64_t>(parts_of(args, kBackwardWork, device) * args.cols) * sizeof(float);
+  return static_cast<std::uint64_t>(parts_of(args, kBackwardWork, device) * args.cols) *
+         sizeof(float);
 }
 
 }  // namespace kiln::ops

@@ -161,7 +161,8 @@ Result<std::uint64_t> workspace_bytes(const Device& device, const GluBackward& a
   KILN_TRY(check_glu(args));
   if (!args.has_bias)
     return std::uint64_t{0};
-  return static_cast<std::uint64_t>(parts_of(args, backward_work(args), device) * 2 * args.cols) *
+  return static_cast<std::uint64_t>(parts_of(args, backward_work(args), device) * 2 *
+                                    args.cols) *
          sizeof(float);
 }
 

@@ -117,9 +117,7 @@ class Limits {
            idle_since_.compare_exchange_strong(idle, kEnding);
   }
   [[nodiscard]] bool is_running() const { return deadline_ != kNone; }
-  [[nodiscard]] bool is_over_time() const {
-    return now() > deadline_;
-  }
+  [[nodiscard]] bool is_over_time() const { return now() > deadline_; }
   [[nodiscard]] bool is_over_memory() const {
     const std::uint64_t limit = memory_bytes_;
     return limit != 0 && resident_bytes() > limit;
