@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <tuple>
 #include <utility>
 
 #include "ops/attention.h"
@@ -26,19 +25,16 @@ class Step {
     return {};
   }
 
-  /// The same for each of `Args`, in the preset's type, with the fields that `set`
-  /// sets.
-  template <typename... Args, typename Set>
+  /// The same for each of these, in the preset's type, with the fields that `set` sets.
+  template <typename Args, typename... Others, typename Set>
   Result<void> add_each(const Set& set) {
-    Result<void> done;
-    const auto add_one = [&](auto args) {
-      args.dtype = preset_.dtype;
-      set(args);
-      done = add(args);
-      return done.has_value();
-    };
-    std::ignore = (add_one(Args{}) && ...);  // up to the first error
-    return done;
+    Args args;
+    args.dtype = preset_.dtype;
+    set(args);
+    KILN_TRY(add(args));
+    if constexpr (sizeof...(Others) > 0)
+      return add_each<Others...>(set);
+    return {};
   }
 
   Launches take() { return std::move(all_); }
