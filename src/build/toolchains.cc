@@ -163,9 +163,9 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::of(
   const auto resolved = std::filesystem::canonical(nvrtc, error);
   if (error)
     return fail(ErrorCode::kIo, fmt::format("{}: {}", nvrtc.native(), error.message()));
-  auto choice = std::make_shared<const device::ToolchainChoice>(
+  auto choice = std::make_shared<const device::ToolchainChoice>(device::ToolchainChoice{
       KILN_TRY(device::describe_toolchain(resolved, search_options(stop))),
-      "the program's own", "");
+      "the program's own", ""});
   const MutexLock lock(mutex_);
   return exact_.emplace(nvrtc, std::move(choice)).first->second;
 }
@@ -189,7 +189,7 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::named(
                : tl::unexpected(device::missing_named(wanted));
   }
   auto choice = std::make_shared<const device::ToolchainChoice>(
-      *match, "the request names it", "");
+      device::ToolchainChoice{*match, "the request names it", ""});
   const MutexLock lock(mutex_);
   return exact_.emplace(named, std::move(choice)).first->second;
 }

@@ -25,6 +25,7 @@ constinit std::atomic<Compiler*> opened = nullptr;
 
 /// Held while the service opens: no child is forked meanwhile.
 Mutex& opening() {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
   static auto* const mutex = new Mutex();
   return *mutex;
 }

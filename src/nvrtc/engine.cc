@@ -31,6 +31,7 @@ using Handle = standin::Program;
 using standin::RealLibrary;
 
 Mutex& programs_mutex() {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
   static auto* const mutex = new Mutex();
   return *mutex;
 }
@@ -40,6 +41,7 @@ class Programs {
  public:
   /// Never destroyed: other threads run on while the process ends.
   static Programs& of_process() {
+    // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
     static auto* const programs = [] {
       hold_over_forks<programs_mutex>();
       return new Programs();
@@ -111,6 +113,7 @@ bool is_odd(Handle* program, const char* source, int count, const char* const* t
   return false;
 }
 
+// NOLINTNEXTLINE(readability-function-size): NVRTC's arguments
 int create(const RealLibrary& real, Handle* program, const char* source,
            const char* name, int count, const char* const* texts,
            const char* const* names) {
@@ -250,33 +253,33 @@ struct AtBorder<function> {
 };
 
 template <auto function>
-constexpr auto at_border = &AtBorder<function>::call;
+constexpr auto kAtBorder = &AtBorder<function>::call;
 
 constexpr standin::Engine kEngine{
-    .nvrtcCreateProgram = at_border<create>,
-    .nvrtcDestroyProgram = at_border<destroy>,
-    .nvrtcAddNameExpression = at_border<add_name>,
-    .nvrtcCompileProgram = at_border<compile>,
-    .nvrtcGetLoweredName = at_border<lowered_name>,
-    .nvrtcGetPTXSize = at_border<size_of<Output::kPtx, kPtx>>,
-    .nvrtcGetPTX = at_border<copy_of<Output::kPtx, kPtx>>,
-    .nvrtcGetCUBINSize = at_border<size_of<Output::kCubin, kCubin>>,
-    .nvrtcGetCUBIN = at_border<copy_of<Output::kCubin, kCubin>>,
-    .nvrtcGetLTOIRSize = at_border<size_of<Output::kLtoIr, kLtoIr>>,
-    .nvrtcGetLTOIR = at_border<copy_of<Output::kLtoIr, kLtoIr>>,
-    .nvrtcGetNVVMSize = at_border<size_of<Output::kLtoIr, kNvvm>>,
-    .nvrtcGetNVVM = at_border<copy_of<Output::kLtoIr, kNvvm>>,
-    .nvrtcGetOptiXIRSize = at_border<size_of<Output::kOther, kOptixIr>>,
-    .nvrtcGetOptiXIR = at_border<copy_of<Output::kOther, kOptixIr>>,
-    .nvrtcGetTileIRSize = at_border<size_of<Output::kOther, kTileIr>>,
-    .nvrtcGetTileIR = at_border<copy_of<Output::kOther, kTileIr>>,
-    .nvrtcGetProgramLogSize = at_border<size_of<Output::kLog, kLog>>,
-    .nvrtcGetProgramLog = at_border<copy_of<Output::kLog, kLog>>,
-    .nvrtcGetPCHCreateStatus = at_border<by_real<Reason::kOutput, kPchStatus>>,
+    .nvrtcCreateProgram = kAtBorder<create>,
+    .nvrtcDestroyProgram = kAtBorder<destroy>,
+    .nvrtcAddNameExpression = kAtBorder<add_name>,
+    .nvrtcCompileProgram = kAtBorder<compile>,
+    .nvrtcGetLoweredName = kAtBorder<lowered_name>,
+    .nvrtcGetPTXSize = kAtBorder<size_of<Output::kPtx, kPtx>>,
+    .nvrtcGetPTX = kAtBorder<copy_of<Output::kPtx, kPtx>>,
+    .nvrtcGetCUBINSize = kAtBorder<size_of<Output::kCubin, kCubin>>,
+    .nvrtcGetCUBIN = kAtBorder<copy_of<Output::kCubin, kCubin>>,
+    .nvrtcGetLTOIRSize = kAtBorder<size_of<Output::kLtoIr, kLtoIr>>,
+    .nvrtcGetLTOIR = kAtBorder<copy_of<Output::kLtoIr, kLtoIr>>,
+    .nvrtcGetNVVMSize = kAtBorder<size_of<Output::kLtoIr, kNvvm>>,
+    .nvrtcGetNVVM = kAtBorder<copy_of<Output::kLtoIr, kNvvm>>,
+    .nvrtcGetOptiXIRSize = kAtBorder<size_of<Output::kOther, kOptixIr>>,
+    .nvrtcGetOptiXIR = kAtBorder<copy_of<Output::kOther, kOptixIr>>,
+    .nvrtcGetTileIRSize = kAtBorder<size_of<Output::kOther, kTileIr>>,
+    .nvrtcGetTileIR = kAtBorder<copy_of<Output::kOther, kTileIr>>,
+    .nvrtcGetProgramLogSize = kAtBorder<size_of<Output::kLog, kLog>>,
+    .nvrtcGetProgramLog = kAtBorder<copy_of<Output::kLog, kLog>>,
+    .nvrtcGetPCHCreateStatus = kAtBorder<by_real<Reason::kOutput, kPchStatus>>,
     .nvrtcGetPCHHeapSizeRequired =
-        at_border<by_real<Reason::kOutput, kPchSize, std::size_t*>>,
+        kAtBorder<by_real<Reason::kOutput, kPchSize, std::size_t*>>,
     .nvrtcSetFlowCallback =
-        at_border<by_real<Reason::kCallback, kCallback, int (*)(void*, void*), void*>>,
+        kAtBorder<by_real<Reason::kCallback, kCallback, int (*)(void*, void*), void*>>,
     .end = end,
 };
 

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-struct _nvrtcProgram;
+struct _nvrtcProgram;  // NOLINT(bugprone-reserved-identifier): of nvrtc.h
 
 namespace kiln::standin {
 

@@ -189,6 +189,7 @@ Function* const kFunctions[] = {KILN_NVRTC_FUNCTIONS(KILN_ADDRESS)};
 // Set before there is a second thread.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
 char trace[Identity::kCapacity];
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
 bool is_tracing = false;
 
 [[gnu::constructor]] void begin() {
@@ -301,8 +302,8 @@ void* engine_call(const Function* function) {
 #define KILN_ENGINE_CALL(name, ...) \
   {&kiln_function_##name,           \
    reinterpret_cast<void*>(&Call<&Engine::name, &kiln_function_##name>::run)},
-  static const EngineCall kCalls[] = {KILN_NVRTC_PROGRAM_FUNCTIONS(KILN_ENGINE_CALL)};
-  for (const EngineCall& each : kCalls) {
+  static const EngineCall calls[] = {KILN_NVRTC_PROGRAM_FUNCTIONS(KILN_ENGINE_CALL)};
+  for (const EngineCall& each : calls) {
     if (each.function == function)
       return each.run;
   }
