@@ -156,7 +156,7 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::of(
     const std::filesystem::path& nvrtc, const std::stop_token& stop) {
   {
     const MutexLock lock(mutex_);
-    if (const auto known = exact_.find(nvrtc); known != exact_.end())
+    if (const auto known = exact_.find(nvrtc.native()); known != exact_.end())
       return known->second;
   }
   std::error_code error;
@@ -167,7 +167,7 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::of(
       KILN_TRY(device::describe_toolchain(resolved, search_options(stop))),
       "the program's own", ""});
   const MutexLock lock(mutex_);
-  return exact_.emplace(nvrtc, std::move(choice)).first->second;
+  return exact_.emplace(nvrtc.native(), std::move(choice)).first->second;
 }
 
 Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::named(

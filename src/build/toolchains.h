@@ -137,7 +137,8 @@ class Toolchains {
   std::chrono::steady_clock::time_point look_again_at_ KILN_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<const device::ToolchainChoice>> choices_
       KILN_GUARDED_BY(mutex_);
-  std::map<std::filesystem::path, std::shared_ptr<const device::ToolchainChoice>> exact_
+  // By what asks for one: its path, or what named() was given.
+  std::map<std::string, std::shared_ptr<const device::ToolchainChoice>> exact_
       KILN_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<const device::Linker>> linkers_
       KILN_GUARDED_BY(mutex_);  // by the toolchain's id

@@ -1,6 +1,7 @@
 #include "nvrtc/compiler.h"
 
 #include <fmt/format.h>
+#include <nvrtc.h>
 
 #include <array>
 #include <optional>
@@ -9,7 +10,6 @@
 
 #include "build/settings.h"
 #include "compile/protocol/job.h"
-#include "nvrtc/codes.h"
 #include "request/nvrtc_options.h"
 #include "request/resolve.h"
 #include "util/fork_mutex.h"
@@ -57,6 +57,18 @@ std::optional<device::Target> default_target(device::CudaVersion version) {
       device::Architecture{version.major == k12 ? device::ComputeCapability{5, 2}
                                                 : device::ComputeCapability{7, 5}},
       device::ImageKind::kPtx};
+}
+
+/// Of a compile that ended by the source, whichever process ran it; nullopt for any
+/// other result.
+std::optional<int> code_of(std::string_view result) {
+  if (result == "NVRTC_ERROR_OUT_OF_MEMORY")
+    return NVRTC_ERROR_OUT_OF_MEMORY;
+  if (result == "NVRTC_ERROR_COMPILATION")
+    return NVRTC_ERROR_COMPILATION;
+  if (result == "NVRTC_ERROR_INTERNAL_ERROR")
+    return NVRTC_ERROR_INTERNAL_ERROR;
+  return std::nullopt;
 }
 
 tl::unexpected<Passed> passed(Reason reason, std::string detail = {}) {
@@ -125,7 +137,8 @@ tl::expected<Compiled, Passed> Compiler::compile(const std::filesystem::path& li
   const bool is_built = fetched->outcome == FetchOutcome::kCompiled;
   ++(is_built ? built_ : hits_);
   service.cache().counters().add_named(is_built ? "nvrtc_built" : "nvrtc_hits");
-  return Compiled{.code = kSuccess, .log = *std::move(log), .object = fetched->object};
+  return Compiled{
+      .code = NVRTC_SUCCESS, .log = *std::move(log), .object = fetched->object};
 }
 
 /// What the caller sees of a build that failed.
@@ -143,10 +156,10 @@ tl::expected<Compiled, Passed> Compiler::ended(const Error& error,
     case ErrorCode::kTimeout:
     case ErrorCode::kResourceLimit:
     case ErrorCode::kWorkerCrashed:
-      return Compiled{.code = kInternalError, .log = error.message};
+      return Compiled{.code = NVRTC_ERROR_INTERNAL_ERROR, .log = error.message};
     case ErrorCode::kUnavailable:
       if ((*service_)->config().no_jit)
-        return Compiled{.code = kCompilation,
+        return Compiled{.code = NVRTC_ERROR_COMPILATION,
                         .log = fmt::format("{} (key {})", error.message, key.hex())};
       return passed(Reason::kNoWorker, error.message);
     default:

@@ -3,21 +3,21 @@
 
 #include "standin/engine.h"
 
+#include <nvrtc.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
-#include <exception>
 #include <memory>
+#include <new>
 #include <set>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 
 #include "kiln/export.h"
-#include "nvrtc/codes.h"
 #include "nvrtc/compiler.h"
 #include "nvrtc/program.h"
 #include "util/fork_mutex.h"
@@ -64,14 +64,10 @@ class Programs {
     return known == programs_.end() ? nullptr : known->second;
   }
 
-  void remove(Handle handle) {
-    std::shared_ptr<Program> last;  // destroyed after the lock
+  std::shared_ptr<Program> remove(Handle handle) {
     const MutexLock lock(programs_mutex());
-    const auto known = programs_.find(handle);
-    if (known == programs_.end())
-      return;
-    last = std::move(known->second);
-    programs_.erase(known);
+    auto known = programs_.extract(handle);
+    return known.empty() ? nullptr : std::move(known.mapped());
   }
 
  private:
@@ -92,11 +88,11 @@ std::shared_ptr<Program> own(Handle& handle) {
 int hand_over(const RealLibrary& real, Handle& handle, Reason reason) {
   const auto program = own(handle);
   if (program == nullptr)
-    return kSuccess;
-  if (const int code = program->pass(real, {reason}); code != kSuccess)
+    return NVRTC_SUCCESS;
+  if (const int code = program->pass(real, {reason}); code != NVRTC_SUCCESS)
     return code;
   handle = program->passed_to();
-  return kSuccess;
+  return NVRTC_SUCCESS;
 }
 
 /// What the real library refuses, or only it can read.
@@ -123,18 +119,17 @@ int create(const RealLibrary& real, Handle* program, const char* source,
   Inputs inputs{source, name == nullptr ? "" : name, {}};
   for (int i = 0; i < count; ++i) inputs.headers[names[i]] = texts[i];
   *program = Programs::of_process().add(std::move(inputs));
-  return kSuccess;
+  return NVRTC_SUCCESS;
 }
 
 int destroy(const RealLibrary& real, Handle* handle) {
   const auto program =
-      handle == nullptr ? nullptr : Programs::of_process().find(*handle);
+      handle == nullptr ? nullptr : Programs::of_process().remove(*handle);
   if (program == nullptr)
     return call_real(real, "nvrtcDestroyProgram", handle);
   Handle passed_to = program->passed_to();
-  Programs::of_process().remove(*handle);
   *handle = nullptr;
-  return passed_to == nullptr ? kSuccess
+  return passed_to == nullptr ? NVRTC_SUCCESS
                               : call_real(real, "nvrtcDestroyProgram", &passed_to);
 }
 
@@ -144,27 +139,30 @@ int add_name(const RealLibrary& real, Handle handle, const char* expression) {
   return call_real(real, "nvrtcAddNameExpression", handle, expression);
 }
 
+bool is_plain(int count, const char* const* options) {
+  return count == 0 || (count > 0 && options != nullptr &&
+                        std::none_of(options, options + count, [](const char* option) {
+                          return option == nullptr;
+                        }));
+}
+
 int compile(const RealLibrary& real, Handle handle, int count,
             const char* const* options) {
-  const bool is_known = Programs::of_process().find(handle) != nullptr;
-  const auto program = own(handle);
-  const bool is_plain =
-      count == 0 || (count > 0 && options != nullptr &&
-                     std::none_of(options, options + count, [](const char* option) {
-                       return option == nullptr;
-                     }));
-  if (program != nullptr && is_plain) {
+  const auto program = Programs::of_process().find(handle);
+  if (program == nullptr) {
+    Compiler::of_process().count({Reason::kPrivate});
+    return call_real(real, "nvrtcCompileProgram", handle, count, options);
+  }
+  if (program->passed_to() == nullptr && is_plain(count, options)) {
     const auto size = static_cast<std::size_t>(count);
     if (const auto code = program->compile(real, {options, size}))
       return *code;
-    handle = program->passed_to();
-  } else if (program != nullptr) {
-    if (const int code = hand_over(real, handle, Reason::kArguments); code != kSuccess)
+  } else if (program->passed_to() == nullptr) {
+    if (const int code = program->pass(real, {Reason::kArguments});
+        code != NVRTC_SUCCESS)
       return code;
-  } else if (!is_known) {
-    Compiler::of_process().count({Reason::kPrivate});
   }
-  return call_real(real, "nvrtcCompileProgram", handle, count, options);
+  return call_real(real, "nvrtcCompileProgram", program->passed_to(), count, options);
 }
 
 int lowered_name(const RealLibrary& real, Handle handle, const char* expression,
@@ -189,7 +187,7 @@ std::shared_ptr<Program> owner_of(Output kind, const RealLibrary& real,
   auto program = own(handle);
   if (program == nullptr || kind != Output::kLog || !program->lacks_log())
     return program;
-  return hand_over(real, handle, Reason::kOutput) == kSuccess ? nullptr : program;
+  return hand_over(real, handle, Reason::kOutput) == NVRTC_SUCCESS ? nullptr : program;
 }
 
 template <Output kind, auto& names>
@@ -198,9 +196,9 @@ int size_of(const RealLibrary& real, Handle handle, std::size_t* size) {
   if (program == nullptr)
     return call_real(real, names[0], handle, size);
   if (size == nullptr)
-    return kInvalidInput;
+    return NVRTC_ERROR_INVALID_INPUT;
   *size = program->output(kind).size();
-  return kSuccess;
+  return NVRTC_SUCCESS;
 }
 
 template <Output kind, auto& names>
@@ -209,10 +207,10 @@ int copy_of(const RealLibrary& real, Handle handle, char* to) {
   if (program == nullptr)
     return call_real(real, names[1], handle, to);
   if (to == nullptr)
-    return kInvalidInput;
+    return NVRTC_ERROR_INVALID_INPUT;
   const auto bytes = program->output(kind);
   std::copy_n(reinterpret_cast<const char*>(bytes.data()), bytes.size(), to);
-  return kSuccess;
+  return NVRTC_SUCCESS;
 }
 
 // Of what Kiln does not keep.
@@ -222,7 +220,7 @@ constexpr const char* kCallback[] = {"nvrtcSetFlowCallback"};
 
 template <Reason reason, auto& name, typename... Arguments>
 int by_real(const RealLibrary& real, Handle handle, Arguments... arguments) {
-  if (const int code = hand_over(real, handle, reason); code != kSuccess)
+  if (const int code = hand_over(real, handle, reason); code != NVRTC_SUCCESS)
     return code;
   return call_real(real, name[0], handle, arguments...);
 }
@@ -245,9 +243,9 @@ struct AtBorder<function> {
     try {
       return function(real, arguments...);
     } catch (const std::bad_alloc&) {
-      return kOutOfMemory;
+      return NVRTC_ERROR_OUT_OF_MEMORY;
     } catch (...) {
-      return kInternalError;
+      return NVRTC_ERROR_INTERNAL_ERROR;
     }
   }
 };

@@ -1,10 +1,11 @@
 #include "nvrtc/program.h"
 
+#include <nvrtc.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "build/artifact.h"
-#include "nvrtc/codes.h"
 
 namespace kiln::nvrtc {
 namespace {
@@ -34,7 +35,7 @@ int Program::pass(const standin::RealLibrary& real, const Passed& why) {
                              inputs_.name.c_str(), static_cast<int>(names.size()),
                              static_cast<const char* const*>(texts.data()),
                              static_cast<const char* const*>(names.data()));
-  if (code != kSuccess)
+  if (code != NVRTC_SUCCESS)
     return code;
   for (const std::string& name : names_)
     call_real(real, "nvrtcAddNameExpression", made, name.c_str());
@@ -44,16 +45,16 @@ int Program::pass(const standin::RealLibrary& real, const Passed& why) {
               static_cast<const char* const*>(list.data()));
   }
   real_ = made;
-  return kSuccess;
+  return NVRTC_SUCCESS;
 }
 
 int Program::add_name(const char* expression) {
   if (expression == nullptr)
-    return kInvalidInput;
+    return NVRTC_ERROR_INVALID_INPUT;
   if (has_compiled_)
-    return kNoNameExpressionsAfterCompilation;
+    return NVRTC_ERROR_NO_NAME_EXPRESSIONS_AFTER_COMPILATION;
   names_.emplace_back(expression);
-  return kSuccess;
+  return NVRTC_SUCCESS;
 }
 
 std::optional<int> Program::compile(const standin::RealLibrary& real,
@@ -68,7 +69,7 @@ std::optional<int> Program::compile(const standin::RealLibrary& real,
   auto compiled = Compiler::of_process().compile(real.path, std::move(source));
   if (!compiled) {
     const int code = pass(real, compiled.error());
-    return code == kSuccess ? std::nullopt : std::optional(code);
+    return code == NVRTC_SUCCESS ? std::nullopt : std::optional(code);
   }
   has_compiled_ = true;
   log_ = std::move(compiled->log);
@@ -76,7 +77,7 @@ std::optional<int> Program::compile(const standin::RealLibrary& real,
   ptx_text_.reset();
   if (compiled->object != nullptr)
     take(compiled->object);
-  if (compiled->object != nullptr || compiled->code == kCompilation)
+  if (compiled->object != nullptr || compiled->code == NVRTC_ERROR_COMPILATION)
     compiles_.push_back(std::move(copies));
   return compiled->code;
 }
@@ -100,16 +101,16 @@ void Program::take(const Object& object) {
 
 int Program::lowered_name(const char* expression, const char** lowered) const {
   if (expression == nullptr || lowered == nullptr)
-    return kInvalidInput;
+    return NVRTC_ERROR_INVALID_INPUT;
   *lowered = nullptr;
   if (!has_succeeded_)
-    return kNoLoweredNamesBeforeCompilation;
+    return NVRTC_ERROR_NO_LOWERED_NAMES_BEFORE_COMPILATION;
   const auto known = lowered_.find(expression);
   // The image has other names, too, that nobody asked for.
   const bool is_asked = std::ranges::find(names_, expression) != names_.end();
   const bool is_known = is_asked && known != lowered_.end() && !known->second.empty();
   *lowered = is_known ? known->second.c_str() : nullptr;
-  return is_known ? kSuccess : kNameExpressionNotValid;
+  return is_known ? NVRTC_SUCCESS : NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID;
 }
 
 bool Program::lacks_log() const {

@@ -32,11 +32,11 @@ enum class ObjectKind : std::uint8_t {
   kLtoIr,        // -dlto
 };
 
-/// A source with checked options. Include and macro options stay in place: key/ orders
-/// them.
 /// SourceOptions::target of a call that names no architecture.
 inline constexpr std::string_view kDefaultTarget = "default";
 
+/// A source with checked options. Include and macro options stay in place: key/ orders
+/// them.
 struct SourceRequest {
   SourceOptions source;
   std::optional<device::Target> target{};  // of `source`, for whatever device
