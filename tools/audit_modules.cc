@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 #include <gnu/libc-version.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -48,6 +51,24 @@ std::string with_module(const std::string& module) {
 
 Result<std::string> audit_modules() {
   return with_module(KILN_TRY(find_audit_module()).native());
+}
+
+int execute(const std::vector<std::string>& command) {
+  std::vector<std::string> words = command;
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  // What this program has set for itself.
+  std::signal(SIGPIPE, SIG_DFL);
+  std::signal(SIGXFSZ, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigset_t before;
+  ::pthread_sigmask(SIG_SETMASK, &none, &before);
+  ::execvp(arguments[0], arguments.data());
+  const int err = errno;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return err;
 }
 
 }  // namespace kiln::tools

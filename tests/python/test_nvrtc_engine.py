@@ -445,5 +445,8 @@ def test_doctor_shows_what_would_be_caught(run, program):
     done = run(KILN, "doctor", "--json", "--", "sh", "-c", "exit 3", mode=None)
     checks = [each["detail"] for each in json.loads(done.out)["checks"] if each["name"] == "program"]
     assert checks == ["sh loaded no NVRTC", "sh ended with 3"]
+    shell = "trap - PIPE; kill -PIPE $$; exit 0"  # which cannot reset it where it was given ignored
+    done = run(KILN, "doctor", "--json", "--", "sh", "-c", shell, mode=None)
+    assert "sh was ended by signal 13" in done.out
     done = run(KILN, "doctor", "--json", "--", "/nowhere", mode=None)
     assert done.status == 1 and "/nowhere cannot be run" in done.out

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <sstream>
-#include <system_error>
+#include <tuple>
 
 #include "tools/audit_modules.h"
 #include "tools/doctor/doctor.h"
@@ -52,10 +52,6 @@ class TraceFile {
 /// Its output goes to stderr. The result is what waitpid() says.
 Result<int> run_program(const std::vector<std::string>& command,
                         const std::string& modules, const std::string& trace) {
-  std::vector<std::string> words = command;
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
   constexpr int kNoProgram = 127;  // as a shell's
   const pid_t child = ::fork();
   if (child < 0)
@@ -66,7 +62,7 @@ Result<int> run_program(const std::vector<std::string>& command,
     ::setenv("KILN_NVRTC_STANDIN", ("trace:" + trace).c_str(), 1);
     // NOLINTEND(concurrency-mt-unsafe)
     ::dup2(STDERR_FILENO, STDOUT_FILENO);
-    ::execvp(arguments[0], arguments.data());
+    std::ignore = execute(command);
     ::_exit(kNoProgram);
   }
   int status = 0;

@@ -2,10 +2,8 @@
 // sets their environment: what happens there is src/standin's.
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -28,20 +26,7 @@ struct RunOptions {
 
 /// Never returns if it starts. Errors: kNotFound, kIo.
 Result<int> replace_this_process(const std::vector<std::string>& command) {
-  std::vector<std::string> words = command;
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  // What this program has set for itself.
-  std::signal(SIGPIPE, SIG_DFL);
-  std::signal(SIGXFSZ, SIG_DFL);
-  sigset_t none;
-  sigemptyset(&none);
-  sigset_t before;
-  ::pthread_sigmask(SIG_SETMASK, &none, &before);
-  ::execvp(arguments[0], arguments.data());
-  const int err = errno;
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const int err = execute(command);
   return fail(
       err == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
       fmt::format("run: {}: {}", command[0], std::generic_category().message(err)));
