@@ -66,6 +66,7 @@ int probe() {
         fmt::format("{}", fmt::join(texts(config->template_dirs), ":")));
   print("KILN_DISABLE", fmt::format("{}", fmt::join(config->disabled, ",")));
   print("KILN_ATTENTION", std::to_string(static_cast<int>(config->attention)));
+  print("KILN_STORE_SOURCE", config->store_source ? "on" : "off");
   print("KILN_RECORD", text(config->record));
   print("KILN_LOG", config->log_level.value_or(""));
   const LibraryPlaces places = LibraryPlaces::of_process();
