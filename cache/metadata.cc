@@ -34,7 +34,7 @@ Result<T> number(std::string_view label, std::string_view text) {
 constexpr auto kMetadataFields = [](auto& codec, auto& metadata) {
   auto& [template_name, params, arch, toolchain, toolchain_build_ids, producer,
          created_ns, compile_ms, registers, shared_bytes, spill_bytes, entry_points,
-         variables, min_driver] = metadata;
+         variables, min_driver, program, program_in] = metadata;
   codec("arch", arch);
   codec("min_driver", min_driver);
   codec("producer", producer);
@@ -46,6 +46,8 @@ constexpr auto kMetadataFields = [](auto& codec, auto& metadata) {
   codec("spill_bytes", spill_bytes);
   codec("created_ns", created_ns);
   codec("build_id", toolchain_build_ids);
+  codec("program", program);
+  codec("program_in", program_in);
   codec.pairs(kParamPrefix, params);
   codec.pairs(kEntryPrefix, entry_points);
   codec.pairs(kVariablePrefix, variables);
@@ -67,6 +69,10 @@ class Reader {
   explicit Reader(const Field& field) : label_(field.label), value_(field.value) {}
 
   void operator()(std::string_view label, std::string& text) {
+    if (label == label_)
+      text = value_;
+  }
+  void operator()(std::string_view label, std::optional<std::string>& text) {
     if (label == label_)
       text = value_;
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,11 @@ struct Metadata {
   std::vector<EntryPoint> entry_points;
   std::vector<EntryPoint> variables;  // those that a name expression names
   std::string min_driver;             // "580.65", empty if unknown
+  /// The program's name, of a source whose key has none.
+  std::optional<std::string> program{};
+  /// Where that name is, if only programs of that name may use the object: "image",
+  /// "log".
+  std::optional<std::string> program_in{};
 
   [[nodiscard]] Bytes encode() const;
   /// Unknown labels are skipped: a later version may add some.

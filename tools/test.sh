@@ -165,6 +165,10 @@ step() {
   shift
   skip_reason=""
   say "$name"
+  if [[ $kept_budgets == yes && -n $(budget_of "$name") ]]; then # it may be faster when the step ends
+    reference_time
+    ((used <= reference)) || reference=$used
+  fi
   children_time
   before=$used
   "$@" || status=$?

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attention/plan.h"
+#include "build/program_in_output.h"
 #include "cache/unix_time.h"
 #include "device/compatibility.h"
 #include "device/cubin.h"
@@ -122,7 +123,7 @@ Result<cache::Metadata> metadata_of(const KeyedRequest& request,
   cache::Metadata metadata;
   auto& [template_name, params, arch, toolchain, toolchain_build_ids, producer,
          created_ns, compile_ms, registers, shared_bytes, spill_bytes, entry_points,
-         variables, min_driver] = metadata;
+         variables, min_driver, program, program_in] = metadata;
   if (const request::TemplateRequest* wanted = request.request.as_template()) {
     template_name = wanted->kernel->name();
     for (const auto& [name, value] : wanted->params.values())
@@ -248,6 +249,15 @@ Result<cache::StoredObject> make_object(const KeyedRequest& request,
                                         const compile::CompileOutput& output) {
   const std::string target = to_string(request.target);
   auto metadata = KILN_TRY(metadata_of(request, output));
+  if (!request.has_name) {
+    const std::string& name = RequestKeys::name_of_program(request.request);
+    metadata.program = name;
+    if (is_named_in_image(as_text(output.image), name) ||
+        is_named_in_image(output.ptx, name))
+      metadata.program_in = "image";
+    else if (!renamed_log(output.log, name, name))
+      metadata.program_in = "log";
+  }
   cache::NewObject object{.kind = kind_of(request.target.kind),
                           .target = target,
                           .metadata = std::move(metadata),
@@ -257,6 +267,26 @@ Result<cache::StoredObject> make_object(const KeyedRequest& request,
                           .source = source,
                           .ptx = output.ptx};
   return cache::StoredObject::make(object);
+}
+
+Result<bool> may_use(const KeyedRequest& request, const cache::StoredObject& object) {
+  if (request.has_name)
+    return true;
+  const cache::Metadata metadata = KILN_TRY(object.metadata());
+  return !metadata.program_in ||
+         metadata.program == RequestKeys::name_of_program(request.request);
+}
+
+Result<std::string> log_for(const KeyedRequest& request,
+                            const cache::StoredObject& object) {
+  std::string log = KILN_TRY(object.log());
+  if (log.empty() || log == kLogLeftOut || request.has_name)
+    return log;
+  const std::optional<std::string> was = KILN_TRY(object.metadata()).program;
+  const std::string& name = RequestKeys::name_of_program(request.request);
+  if (!was || *was == name)
+    return log;
+  return renamed_log(log, *was, name).value_or(log);
 }
 
 Result<std::optional<cache::StoredObject>> without_source(

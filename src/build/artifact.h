@@ -34,6 +34,15 @@ namespace kiln {
     const KeyedRequest& request, const Fields& preimage, std::string_view source,
     const compile::CompileOutput& output);
 
+/// False if the object was made under another name of the program, and has it; then
+/// RequestKeys::named() is asked for. Errors: kCorrupt.
+[[nodiscard]] Result<bool> may_use(const KeyedRequest& request,
+                                   const cache::StoredObject& object);
+
+/// NVRTC's log as `request` gets it: under its own name. Errors: kCorrupt.
+[[nodiscard]] Result<std::string> log_for(const KeyedRequest& request,
+                                          const cache::StoredObject& object);
+
 /// The log of an object that had one, where without_source() left it out.
 inline constexpr std::string_view kLogLeftOut =
     "kiln: the log is not in this copy of the object\n";

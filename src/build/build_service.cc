@@ -8,6 +8,7 @@
 #include "build/artifact.h"
 #include "build/build_options.h"
 #include "build/dead_mounts.h"
+#include "build/program_in_output.h"
 #include "build/remote_setup.h"
 #include "compile/pool/worker_path.h"
 #include "device/compatibility.h"
@@ -261,9 +262,35 @@ Result<std::variant<KeyedRequest, device::TargetSkipped>> BuildService::key(
                             KILN_TRY(toolchains_.linker(toolchain->toolchain))));
 }
 
+KeyedRequest BuildService::under_own_name(const KeyedRequest& request) {
+  if (request.has_name)
+    return request;
+  const auto object = cache_->inspect(request.key);
+  const bool is_other = object && *object && !may_use(request, **object).value_or(true);
+  return is_other ? keys_.named(request) : request;
+}
+
 Result<Fetched> BuildService::fetch(const KeyedRequest& request,
                                     std::chrono::steady_clock::time_point begun,
                                     const std::stop_token& stop, Answers* whom) {
+  bool is_own = false;
+  auto fetched = fetch_key(request, begun, stop, whom, is_own);
+  if (request.has_name || is_own)
+    return fetched;
+  bool is_others = false;  // a result of the same source under another name
+  if (fetched)
+    is_others = !may_use(request, *fetched->object).value_or(false);
+  else if (const auto failure = compile::nvrtc_failure(fetched.error()))
+    is_others =
+        !is_failure_of(failure->log, RequestKeys::name_of_program(request.request));
+  return is_others ? fetch_key(keys_.named(request), begun, stop, whom, is_own)
+                   : fetched;
+}
+
+Result<Fetched> BuildService::fetch_key(const KeyedRequest& request,
+                                        std::chrono::steady_clock::time_point begun,
+                                        const std::stop_token& stop, Answers* whom,
+                                        bool& is_own) {
   KILN_TRY(check_process());
   const std::string target = to_string(request.target);
   if (auto fetched = builds_.find(request.key, target))
@@ -292,6 +319,7 @@ Result<Fetched> BuildService::fetch(const KeyedRequest& request,
        .build =
            [&](const std::stop_token& stopped,
                const compile::ProgressCallback& on_phase) {
+             is_own = true;
              return request.linker == nullptr
                         ? build(request, stopped, on_phase)
                         : link(request, objects, stopped, on_phase);

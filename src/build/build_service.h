@@ -98,6 +98,11 @@ class BuildService {
     return fetch(request, std::chrono::steady_clock::now(), stop, whom);
   }
 
+  /// `request`, or, if the cache has an artifact of another program's name for it, the
+  /// same under its own name. Errors: none; what cannot be read is as if it were not
+  /// there.
+  [[nodiscard]] KeyedRequest under_own_name(const KeyedRequest& request);
+
   /// Errors: kUnavailable with KILN_NO_JIT, naming what is not in the cache.
   [[nodiscard]] Result<void> check_may_build(std::string_view label,
                                              std::string_view target) const;
@@ -123,6 +128,11 @@ class BuildService {
   [[nodiscard]] Result<Fetched> fetch(const KeyedRequest& request,
                                       std::chrono::steady_clock::time_point begun,
                                       const std::stop_token& stop, Answers* whom);
+  /// The same for just this key. `is_own`: this call built.
+  [[nodiscard]] Result<Fetched> fetch_key(const KeyedRequest& request,
+                                          std::chrono::steady_clock::time_point begun,
+                                          const std::stop_token& stop, Answers* whom,
+                                          bool& is_own);
   BuildService(const Config& config, const BuildServiceOptions& options,
                render::TemplateCatalog catalog,
                std::optional<remote::RemoteOptions> remotes);

@@ -444,11 +444,25 @@ Result<KeyedRequest> RequestKeys::key(
     return keyed;
   }
   keyed.headers = KILN_TRY(headers(request, keyed.toolchain->toolchain, stop));
+  const auto* const source = std::get_if<request::SourceRequest>(&request.resolved());
+  keyed.has_name = source == nullptr || source->as_nvrtc == nullptr ||
+                   source->as_nvrtc->has_paths || keyed.headers->names_program;
   if (const request::TemplateRequest* wanted = request.as_template())
     keyed.key = template_keys(*wanted, keyed)->key(key_parameters(wanted->params));
   else
     keyed.key = preimage(keyed).digest();
   return keyed;
+}
+
+KeyedRequest RequestKeys::named(const KeyedRequest& request) {
+  KeyedRequest named = request;
+  named.has_name = true;
+  named.key = preimage(named).digest();
+  return named;
+}
+
+const std::string& RequestKeys::name_of_program(const PreparedRequest& request) {
+  return request.content_->source->program_name;
 }
 
 Fields RequestKeys::preimage(const KeyedRequest& request) {
@@ -460,6 +474,7 @@ Fields RequestKeys::preimage(const KeyedRequest& request) {
   const device::Toolchain& toolchain = request.toolchain->toolchain;
   auto input =
       complete_input(*request.request.content_->source, toolchain, *request.headers);
+  input.has_name = request.has_name;
   const auto& given = std::get<request::SourceRequest>(request.request.resolved());
   // As -I spells them they begin __FILE__, and lines of the log, in each header found.
   if (given.as_nvrtc != nullptr && input.paths.empty() &&
@@ -496,9 +511,9 @@ Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
     return job;
   }
   const auto& [source, options, macros, include_dirs, memory_headers, names,
-               program_name, form, working_directory, paths] =
+               program_name, has_name, form, working_directory, paths] =
       complete_input(*request.request.content_->source, toolchain, *request.headers);
-  std::ignore = paths;  // of the options, and the working directory
+  std::ignore = std::tie(has_name, paths);  // of the key alone
   job.source = source;
   job.program_name = program_name;
   job.name_expressions = names;

@@ -68,6 +68,9 @@ struct KeyedRequest {
   std::shared_ptr<const device::ToolchainChoice> toolchain;
   std::shared_ptr<const key::HeaderSnapshot> headers;  // empty for our own templates
   Digest key;
+  /// Whether the key has the program's name; false only of what is as NVRTC's, and
+  /// then RequestKeys::named() is the other key.
+  bool has_name = true;
   // Of a link: what is compiled for it, and by what it is linked.
   std::vector<KeyedRequest> objects = {};
   std::shared_ptr<const device::Linker> linker = {};
@@ -101,6 +104,13 @@ class RequestKeys {
   /// Whether a source of this request can have the standard headers.
   [[nodiscard]] key::StandardHeaders standard_headers(
       const PreparedRequest& request, const device::Toolchain& toolchain) const;
+
+  /// The same request under the key that has the program's name.
+  [[nodiscard]] KeyedRequest named(const KeyedRequest& request);
+
+  /// As NVRTC gets it; of a source.
+  [[nodiscard]] static const std::string& name_of_program(
+      const PreparedRequest& request);
 
   /// The preimage of `request.key`, field by field.
   [[nodiscard]] Fields preimage(const KeyedRequest& request);

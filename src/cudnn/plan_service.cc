@@ -108,7 +108,7 @@ cache::Metadata metadata_of(const KeyedPlan& keyed, const attention::Plan& plan,
   cache::Metadata metadata;
   auto& [template_name, params, arch, toolchain, toolchain_build_ids, producer,
          created_ns, compile_ms, registers, shared_bytes, spill_bytes, entry_points,
-         variables, min_driver] = metadata;
+         variables, min_driver, program, program_in] = metadata;
   template_name = PlanService::name_of(keyed.problem);
   params = attention::shown_fields(keyed.problem).list();
   arch = to_string(keyed.device.capability());

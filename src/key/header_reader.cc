@@ -29,6 +29,7 @@ Result<Directives> HeaderReader::directives_of(const std::string& name,
   auto found = about(name, find_directives(text, stop_));
   if (found && found->build_time && !varying_)
     varying_ = VaryingText{name, because_of(*found->build_time)};
+  names_program_ |= found && found->names_file;
   return found;
 }
 
@@ -73,6 +74,7 @@ void HeaderReader::finish(const std::string& memo, HeaderScan& scan) {
   if (has_new_headers_)
     scan.stats.memo = store_.save(memo, used_);
   scan.headers.varying = std::move(varying_);
+  scan.headers.names_program = names_program_;
 }
 
 Result<void> HeaderReader::count_bytes(std::uint64_t bytes, std::string_view name) {

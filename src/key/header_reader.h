@@ -64,6 +64,7 @@ class HeaderReader {
   std::uint64_t bytes_ = 0;
   std::map<FileStamp, ReadFile> files_;
   std::optional<VaryingText> varying_;
+  bool names_program_ = false;
   std::vector<KnownHeader> used_;  // those that a memo may have
   std::size_t files_read_ = 0;
   bool has_new_headers_ = false;  // one of used_ was read in this scan

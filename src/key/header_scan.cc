@@ -90,6 +90,7 @@ class Scan {
   Result<void> add_source();
   Result<void> add_macros();
   Result<std::size_t> add_memory_header(const MemoryHeader& header);
+  Result<void> add_shadowed(const MemoryHeader& header);
   Result<std::size_t> add_file(const std::string& operand, const FoundHeader& found);
   std::size_t add_text(Text text);
   void add_computed(const Text& text, const Directive& directive);
@@ -100,6 +101,7 @@ class Scan {
   Result<std::string> target(const std::string& operand, const FoundHeader& found);
   Result<void> read_trees(bool standard);
   Result<void> follow_shadows(std::span<const ToolkitTree> trees);
+  void add_composed();
   Result<void> try_computed();
   Result<void> check_other_memory_headers();
   [[nodiscard]] Fields fields() const;
@@ -191,8 +193,22 @@ Result<std::size_t> Scan::add_memory_header(const MemoryHeader& header) {
     auto content = std::make_shared<HeaderContent>();
     content->directives = KILN_TRY(reader_.directives_of(header.name, header.text));
     add_text({header.name, memory_includer(input_, header.name), std::move(content)});
+    KILN_TRY(add_shadowed(header));
   }
   return known->second;
+}
+
+// NVRTC looks at a file of a header's name, too.
+Result<void> Scan::add_shadowed(const MemoryHeader& header) {
+  const FoundHeader found = search_.shadowed_by(header);
+  if (!found.file)
+    return {};
+  const ReadFile& file = *KILN_TRY(reader_.read(found));
+  const Digest& digest = file.content->digest;
+  header_fields_.add("shadowed/" + header.name, digest.hex());
+  result_.headers.files.push_back(
+      {header.name, found.path, file.stamp, file.settled, digest, file.varies});
+  return {};
 }
 
 Result<std::size_t> Scan::add_file(const std::string& operand,
@@ -333,9 +349,29 @@ Result<void> Scan::follow_shadows(std::span<const ToolkitTree> trees) {
   return follow_all();
 }
 
+// A macro that names a header by other macros: no #include spells such a path.
+void Scan::add_composed() {
+  constexpr std::size_t kMaxComposed = 64;
+  PathMacroValues macros;
+  for (const Text& text : texts_) {
+    for (const PathMacro& macro : text.content->directives.path_macros)
+      macros[macro.name].insert(macro.value);
+  }
+  for (std::size_t i = 0; i < texts_.size(); ++i) {
+    for (const Directive& value : texts_[i].content->directives.macro_values) {
+      for (const std::string& path :
+           with_path_macros(value.operand, macros, kMaxComposed)) {
+        if (path != value.operand)
+          guesses_.add_spelling(path);
+      }
+    }
+  }
+}
+
 Result<void> Scan::try_computed() {
   std::size_t macros_of = 0;
   while (guesses_.needed()) {
+    add_composed();
     for (; !result_.headers.conditions.empty() && macros_of < texts_.size();
          ++macros_of) {
       for (const Directive& value : texts_[macros_of].content->directives.macro_values)

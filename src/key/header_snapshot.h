@@ -74,6 +74,9 @@ struct HeaderSnapshot {
   std::vector<ComputedInclude> computed;    // of #include
   std::vector<ComputedInclude> conditions;  // of __has_include
   std::optional<VaryingText> varying;
+  /// The source, a header in memory, a macro's value or a name expression names the
+  /// file that it is in (Directives::names_file).
+  bool names_program = false;
   /// Empty if the source cannot reach them; otherwise their digests are in `fields`.
   std::vector<ToolkitTree> toolkit;
   /// The folder of the standard headers if the source can reach one; then their tree is

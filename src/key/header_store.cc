@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <tuple>
 #include <unordered_set>
 #include <utility>
 
@@ -14,7 +15,7 @@
 namespace kiln::key {
 namespace {
 
-constexpr std::uint64_t kHeaderMemoFormat = 3;
+constexpr std::uint64_t kHeaderMemoFormat = 4;
 constexpr std::size_t kMaxMemoEntries = 20'000;
 constexpr std::size_t kMaxKnown = 100'000;
 
@@ -47,13 +48,19 @@ std::vector<KnownHeader> decode_known_headers(ByteView bytes) {
     auto read = std::make_shared<HeaderContent>();
     auto& [stamp, content] = headers.emplace_back();
     auto& [digest, directives, bytes_read] = *read;
-    auto& [list, macro_values, build_time, work] = directives;  // no work is done
+    auto& [list, macro_values, path_macros, build_time, names_file, work] = directives;
+    std::ignore = std::tie(names_file, work);  // of no file on disk
     BuildTimeMacro macro;
     auto& [name, line] = macro;
     stamp = in.stamp();
     digest = in.digest();
     list = get(in);
     macro_values = get(in);
+    for (std::uint64_t macros = in.number(); macros > 0 && in.good(); --macros) {
+      auto& [macro, value] = path_macros.emplace_back();
+      macro = in.text();
+      value = in.text();
+    }
     name = in.text();
     line = static_cast<int>(in.number());
     if (!name.empty())
@@ -72,12 +79,19 @@ Bytes encode(const std::vector<KnownHeader>& headers) {
   out.number(headers.size());
   for (const auto& [stamp, content] : headers) {
     const auto& [digest, directives, bytes] = *content;  // as many as the stamp says
-    const auto& [list, macro_values, build_time, work] = directives;
+    const auto& [list, macro_values, path_macros, build_time, names_file, work] =
+        directives;
+    std::ignore = std::tie(names_file, work);
     const auto [name, line] = build_time.value_or(BuildTimeMacro{});
     out.stamp(stamp);
     out.digest(digest);
     put(out, list);
     put(out, macro_values);
+    out.number(path_macros.size());
+    for (const auto& [macro, value] : path_macros) {
+      out.text(macro);
+      out.text(value);
+    }
     out.text(name);
     out.number(static_cast<std::uint64_t>(line));
   }

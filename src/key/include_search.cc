@@ -111,6 +111,15 @@ FoundHeader IncludeSearch::find(Lookup lookup, const std::string& operand,
   return found;
 }
 
+FoundHeader IncludeSearch::shadowed_by(const MemoryHeader& header) {
+  FoundHeader found;
+  found.path =
+      header.name.starts_with('/') ? header.name : working_directory_ + header.name;
+  if (!toolkit_.label(found.path))
+    found.file = stamp_of(found.path);
+  return found;
+}
+
 FoundHeader IncludeSearch::find_file(Lookup lookup, const std::string& operand,
                                      const Includer& from) {
   if (operand.starts_with('/'))

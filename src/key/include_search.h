@@ -54,6 +54,9 @@ class IncludeSearch {
   [[nodiscard]] FoundHeader find(Lookup lookup, const std::string& operand,
                                  const Includer& from);
 
+  /// The file outside the toolkit that has the name of a header in memory.
+  [[nodiscard]] FoundHeader shadowed_by(const MemoryHeader& header);
+
   /// Files outside the toolkit that its headers find instead of their own when they
   /// include one of `operands`, each with the number of toolkit folders that are
   /// searched before it. Cost: for each folder a listing, or, where that says too

@@ -71,7 +71,7 @@ Fields source_preimage(const BuildContext& context, const SourceKeyInput& input,
   // Names every member, as the code that makes the job does: a new input does not
   // compile until both handle it. `headers` has the contents of the include folders.
   const auto& [source, options, macros, include_dirs, memory_headers, names,
-               program_name, form, working_directory, paths] = input;
+               program_name, has_name, form, working_directory, paths] = input;
   Fields fields;
   add_context(fields, context);
   const bool as_nvrtc = form == SourceForm::kNvrtc;
@@ -83,7 +83,8 @@ Fields source_preimage(const BuildContext& context, const SourceKeyInput& input,
     fields.add("source_sha256", Digest::of(as_bytes(source)).hex());
   else
     fields.add("source", source);
-  fields.add("program_name", program_name);
+  if (has_name)
+    fields.add("program_name", program_name);
   for (const std::string& path : paths) fields.add("path", path);
   add_rest(fields, names, headers, context.toolchain);
   return fields;

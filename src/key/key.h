@@ -95,6 +95,8 @@ struct SourceKeyInput {
   /// As NVRTC gets it, without a folder but for SourceForm::kNvrtc. It reaches the
   /// output: `__FILE__`, -lineinfo, -G, names of internal symbols.
   std::string program_name = kProgramName;
+  /// False: the output is thought to be the same under all names, and the key has none.
+  bool has_name = true;
   SourceForm form = SourceForm::kKiln;
   /// Absolute, with a '/' at its end.
   std::string working_directory = kWorkingDirectory;

@@ -8,11 +8,12 @@
 #include <tuple>
 #include <utility>
 
+#include "build/artifact.h"
 #include "build/settings.h"
 #include "compile/protocol/job.h"
 #include "request/nvrtc_options.h"
 #include "request/resolve.h"
-#include "util/fork_mutex.h"
+#include "util/fork_count.h"
 #include "util/log.h"
 #include "util/mutex.h"
 #include "util/try.h"
@@ -23,12 +24,12 @@ namespace {
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): of the process
 constinit std::atomic<Compiler*> opened = nullptr;
 
-/// Held while the service opens: no child is forked meanwhile.
-Mutex& opening() {
-  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
-  static auto* const mutex = new Mutex();
-  return *mutex;
-}
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): of the process
+constinit Mutex opening;
+constexpr std::uint64_t kNobody = ~std::uint64_t{0};
+/// The fork_count() of the process that opens the service, or has.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): of the process
+constinit std::atomic<std::uint64_t> opener = kNobody;
 
 Result<std::unique_ptr<BuildService>> open_service() {
   const Config config = KILN_TRY(settings({}, process_environment()));
@@ -80,29 +81,33 @@ tl::unexpected<Passed> passed(Reason reason, std::string detail = {}) {
 Compiler& Compiler::of_process() {
   if (Compiler* known = opened.load())
     return *known;
-  static const bool registered = [] {
-    hold_over_forks<opening>();
-    return true;
-  }();
-  std::ignore = registered;
-  const MutexLock lock(opening());
+  const std::uint64_t forks = fork_count();
+  std::uint64_t began = kNobody;
+  if (!opener.compare_exchange_strong(began, forks) && began != forks) {
+    // A thread of the parent was opening it, and is not here: the lock stays its own.
+    auto* const forked = new Compiler(fail(ErrorCode::kUnavailable, "forked"));
+    Compiler* known = nullptr;
+    return opened.compare_exchange_strong(known, forked) ? *forked : *known;
+  }
+  const MutexLock lock(opening);
   if (opened.load() == nullptr)
-    opened = new Compiler();
+    opened = new Compiler(open_service());
   return *opened;
 }
 
-Compiler::Compiler() : service_(open_service()) {
+Compiler::Compiler(Result<std::unique_ptr<BuildService>> service)
+    : service_(std::move(service)), opened_by_(opener) {
   if (service_)
     record_ = open_record((*service_)->config());
 }
 
 tl::expected<Compiled, Passed> Compiler::compile(const std::filesystem::path& library,
                                                  SourceOptions source) {
+  if (fork_count() != opened_by_)
+    return passed(Reason::kForked);
   if (!service_)
     return passed(Reason::kNoService, service_.error().message);
   BuildService& service = **service_;
-  if (!service.is_of_this_process())
-    return passed(Reason::kForked);
   if (service.cache().mode() == cache::Mode::kOff)
     return passed(Reason::kCacheOff);
   const auto options = request::read_nvrtc_options(source.options);
@@ -115,8 +120,11 @@ tl::expected<Compiled, Passed> Compiler::compile(const std::filesystem::path& li
   if (!prepared)
     return passed(Reason::kOption, prepared.error().message);
   const auto toolchain = service.toolchains().of(library);
-  if (!toolchain)
-    return passed(Reason::kToolchain, toolchain.error().message);
+  if (!toolchain) {
+    const bool is_unasked = toolchain.error().code == ErrorCode::kUnavailable;
+    return passed(is_unasked ? Reason::kNoWorker : Reason::kToolchain,
+                  toolchain.error().message);
+  }
   auto target = options->target;
   if (!target)
     target = default_target((*toolchain)->toolchain.facts.version);
@@ -131,11 +139,14 @@ tl::expected<Compiled, Passed> Compiler::compile(const std::filesystem::path& li
   const auto fetched = service.fetch(wanted);
   if (!fetched)
     return ended(fetched.error(), wanted.key);
-  auto log = fetched->object->log();
+  if (record_ != nullptr && fetched->object->key() != wanted.key)  // by its own name
+    record_->add(fetched->object->key(), request, wanted.target,
+                 (*toolchain)->toolchain);
+  auto log = log_for(wanted, *fetched->object);
   if (!log)
     return passed(Reason::kFailure, log.error().message);
   const bool is_built = fetched->outcome == FetchOutcome::kCompiled;
-  ++(is_built ? built_ : hits_);
+  ++(is_built ? counts()->built : counts()->hits);
   service.cache().counters().add_named(is_built ? "nvrtc_built" : "nvrtc_hits");
   return Compiled{
       .code = NVRTC_SUCCESS, .log = *std::move(log), .object = fetched->object};
@@ -171,7 +182,7 @@ void Compiler::count(const Passed& passed) {
   const std::string_view word = to_string(passed.reason);
   log(LogLevel::kDebug, {"NVRTC itself compiles: ", word,
                          passed.detail.empty() ? "" : ": ", passed.detail});
-  ++passed_[static_cast<std::size_t>(passed.reason)];
+  ++counts()->passed[static_cast<std::size_t>(passed.reason)];
   if (is_of_this_process())
     (*service_)->cache().counters().add_named(fmt::format("nvrtc_passed.{}", word));
 }
@@ -180,9 +191,11 @@ std::string Compiler::end() {
   constexpr std::chrono::milliseconds kFlush{200};
   if (is_of_this_process())
     (*service_)->cache().flush(kFlush);
-  std::string text = fmt::format("{} hits, {} built", hits_.load(), built_.load());
+  const auto done = counts();
+  std::string text =
+      fmt::format("{} hits, {} built", done->hits.load(), done->built.load());
   for (std::size_t i = 0; i < kReasonCount; ++i) {
-    if (const auto times = passed_[i].load(); times != 0)
+    if (const auto times = done->passed[i].load(); times != 0)
       text += fmt::format(", {} passed ({})", times,
                           to_string(Reason{static_cast<std::uint8_t>(i)}));
   }
@@ -190,7 +203,11 @@ std::string Compiler::end() {
 }
 
 bool Compiler::is_of_this_process() const {
-  return service_ && (*service_)->is_of_this_process();
+  return service_ && fork_count() == opened_by_;
+}
+
+Compiler::Counts* Compiler::counts() {
+  return fork_count() == opened_by_ ? &counts_ : &counts_of_child_;
 }
 
 std::string_view to_string(Reason reason) {

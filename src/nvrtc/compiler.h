@@ -77,16 +77,24 @@ class Compiler {
   [[nodiscard]] std::string end();
 
  private:
-  Compiler();
+  struct Counts {
+    std::atomic<std::uint64_t> hits = 0;
+    std::atomic<std::uint64_t> built = 0;
+    std::array<std::atomic<std::uint64_t>, kReasonCount> passed{};
+  };
+
+  explicit Compiler(Result<std::unique_ptr<BuildService>> service);
   [[nodiscard]] bool is_of_this_process() const;
   [[nodiscard]] tl::expected<Compiled, Passed> ended(const Error& error,
                                                      const Digest& key) const;
+  /// Those of this process.
+  [[nodiscard]] Counts* counts();
 
   Result<std::unique_ptr<BuildService>> service_;
   std::unique_ptr<RequestRecord> record_;  // null: nothing is recorded
-  std::atomic<std::uint64_t> hits_ = 0;
-  std::atomic<std::uint64_t> built_ = 0;
-  std::array<std::atomic<std::uint64_t>, kReasonCount> passed_{};
+  const std::uint64_t opened_by_;          // a fork_count()
+  Counts counts_;
+  Counts counts_of_child_;
 };
 
 }  // namespace kiln::nvrtc

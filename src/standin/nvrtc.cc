@@ -5,10 +5,12 @@
 // functions, too, need no signature here.
 
 #include <dlfcn.h>
+#include <pthread.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include "standin/engine.h"
 #include "standin/identity.h"
@@ -192,7 +194,52 @@ char trace[Identity::kCapacity];
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
 bool is_tracing = false;
 
+// Held while a library is opened, so that no fork copies a loader at work, with whose
+// half the child could do nothing.
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables)
+pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+thread_local bool is_held = false;
+int forks = 0;  // that have begun, and not ended
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
+
+/// For a second at most: a library that registers handlers while it is opened waits for
+/// the fork, in a glibc before 2.36.
+void before_fork() {
+  __atomic_fetch_add(&forks, 1, __ATOMIC_ACQ_REL);
+  timespec until{};
+  clock_gettime(CLOCK_REALTIME, &until);
+  ++until.tv_sec;
+  is_held = pthread_mutex_timedlock(&opening, &until) == 0;
+}
+
+void after_fork() {
+  __atomic_fetch_sub(&forks, 1, __ATOMIC_ACQ_REL);
+  if (is_held)
+    pthread_mutex_unlock(&opening);
+}
+
+/// A child says what it did itself.
+void after_fork_in_child() {
+  after_fork();
+  forks = 0;
+  for (Function* each : kFunctions) each->calls = 0;
+}
+
+void* open_library(const char* path, int mode) {
+  pthread_mutex_lock(&opening);
+  void* library = dlopen(path, mode);
+  pthread_mutex_unlock(&opening);
+  // A fork that waited for it runs no handler that the library has registered: until it
+  // has ended, the library may hold no lock.
+  constexpr int kMostWaits = 1000;
+  constexpr timespec kWait{0, 1'000'000};
+  for (int i = 0; i < kMostWaits && __atomic_load_n(&forks, __ATOMIC_ACQUIRE) > 0; ++i)
+    nanosleep(&kWait, nullptr);
+  return library;
+}
+
 [[gnu::constructor]] void begin() {
+  pthread_atfork(before_fork, after_fork, after_fork_in_child);
   const char* file = trace_file();
   is_tracing = file != nullptr;
   if (is_tracing)
@@ -222,7 +269,7 @@ void* real_library() {
   static void* opened = nullptr;
   void* library = __atomic_load_n(&opened, __ATOMIC_ACQUIRE);
   if (library == nullptr && kiln_standin_identity.real_path[0] != '\0') {
-    library = dlopen(kiln_standin_identity.real_path, RTLD_LAZY | RTLD_LOCAL);
+    library = open_library(kiln_standin_identity.real_path, RTLD_LAZY | RTLD_LOCAL);
     __atomic_store_n(&opened, library, __ATOMIC_RELEASE);
   }
   return library;
@@ -253,7 +300,7 @@ const Engine* open_engine() {
   void* library =
       kiln_standin_identity.engine_path[0] == '\0'
           ? nullptr
-          : dlopen(kiln_standin_identity.engine_path, RTLD_NOW | RTLD_LOCAL);
+          : open_library(kiln_standin_identity.engine_path, RTLD_NOW | RTLD_LOCAL);
   const auto find = library == nullptr
                         ? nullptr
                         : reinterpret_cast<FindEngine>(dlsym(library, kEngineSymbol));

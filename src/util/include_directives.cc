@@ -39,6 +39,28 @@ bool is_build_time(std::string_view word) {
   return word == "__DATE__" || word == "__TIME__" || word == "__TIMESTAMP__";
 }
 
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+// Begins with a small letter, as few values do that are no part of a path.
+bool is_part_of_path(std::string_view value) {
+  constexpr std::size_t kLongest = 200;
+  return !value.empty() && value.size() <= kLongest && value[0] >= 'a' &&
+         value[0] <= 'z' && std::ranges::all_of(value, [](char c) {
+           return is_identifier(c) || c == '/' || c == '.' || c == '-' || c == '+';
+         });
+}
+
+bool is_file_name(std::string_view word) {
+  constexpr std::array<std::string_view, 6> kWords = {
+      "__FILE__",       "__FILE_NAME__",   "__BASE_FILE__",
+      "__builtin_FILE", "source_location", "assert"};
+  return std::find(kWords.begin(), kWords.end(), word) != kWords.end();
+}
+
 // Finds the next place of one token. Remembers it, so that all questions together look
 // at each byte once, as long as they do not go backwards.
 class NextPlace {
@@ -203,6 +225,8 @@ class Lexer {
       has_include(Lookup::kNextQuoted, Lookup::kNext);
     else if (!found_.build_time && is_build_time(name))
       found_.build_time = BuildTimeMacro{std::string(name), line_number()};
+    else if (is_file_name(name))
+      found_.names_file = true;
   }
 
   // A preprocessing number: 1'000, 0x1p-3, 1.5e+3f.
@@ -260,10 +284,14 @@ class Lexer {
       line_ = Line::kCondition;
     } else if (name == "define") {
       skip_blanks();
-      word();
+      const std::string_view defined = word();
       // The lexer then reads the value as any other text, for a __has_include in it.
-      if (is_blank(peek()) || peek() == '/')
-        add_macro_value(rest_of_line(text_.size()), found_.macro_values);
+      if (is_blank(peek()) || peek() == '/') {
+        const std::string_view value = trimmed(rest_of_line(text_.size()));
+        add_macro_value(value, found_.macro_values);
+        if (is_part_of_path(value))
+          found_.path_macros.push_back({std::string(defined), std::string(value)});
+      }
     }
   }
 
@@ -337,9 +365,34 @@ class Lexer {
 
 }  // namespace
 
+std::vector<std::string> with_path_macros(const std::string& path,
+                                          const PathMacroValues& macros,
+                                          std::size_t most) {
+  std::vector<std::string> done;
+  std::vector<std::string> open = {path};
+  for (std::size_t tried = 0; !open.empty() && tried < most; ++tried) {
+    const std::string next = std::move(open.back());
+    open.pop_back();
+    bool is_done = true;
+    for (std::size_t at = 0; is_done && at < next.size();) {
+      std::size_t end = at;
+      while (end < next.size() && is_identifier(next[end])) ++end;
+      const auto macro = macros.find(std::string_view(next).substr(at, end - at));
+      is_done = macro == macros.end();
+      if (!is_done) {
+        for (const std::string& value : macro->second)
+          open.push_back(next.substr(0, at) + value + next.substr(end));
+      }
+      at = std::max(end, at + 1);
+    }
+    if (is_done)
+      done.push_back(next);
+  }
+  return done;
+}
+
 void add_macro_value(std::string_view value, std::vector<Directive>& out) {
-  while (!value.empty() && is_blank(value.front())) value.remove_prefix(1);
-  while (!value.empty() && is_blank(value.back())) value.remove_suffix(1);
+  value = trimmed(value);
   if (value.size() < 3)
     return;
   const std::string_view inner = value.substr(1, value.size() - 2);

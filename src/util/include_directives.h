@@ -5,7 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -39,13 +42,27 @@ struct BuildTimeMacro {
   int line = 0;
 };
 
+/// By name; one that has another value in another branch has each.
+using PathMacroValues = std::map<std::string, std::set<std::string>, std::less<>>;
+
+struct PathMacro {
+  std::string name;
+  std::string value;
+};
+
 struct Directives {
   std::vector<Directive> list;  // in the order of the text
   /// "x" and <x> that are the whole value of a macro, for __has_include(MACRO).
   std::vector<Directive> macro_values;
+  /// Macros without parameters whose value is a part of a path: "cuda",
+  /// "thrust/system".
+  std::vector<PathMacro> path_macros;
   /// The first one that occurs, in any branch and in the values of macros; not in
   /// comments and literals, and not as the name of a #define.
   std::optional<BuildTimeMacro> build_time;
+  /// __FILE__ or another word that can put the name of the text into the output occurs,
+  /// as `build_time` does.
+  bool names_file = false;
   /// How many bytes were looked at, where one that is looked at twice counts twice.
   std::uint64_t work = 0;
 };
@@ -61,6 +78,13 @@ inline constexpr std::size_t kMaxDirectives = 200'000;
 /// (kMaxDirectives, or more than 64 raw strings without an end).
 [[nodiscard]] Result<Directives> find_directives(std::string_view text,
                                                  const std::stop_token& stop = {});
+
+/// `path` with the values of `macros` in place of their names, over and over, once for
+/// each value that a name has; `path` itself only if it has none of the names. At most
+/// `most` of them.
+[[nodiscard]] std::vector<std::string> with_path_macros(const std::string& path,
+                                                        const PathMacroValues& macros,
+                                                        std::size_t most);
 
 /// Appends the directive to `out` if the macro value is "x" or <x>.
 void add_macro_value(std::string_view value, std::vector<Directive>& out);

@@ -86,6 +86,74 @@ def test_a_header_that_changes_is_seen_by_the_next_compile(alike):
     assert ended.compiles == "1 hits, 2 built"
 
 
+NAMED = {  # how often three programs of other names and a fourth of the first one's are built
+    "K.format(2), SM": 1,
+    "K.format(2)": 1,
+    "K.replace('{{', '{{ int unused;', 1).format(2), SM": 1,  # a log that begins with the name
+    "'__device__ int n;\\n#pragma message(\"of /tmp/a/x.cu\")', SM": 3,  # not only before the message
+    "'static __device__ __noinline__ int f(int x) { return x * x; } __global__ void k(int* p) { *p = f(*p); }', SM": 3,
+    "'__device__ const char* f = __FILE__;', SM": 3,
+    "'__global__ void k(int* p) { assert(*p); }', SM": 3,
+    "'__device__ const char* f = FILE;', SM, '-DFILE=__FILE__'": 3,
+    "'#include \"h.h\"\\n__device__ const char* f = HERE;', '-I.'": 3,
+    "K.format(2), SM, '-lineinfo'": 3,
+    "K.format(2), SM, '-dlto'": 3,
+    "'int x = y;', SM": 0,
+}
+
+
+@pytest.mark.parametrize("arguments", NAMED)
+def test_a_program_in_a_temporary_file_is_built_again_only_if_its_name_is_in_a_result(arguments, alike, tmp_path):
+    (tmp_path / "h.h").write_text("#define HERE __FILE__\n")
+    code = f"""
+        for name in ("/tmp/a/x.cu", "/tmp/b/x.cu", "y.cu", "/tmp/a/x.cu"):
+            print(json.dumps(compiled(nvrtc, {arguments}, name=name)))
+    """
+    ended = alike(code)
+    built = NAMED[arguments]
+    assert ended.compiles == f"{4 - built if built else 0} hits, {built} built"
+
+
+def test_a_failure_names_the_program_of_each_thread_that_waited_for_it(alike):
+    code = """
+        logs, together = {}, threading.Barrier(8)
+        def fail(name):
+            together.wait()
+            logs[name] = compiled(nvrtc, "int x = y;" + "// " * 100000, SM, name=name)[1]
+        threads = [threading.Thread(target=fail, args=(f"{i}.cu",)) for i in range(8)]
+        for each in threads: each.start()
+        for each in threads: each.join()
+        print(json.dumps(logs, sort_keys=True))
+    """
+    assert alike(code).compiles == "0 hits, 0 built"
+
+
+def test_a_header_whose_path_is_composed_of_macros_is_in_the_key(alike, tmp_path):
+    (tmp_path / "inc/system/cuda").mkdir(parents=True)
+    (tmp_path / "inc/config.h").write_text(
+        "#ifdef OTHER\n#define NAME omp\n#else\n#define NAME cuda\n#endif\n"
+        "#define ROOT system/NAME\n#define TAG <ROOT/tag.h>\n#include TAG\n"
+    )
+    code = """
+        for value in (1, 1, 2):
+            open("inc/system/cuda/tag.h", "w").write(f"#define N {value}\\n")
+            for _ in range(2):
+                print(json.dumps(compiled(nvrtc, '#include "config.h"\\n__device__ int n = N;', SM, "-Iinc")))
+    """
+    assert alike(code).compiles == "4 hits, 2 built"
+
+
+def test_a_header_in_memory_may_have_the_name_of_a_file(alike, tmp_path):
+    code = """
+        for value in (1, 2):
+            open("h.h", "w").write(f"#define N {value}\\n")
+            for _ in range(2):
+                print(json.dumps(compiled(
+                    nvrtc, '#include "h.h"\\n__device__ int n = N;', SM, headers=[("h.h", "#define N 3\\n")])))
+    """
+    assert alike(code).compiles == "2 hits, 2 built"  # NVRTC looks at the file, too
+
+
 def test_threads_and_processes_build_each_key_once(program, run, tmp_path, runtime):
     code = f"""{SETUP}
 nvrtc = ctypes.CDLL({NEWEST!r})

@@ -31,6 +31,7 @@ def test_what_is_about_files_or_other_outputs_is_passed(alike, tmp_path):
 
 
 def test_without_a_worker_hits_are_served(alike):
+    assert alike(SMALL, KILN_WORKER="/nowhere").compiles == "0 hits, 0 built, 1 passed (no_worker)"
     assert alike(SMALL).compiles == "0 hits, 1 built"
     assert alike(SMALL, KILN_WORKER="/nowhere").compiles == "1 hits, 0 built"
 
@@ -61,6 +62,19 @@ def test_children_forked_while_threads_compile_wait_for_none_of_them(program):
     assert len(ended.said) == 5 and all(each == ended.said[4] for each in ended.said)
     assert ended.lines[4][3] == "0 hits, 14 built"
     assert all(line[3].endswith("1 passed (forked)") for line in ended.lines[:4])
+
+
+@pytest.mark.parametrize("delay", range(0, 24, 3))  # in ms; each process opens Kiln once
+def test_a_child_forked_while_a_thread_opens_kiln_compiles(delay, program):
+    """NVRTC itself hangs there, too."""
+    ended = program(f"""
+        thread = threading.Thread(target=lambda: compiled(nvrtc, K.format(1), SM))
+        thread.start()
+        time.sleep({delay} / 1000)
+        forked(lambda: print(json.dumps(compiled(nvrtc, K.format(2), SM)[0]), flush=True))
+        thread.join()
+    """)
+    assert ended.said == [0]
 
 
 def test_a_kiln_that_was_moved_goes_on_at_its_new_place(alike, tmp_path):

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "key/key.h"
 #include "request/selection.h"
@@ -27,6 +28,14 @@ std::vector<std::string> names_of(const cache::Metadata& metadata) {
        metadata.entry_points.empty() ? metadata.variables : metadata.entry_points)
     names.push_back(each.name);
   return names;
+}
+
+/// The file name of a source; nullopt for anything else.
+std::optional<std::string> program_of(const Fields& preimage,
+                                      const cache::Metadata& metadata) {
+  if (const auto name = preimage.find("program_name"))
+    return std::string(*name);
+  return metadata.program;
 }
 
 /// A time before 1970 comes from a corrupt row.
@@ -57,12 +66,10 @@ std::string entry_label(const cache::Entry& entry, const Fields& preimage,
   std::string label = entry_label(entry);
   if (!entry.template_name.empty())
     return label;
+  label = program_of(preimage, metadata).value_or(label);
   std::size_t linked = 0;
-  for (const Field& field : preimage.list()) {
-    if (field.label == "program_name")
-      label = field.value;
+  for (const Field& field : preimage.list())
     linked += field.label == "link/object" ? 1 : 0;
-  }
   if (linked > 0)
     label = fmt::format("link of {}", linked);
   const auto names = names_of(metadata);
@@ -85,7 +92,7 @@ void add_program(nlohmann::ordered_json& json, const Fields& preimage,
                  const cache::Metadata& metadata) {
   if (!key::is_as_nvrtc(preimage))
     return;
-  json["file"] = preimage.find("program_name").value_or("");
+  json["file"] = program_of(preimage, metadata).value_or("");
   json["kernels"] = names_of(metadata);
 }
 

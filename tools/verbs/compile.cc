@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "build/artifact.h"
 #include "compile/worker/compile_log.h"
 #include "tools/architectures.h"
 #include "tools/build_run.h"
@@ -115,7 +116,8 @@ void print_logs(const BuildReport& report) {
     const auto& object = report.entries[i].object;
     if (object == nullptr)
       continue;
-    const auto log = object->log();
+    const auto* const keyed = std::get_if<KeyedRequest>(&report.items[i].keyed);
+    const auto log = keyed != nullptr ? log_for(*keyed, *object) : object->log();
     const std::string text = log ? compile::diagnostics(*log) : log.error().message;
     if (!text.empty())
       print_error(fmt::format(

@@ -98,7 +98,7 @@ ordered_json show_json(const Shown& shown, const cache::Metadata& metadata,
   // The entry has the rest of the metadata; `preimage` has the build ids.
   const auto& [template_name, params, arch, toolchain, toolchain_build_ids, producer,
                created_ns, compile_ms, registers, shared_bytes, spill_bytes,
-               entry_points, variables, min_driver] = metadata;
+               entry_points, variables, min_driver, program, program_in] = metadata;
   ordered_json json = entry_json(shown.entry);
   add_program(json, preimage, metadata);
   json["path"] = shown.path;

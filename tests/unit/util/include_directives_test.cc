@@ -117,6 +117,34 @@ TEST(Directives, KeepTheHeadersThatMacrosName) {
   EXPECT_EQ(found.macro_values[1], (Directive{Lookup::kAngled, "b.h", 0}));
 }
 
+TEST(Directives, KeepTheMacrosThatArePartOfAPath) {
+  const Directives found = *find_directives(
+      "#define A cuda // x\n#define B a/A\n#define C(x) c\n#define D 1\n"
+      "#define E one two\n#define F Int\n#define G \\\n  behind\n#define H\n");
+  std::vector<std::pair<std::string, std::string>> macros;
+  for (const auto& [name, value] : found.path_macros) macros.emplace_back(name, value);
+  const decltype(macros) expected{{"A", "cuda"}, {"B", "a/A"}, {"G", "behind"}};
+  EXPECT_EQ(macros, expected);
+}
+
+TEST(Directives, SayWhereTheNameOfTheirFileMayBe) {
+  for (const char* text : {"x = __FILE__;", "#define A __FILE__", "assert(x);",
+                           "std::source_location::current()"})
+    EXPECT_TRUE(find_directives(text)->names_file) << text;
+  for (const char* text : {"// __FILE__", "\"__FILE__\"", "__FILE__s", "my_assert(x)"})
+    EXPECT_FALSE(find_directives(text)->names_file) << text;
+}
+
+TEST(PathMacros, AreReplacedByEachOfTheirValues) {
+  const PathMacroValues macros{
+      {"ROOT", {"sys/NAME"}}, {"NAME", {"cuda", "omp"}}, {"LOOP", {"a/LOOP"}}};
+  EXPECT_THAT(with_path_macros("ROOT/tag.h", macros, 64),
+              testing::UnorderedElementsAre("sys/cuda/tag.h", "sys/omp/tag.h"));
+  EXPECT_THAT(with_path_macros("ROOTS/NAME_.h", macros, 64),
+              testing::ElementsAre("ROOTS/NAME_.h"));
+  EXPECT_THAT(with_path_macros("LOOP", macros, 64), testing::IsEmpty());
+}
+
 TEST(Directives, SurviveEveryTruncationAndEveryByte) {
   const std::string text =
       "#include \\\n <a.h>\n/* */ R\"x()x\" '\\'' 1'0 \"\\\" #if HAS(<b>)\n"
