@@ -322,9 +322,9 @@ fetch_folder() {
   return $status
 }
 
-# The frameworks whose programs the tests run with kiln.compat.
+# The frameworks whose programs the tests run with kiln.compat and beneath kiln run.
 provide_frameworks() {
-  fetch_folder frameworks frameworks_requirements.txt "the frameworks for the tests of kiln.compat (about 7 MB)" \
+  fetch_folder frameworks frameworks_requirements.txt "the frameworks whose programs the tests run (about 77 MB, most of it CuPy)" \
     env PYTHONPATH="$deps/frameworks" "$deps/python/bin/python3" -c 'import einops' || return 0
 }
 

@@ -2,6 +2,7 @@
 // own call of NVRTC, and nothing is added to it.
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nvrtc.h>
@@ -153,7 +154,8 @@ TEST_F(ProgramAsNvrtcTest, OneInputHasOneKeyHoweverItIsSpelled) {
   EXPECT_NE(key("--arch 9.0 -I inc -D V=3 --option=-lineinfo"), expected);
 }
 
-TEST_F(ProgramAsNvrtcTest, TheKeyIsNeitherThatOfAnOrdinaryCompileNorOfAnotherName) {
+TEST_F(ProgramAsNvrtcTest,
+       TheKeyIsNotThatOfAnOrdinaryCompileAndHasTheNameWhereTheOutputMayHaveIt) {
   kiln_.write("other/k.cu", kSource);
   kiln_.write("other/beside.h", "#define BESIDE 1\n");
   const auto key = [&](const std::string& command) {
@@ -163,7 +165,11 @@ TEST_F(ProgramAsNvrtcTest, TheKeyIsNeitherThatOfAnOrdinaryCompileNorOfAnotherNam
         .json()["entries"][0]["key"];
   };
   EXPECT_NE(key("sub/k.cu --as-nvrtc"), key("sub/k.cu"));
-  EXPECT_NE(key("sub/k.cu --as-nvrtc"), key("other/k.cu --as-nvrtc"));
+  EXPECT_EQ(key("sub/k.cu --as-nvrtc"), key("other/k.cu --as-nvrtc"));
+  for (const char* option : {"-lineinfo", "-DFILE=__FILE__"}) {
+    const std::string with = fmt::format(" --as-nvrtc --option={}", option);
+    EXPECT_NE(key("sub/k.cu" + with), key("other/k.cu" + with)) << option;
+  }
 }
 
 TEST_F(ProgramAsNvrtcTest, AHeaderThatChangesChangesTheKey) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -66,7 +67,8 @@ std::string entry_label(const cache::Entry& entry, const Fields& preimage,
   std::string label = entry_label(entry);
   if (!entry.template_name.empty())
     return label;
-  label = program_of(preimage, metadata).value_or(label);
+  if (const auto program = program_of(preimage, metadata))
+    label = std::filesystem::path(*program).filename().native();
   std::size_t linked = 0;
   for (const Field& field : preimage.list())
     linked += field.label == "link/object" ? 1 : 0;
