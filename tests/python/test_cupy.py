@@ -38,7 +38,6 @@ def cupy(run, tmp_path):
     def cupy(*command, **changes):
         ended = run(*(command or (sys.executable, "train.py")), **settings, **changes)
         assert ended.status == 0, ended.errors
-        ended.compiles = "; ".join(match[3] for match in ended.lines if match[3])
         return ended
 
     return cupy
