@@ -60,14 +60,15 @@ Result<Request> for_others(const Request& request, const device::Toolchain& used
   return Request::from_sources(std::move(sources), std::move(link));
 }
 
-/// "train.py", or the name of the executable.
+/// "train.py", the module of `python -m`, or the name of the executable.
 std::string program() {
   const auto arguments = read_proc_file("/proc/self/cmdline");
   std::string_view rest = arguments ? std::string_view(*arguments) : "";
-  while (!rest.empty()) {
+  for (bool is_module = false; !rest.empty();) {
     const std::string_view word = rest.substr(0, rest.find('\0'));
-    if (word.ends_with(".py"))
+    if (is_module || word.ends_with(".py"))
       return std::filesystem::path(word).filename();
+    is_module = word == "-m";
     rest.remove_prefix(std::min(word.size() + 1, rest.size()));
   }
   return this_program().filename();

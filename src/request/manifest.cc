@@ -399,7 +399,9 @@ Result<std::string> manifest_line(const Request& request,
   if (!link_options.empty())
     out["link_options"] = link_options;
   if (!program.empty())
-    out["program"] = program;
+    out["program"] =
+        json::parse(  // only shown, and so with U+FFFD for what is not UTF-8
+            json(program).dump(-1, ' ', false, json::error_handler_t::replace));
   if (architecture)
     out["arch"] = device::arch_name(*architecture);
   try {

@@ -428,6 +428,22 @@ def test_what_was_recorded_is_warmed_packed_and_then_needs_no_compile(program, r
     assert (again.said, again.compiles) == (first.said, f"{count} hits, 0 built")
 
 
+@pytest.mark.parametrize("command, name", [
+    (("train.py",), "train.py"),
+    (("-m", "train"), "train"),
+    ((b"tr\xffin.py",), "tr\ufffdin.py"),
+    (("-m", "kiln", "run", "--compat", "neox", "train.py"), "train.py"),
+])
+def test_a_line_names_the_program(command, name, run, tmp_path):
+    text = f"{SETUP}nvrtc = ctypes.CDLL({NEWEST!r})\n{SMALL}\n"
+    for file in (b"train.py", b"tr\xffin.py"):
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + file)).write_text(text)
+    ended = run(sys.executable, *command, KILN_RECORD=str(tmp_path / "job.jsonl"))
+    assert (ended.status, ended.compiles) == (0, "0 hits, 1 built"), ended.errors
+    (line,) = (tmp_path / "job.jsonl").read_text().splitlines()
+    assert json.loads(line)["program"] == name
+
+
 def test_a_line_whose_nvrtc_is_not_here_names_the_wheel(program, run, tmp_path):
     manifest = tmp_path / "job.jsonl"
     program(SMALL, KILN_RECORD=str(manifest))
