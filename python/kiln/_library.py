@@ -28,6 +28,16 @@ def program_path() -> Path:
     return program
 
 
+def kit_folder() -> str:
+    """The test kit: KILN_TEST_KIT names it, or the package kiln-jit-testing has it; "" for neither."""
+    named = os.environ.get("KILN_TEST_KIT", "")
+    if named or importlib.util.find_spec("kiln_jit_testing") is None:
+        return named
+    import kiln_jit_testing
+
+    return str(kiln_jit_testing.FOLDER)
+
+
 def _import_tvm_ffi():
     # With a torch before 2.10, tvm_ffi compiles an extension of its own while it is imported, which
     # takes a minute and a host compiler. Without that extension a call takes some microseconds more.

@@ -13,9 +13,12 @@ The PTX is that of the cache: with the cache off, or of what was linked, there i
 and a launch says so. What a kernel does wrong (an access out of bounds, say) is an error
 of every later call, as on a device.
 
-This needs a library of Kiln's tests; ``KILN_TEST_KIT`` names its folder: that of a build
-tree, ``build/dev/lib``, or where an installation has it (docs/testing.md). It is for the
-whole process and cannot be undone.
+It has the checks of compute-sanitizer. What they find is in ``report()``, and fails a
+test of pytest, unless the test has taken it with ``report()``.
+
+The simulated driver comes with the package kiln-jit-testing (``pip install
+'kiln-jit[testing]'``), or ``KILN_TEST_KIT`` names its folder: docs/testing.md. It is for
+the whole process and cannot be undone.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from pathlib import Path
 from typing import Callable, Iterator, Sequence
 
 from . import errors
-from ._library import library
+from ._library import kit_folder, library
 from .service import configure, variables
 
 __all__ = [
@@ -41,6 +44,7 @@ __all__ = [
     "driver",
     "is_simulated",
     "launches",
+    "report",
     "use_simulated_device",
 ]
 
@@ -94,6 +98,7 @@ class _Kit:
             "read_ptx_from": (None, ctypes.c_char_p),
             "name": (ctypes.c_char_p, ctypes.c_char_p),
             "take_error": (ctypes.c_char_p,),
+            "take_report": (ctypes.c_char_p,),
         }
         for name, (result, *arguments) in functions.items():
             function = getattr(self.driver, f"kiln_simulated_{name}")
@@ -114,11 +119,14 @@ def is_simulated() -> bool:
     return _kit is not None
 
 
-def use_simulated_device(capabilities: str = "9.0") -> None:
+def use_simulated_device(
+    capabilities: str = "9.0", *, checks: Sequence[str] = ("unset", "races")
+) -> None:
     """Makes the CPU's memory that of simulated devices with these compute capabilities.
 
     ``"8.6,9.0"`` are two devices; ``device`` says which of them has the memory, the first
-    at first. Call it before Kiln is used: afterwards, and where there is a real device, it
+    at first. Beside what is an error on a device, ``checks`` are looked for: reads of
+    memory that nobody wrote, and races on shared memory. Call it before Kiln is used: afterwards, and where there is a real device, it
     raises ``kiln.InvalidArgument``. Attention is computed by Kiln's own kernels, whatever
     KILN_ATTENTION says.
     """
@@ -137,8 +145,10 @@ def use_simulated_device(capabilities: str = "9.0") -> None:
         kit = _Kit(path)
         if kit.driver.kiln_simulated_set_devices(capabilities.encode()) != 0:
             raise errors.InvalidArgument(f"{path} is in use already")
-        for name, value in (("KERNELS", "run"), ("MEMORY", "process")):
-            kit.driver.kiln_simulated_set_computing(name.encode(), value.encode())
+        computing = {"KERNELS": "run", "MEMORY": "process", "CHECKS": ",".join(checks)}
+        for name, value in computing.items():
+            if kit.driver.kiln_simulated_set_computing(name.encode(), value.encode()) != 0:
+                raise errors.InvalidArgument(f"{value!r} are no checks of {path}")
         if cache := variables().get("KILN_CACHE_DIR"):
             kit.driver.kiln_simulated_read_ptx_from(cache.encode())
         on_event = ctypes.cast(kit.driver.kiln_simulated_on_event, ctypes.c_void_p)
@@ -194,6 +204,12 @@ def launches() -> list[Launch]:
     ]
 
 
+def report() -> list[str]:
+    """What kernels did wrong, and what the checks noticed, since the last call: a line each
+    with the kernel, the thread, the instruction and the address."""
+    return _in_use().driver.kiln_simulated_take_report().decode().splitlines()
+
+
 def define_kernel(
     function: str, types: Sequence[type], run: Callable[..., None]
 ) -> None:
@@ -241,17 +257,15 @@ def _refuse_real_driver() -> None:
 
 
 def _driver_path() -> Path:
-    folder = os.environ.get("KILN_TEST_KIT")
+    folder = kit_folder()
     if not folder:
         raise errors.Unavailable(
-            "KILN_TEST_KIT must name the folder of the simulated driver, such as "
-            "build/dev/lib of Kiln's build tree; docs/testing.md has how it is installed"
+            "there is no simulated driver here: install the package kiln-jit-testing, or "
+            "let KILN_TEST_KIT name the folder of a test kit (docs/testing.md)"
         )
-    path = Path(folder).resolve() / "libkiln-simulated-driver.so"
+    path = Path(folder).resolve() / "driver/libcuda.so.1"
     if not path.exists():
-        raise errors.Unavailable(
-            f"there is no {path}: build the target kiln-simulated-driver"
-        )
+        raise errors.Unavailable(f"there is no {path}: KILN_TEST_KIT names no test kit")
     return path
 
 

@@ -1,5 +1,8 @@
 """kiln.testing: the CPU's memory as that of a device, and what it refuses."""
 
+import re
+import textwrap
+
 import pytest
 from conftest import KIT, ROOT, blocks, needs_torch
 
@@ -81,6 +84,55 @@ def test_what_a_kernel_does_wrong_is_said_and_ends_the_device(run):
 """)
 
 
+FINDS = """
+    own = kiln.Kernel('extern "C" __global__ void own(int* y, int n) {'
+                      '  __shared__ int s[64]; if (threadIdx.x < n) s[threadIdx.x] = 1;'
+                      '  y[threadIdx.x] = s[63 - threadIdx.x]; }')
+    y = np.zeros(64, dtype=np.int32)
+"""
+
+
+@pytest.mark.usefixtures("nvrtc")
+def test_the_report_has_what_the_checks_found_since_the_last(run):
+    run("\n    kiln.testing.use_simulated_device()" + FINDS + """
+    own(1, 64, y, 32)
+    found = kiln.testing.report()
+    assert any("never written" in line for line in found) and any("race" in line for line in found), found
+    assert all("own" in line for line in found), found
+    assert kiln.testing.report() == []
+""")
+    run("\n    kiln.testing.use_simulated_device(checks=())" + FINDS + """
+    own(1, 64, y, 64)
+    assert kiln.testing.report() == []
+""")
+
+
+@pytest.mark.usefixtures("nvrtc")
+def test_a_finding_fails_a_test_of_pytest_unless_the_test_takes_it(run, tmp_path):
+    tests = "import kiln, kiln.testing, numpy as np\nkiln.testing.use_simulated_device()\n" + textwrap.dedent(FINDS)
+    tests += textwrap.dedent("""
+        def test_good(): kiln.Kernel('extern "C" __global__ void good() {}')(1, 64)
+        def test_found(): own(1, 64, y, 32)
+        def test_expected():
+            own(1, 64, y, 32)
+            assert kiln.testing.report()
+        def test_of_its_own():
+            own(1, 64, y, 32)
+            assert False, "its own"
+    """)
+    (tmp_path / "test_own.py").write_text(tests)
+    kit = str(ROOT / "python/testing")
+    said = run(f"""
+    import sys, pytest
+    sys.path.insert(0, {kit!r})
+    options = ["-rA", "-p", "kiln_jit_testing.pytest_plugin", "-p", "no:cacheprovider"]
+    assert pytest.main([*options, {str(tmp_path / "test_own.py")!r}]) == 1
+""")
+    outcomes = dict(reversed(each) for each in re.findall(r"^(PASSED|FAILED) \S+::(\w+)", said, re.M))
+    assert outcomes == {"test_good": "PASSED", "test_found": "FAILED", "test_expected": "PASSED", "test_of_its_own": "FAILED"}
+    assert said.count("the simulated device found:") >= 1 and "AssertionError: its own" in said, said
+
+
 @pytest.mark.usefixtures("nvrtc")
 def test_a_kernel_without_ptx_is_not_run_and_that_is_said(run, tmp_path):
     (tmp_path / "file").write_text("")
@@ -97,11 +149,13 @@ def test_it_is_refused_twice_without_its_libraries_and_after_the_first_use(run):
     import os
     folder = os.environ.pop("KILN_TEST_KIT")
     use = kiln.testing.use_simulated_device
-    assert "KILN_TEST_KIT must name" in refused(kiln.Unavailable, use)
+    assert "kiln-jit-testing, or let KILN_TEST_KIT" in refused(kiln.Unavailable, use)
     os.environ["KILN_TEST_KIT"] = "/nowhere"
-    assert "there is no /nowhere/libkiln-sim" in refused(kiln.Unavailable, use)
+    assert "there is no /nowhere/driver/libcuda.so.1" in refused(kiln.Unavailable, use)
     os.environ["KILN_TEST_KIT"] = folder
     assert "'9' are no compute" in refused(kiln.InvalidArgument, use, "9")
+    said = refused(kiln.InvalidArgument, lambda: use(checks=["none"]))
+    assert "'none' are no checks" in said, said
     assert "use_simulated_device() first" in refused(kiln.InvalidArgument, kiln.testing.launches)
     use("8.6")
     assert [device.capability for device in kiln.devices()] == [(8, 6)]

@@ -34,10 +34,15 @@ install(FILES ${examples}/include/scale.h DESTINATION ${CMAKE_INSTALL_DOCDIR}/ex
 if(TARGET kiln-simulated-driver)
   install(TARGETS kiln-simulated-driver
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/kiln/testing)
+  install(FILES ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/driver/libcuda.so.1
+          DESTINATION ${CMAKE_INSTALL_LIBDIR}/kiln/testing/driver)
   install(FILES ${PROJECT_SOURCE_DIR}/tests/support/simulated_driver/simulated_driver.h
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/kiln/testing)
   install(PROGRAMS ${examples}/ci.sh
           DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+  # Of a wheel, which has no links: python/testing.
+  install(PROGRAMS $<TARGET_FILE:kiln-simulated-driver> DESTINATION lib/driver RENAME libcuda.so.1
+          COMPONENT kit EXCLUDE_FROM_ALL)
 endif()
 
 install(TARGETS kiln_library EXPORT kilnTargets

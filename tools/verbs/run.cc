@@ -1,5 +1,6 @@
-// kiln run: a program, with a stand-in beneath each NVRTC of it and its children. Only
-// sets their environment: what happens there is src/standin's.
+// kiln run: a program, with a stand-in beneath each NVRTC of it and its children, and
+// with simulated devices, if asked for. Only sets their environment: what happens there
+// is src/standin's, and the simulated driver's.
 
 #include <fmt/format.h>
 
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "tools/audit_modules.h"
+#include "tools/simulation.h"
 #include "tools/verbs.h"
 #include "util/shell_word.h"
 #include "util/try.h"
@@ -21,6 +23,7 @@ namespace {
 
 struct RunOptions {
   std::vector<std::string> command;
+  std::string simulate;
   bool print_env = false;
 };
 
@@ -32,6 +35,34 @@ Result<int> replace_this_process(const std::vector<std::string>& command) {
       fmt::format("run: {}: {}", command[0], std::generic_category().message(err)));
 }
 
+/// Errors: kInvalidArgument, kUnavailable.
+Result<Variables> variables_of(const RunOptions& options) {
+  Variables variables;
+  if (!options.simulate.empty())
+    variables = KILN_TRY(simulation(options.simulate));
+  const auto modules = audit_modules();
+  if (modules)
+    variables.emplace_back(kAuditVariable, *modules);
+  else if (options.print_env)
+    return fail(modules.error().code, "run: " + modules.error().message);
+  else  // a program that runs as without Kiln is better than none
+    print_error(fmt::format("kiln: run: nothing stands in for NVRTC: {}\n",
+                            modules.error().message));
+  return variables;
+}
+
+int print_variables(const Context& context, const Variables& variables) {
+  nlohmann::ordered_json document;
+  for (const auto& [name, value] : variables) {
+    document[name] = value;
+    if (!context.json)
+      print(fmt::format("export {}={}\n", name, shell_word(value)));
+  }
+  if (context.json)
+    print_json(document);
+  return 0;
+}
+
 Result<int> run(const Context& context, const RunOptions& options) {
   if (options.print_env != options.command.empty())
     return fail(
@@ -41,23 +72,14 @@ Result<int> run(const Context& context, const RunOptions& options) {
             : "run: name the program: kiln run -- PROGRAM ARGS...");
   if (context.json && !options.print_env)
     return fail(ErrorCode::kInvalidArgument, "run: --json is for --print-env");
-  const auto value = audit_modules();
-  if (!value && options.print_env)
-    return fail(value.error().code, "run: " + value.error().message);
-  if (!value)  // a program that runs as without Kiln is better than none
-    print_error(fmt::format("kiln: run: nothing stands in for NVRTC: {}\n",
-                            value.error().message));
-  else if (!options.print_env)
-    ::setenv(kAuditVariable, value->c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
-  else if (context.json)
-    print_json({{kAuditVariable, *value}});
-  else
-    print(fmt::format("export {}={}\n", kAuditVariable, shell_word(*value)));
+  const Variables variables = KILN_TRY(variables_of(options));
   if (options.print_env)
-    return 0;
+    return print_variables(context, variables);
+  // NOLINTBEGIN(concurrency-mt-unsafe): only the watch for signals runs beside it
+  for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
   if (context.config.cache_dir_by.name == "--cache-dir")
-    // NOLINTNEXTLINE(concurrency-mt-unsafe): only the watch for signals runs beside it
     ::setenv("KILN_CACHE_DIR", context.config.cache_dir.c_str(), 1);
+  // NOLINTEND(concurrency-mt-unsafe)
   return replace_this_process(options.command);
 }
 
@@ -66,6 +88,8 @@ Result<int> run(const Context& context, const RunOptions& options) {
 Run add_run(OptionSet& cli) {
   auto options = std::make_shared<RunOptions>();
   cli.argument("PROGRAM", options->command, "The program and its arguments, behind --");
+  cli.option("--simulate", options->simulate, "LIST",
+             "Give it simulated devices, such as 8.6,9.0, as its CUDA driver");
   cli.flag("--print-env", options->print_env,
            "Print the variables, as lines for a shell, and run nothing");
   cli.footer(
@@ -74,6 +98,8 @@ Run add_run(OptionSet& cli) {
       "its compiles come from the cache, or are built for it by a worker with that "
       "NVRTC.\n"
       "KILN_NVRTC_STANDIN=off turns it off, =trace says at the end what was called.\n"
+      "--simulate takes Kiln's test kit: kernels run on the CPU, by an interpreter of "
+      "PTX.\n"
       "Set-uid programs, and those with a static NVRTC, run as without Kiln. In a "
       "job's\n"
       "script:\n"

@@ -9,13 +9,17 @@ PATH, which is run as it is.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from .. import _standin, errors
+from .._library import kit_folder, program_path
 from . import FRAMEWORKS, describe
 from ._own_path import is_strict
 
@@ -25,8 +29,8 @@ CHILDREN = Path(__file__).absolute().parent / "children"
 SETTINGS = ("KILN_COMPAT", "PYTHON_KILN_COMPAT")
 
 _USAGE = (
-    "usage: python -m kiln run [--compat NAMES] [--] (SCRIPT | -m MODULE | LAUNCHER)"
-    " [ARGUMENT...]\n       python -m kiln run --print-env"
+    "usage: python -m kiln run [--compat NAMES] [--simulate LIST] [--]"
+    " (SCRIPT | -m MODULE | LAUNCHER) [ARGUMENT...]\n       python -m kiln run --print-env"
 )
 _HELP = f"""{_USAGE}
 
@@ -37,6 +41,8 @@ prints what is replaced, and what is not.
 
   --compat NAMES  of {", ".join(FRAMEWORKS)}; separated by commas. Where two have
                   a module of the same name, the first one's functions are in it
+  --simulate LIST gives it simulated devices, such as 8.6,9.0, as its CUDA driver (the
+                  test kit: docs/testing.md)
   -m MODULE       a module instead of a script
   LAUNCHER        a program of PATH, such as torchrun or deepspeed
   --print-env     prints the stand-in's variables, as lines for a shell; runs nothing
@@ -52,8 +58,10 @@ _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 def main(arguments: list[str]) -> None:
     if arguments == ["--print-env"]:
         _print_environment()
-    frameworks, program = _parse(list(arguments))
+    frameworks, simulated, program = _parse(list(arguments))
     os.environ |= _standin.environment()
+    if simulated:
+        os.environ |= _simulation(simulated)
     if frameworks:
         _prepare(frameworks, program)
     if launcher := _launcher(program[0]):
@@ -66,6 +74,22 @@ def _print_environment() -> None:
     for name, value in variables.items():
         print(f"export {name}={shlex.quote(value)}")
     sys.exit(0 if variables else 3)
+
+
+def _simulation(devices: str) -> dict[str, str]:
+    """What the kiln program sets for it."""
+    try:
+        program = str(program_path())
+    except errors.Unavailable as missing:
+        sys.exit(f"kiln run: {missing}")
+    kit = {"KILN_TEST_KIT": kit_folder()} if kit_folder() else {}
+    command = [program, "run", f"--simulate={devices}", "--print-env", "--json"]
+    done = subprocess.run(
+        command, env={**os.environ, **kit}, stdout=subprocess.PIPE, check=False
+    )
+    if done.returncode != 0:
+        sys.exit(done.returncode)
+    return json.loads(done.stdout)
 
 
 def _prepare(frameworks: list[str], program: list[str]) -> None:
@@ -110,9 +134,10 @@ def _folders(program: list[str]) -> list[str]:
     return here + [os.path.dirname(each) for each in scripts]
 
 
-def _parse(rest: list[str]) -> tuple[list[str], list[str]]:
-    """(frameworks, what follows Python's own options)."""
+def _parse(rest: list[str]) -> tuple[list[str], str, list[str]]:
+    """(frameworks, simulated devices, what follows Python's own options)."""
     names: list[str] = []
+    simulated = ""
     while rest and rest[0].startswith("-") and rest[0] != "-m":
         option, equals, value = rest.pop(0).partition("=")
         if option == "--":
@@ -120,19 +145,22 @@ def _parse(rest: list[str]) -> tuple[list[str], list[str]]:
         if option in ("-h", "--help"):
             print(_HELP)
             sys.exit(0)
-        if option != "--compat":
+        if option not in ("--compat", "--simulate"):
             _refuse(f"there is no option {option}")
         if not equals:
             value = rest.pop(0) if rest else ""
+        if option == "--simulate":
+            simulated = value or _refuse("--simulate needs devices, such as 8.6,9.0")
+            continue
         names = [name for name in value.split(",") if name]
         if not names:
             _refuse(f"--compat needs one or more of {', '.join(FRAMEWORKS)}")
     if not rest or rest == ["-m"]:
         _refuse("there is no program to run")
-    return names, rest
+    return names, simulated, rest
 
 
-def _refuse(message: str) -> None:
+def _refuse(message: str) -> NoReturn:
     print(f"kiln run: {message}\n{_USAGE}", file=sys.stderr)
     sys.exit(2)
 
