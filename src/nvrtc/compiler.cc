@@ -103,6 +103,16 @@ Compiler::Compiler(Result<std::unique_ptr<BuildService>> service)
 
 tl::expected<Compiled, Passed> Compiler::compile(const std::filesystem::path& library,
                                                  SourceOptions source) {
+  auto ended = compiled(library, std::move(source));
+  if (ended && ended->code != NVRTC_SUCCESS) {
+    ++counts()->failed;
+    (*service_)->cache().counters().add_named("nvrtc_failed");
+  }
+  return ended;
+}
+
+tl::expected<Compiled, Passed> Compiler::compiled(const std::filesystem::path& library,
+                                                  SourceOptions source) {
   if (fork_count() != opened_by_)
     return passed(Reason::kForked);
   if (!service_)
@@ -194,6 +204,8 @@ std::string Compiler::end() {
   const auto done = counts();
   std::string text =
       fmt::format("{} hits, {} built", done->hits.load(), done->built.load());
+  if (const auto failed = done->failed.load(); failed != 0)
+    text += fmt::format(", {} failed", failed);
   for (std::size_t i = 0; i < kReasonCount; ++i) {
     if (const auto times = done->passed[i].load(); times != 0)
       text += fmt::format(", {} passed ({})", times,

@@ -80,6 +80,7 @@ class Compiler {
   struct Counts {
     std::atomic<std::uint64_t> hits = 0;
     std::atomic<std::uint64_t> built = 0;
+    std::atomic<std::uint64_t> failed = 0;
     std::array<std::atomic<std::uint64_t>, kReasonCount> passed{};
   };
 
@@ -87,6 +88,8 @@ class Compiler {
   [[nodiscard]] bool is_of_this_process() const;
   [[nodiscard]] tl::expected<Compiled, Passed> ended(const Error& error,
                                                      const Digest& key) const;
+  [[nodiscard]] tl::expected<Compiled, Passed> compiled(
+      const std::filesystem::path& library, SourceOptions source);
   /// Those of this process.
   [[nodiscard]] Counts* counts();
 

@@ -11,12 +11,15 @@
 #include <optional>
 #include <set>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "util/ascii.h"
 #include "util/bytes.h"
 #include "util/folder_names.h"
+#include "util/fork_mutex.h"
 #include "util/loader_cache.h"
+#include "util/mutex.h"
 #include "util/read_file.h"
 
 namespace kiln {
@@ -216,7 +219,21 @@ std::vector<fs::path> split_path_list(std::string_view list) {
   return paths;
 }
 
+Mutex& iterating() {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): of the process
+  static auto* const mutex = new Mutex();
+  return *mutex;
+}
+
+// Not over a fork: the loader's lock, which it holds, stays held in the child, whose
+// next dlopen would wait for ever.
 std::vector<fs::path> loaded_libraries() {
+  static const bool held = [] {
+    hold_over_forks<iterating>();
+    return true;
+  }();
+  std::ignore = held;
+  const MutexLock lock(iterating());
   std::vector<fs::path> loaded;
   ::dl_iterate_phdr(
       [](dl_phdr_info* info, std::size_t, void* out) {

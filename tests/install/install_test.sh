@@ -128,6 +128,17 @@ done
 clean c "$work/from_c"
 [[ $(grep -c '^device [01], a .*: launched$' "$log") == 2 ]] || fail "the example in C: $(<"$log")"
 
+say "the example with GoogleTest, whose kernel runs here, and the same in C"
+kit=$libdir/kiln/testing
+must 120 "$cxx" -std=c++20 -Wall -Wextra -Werror -I "$kit" "$prefix/$(folder_of own_kernel_test.cc)/own_kernel_test.cc" \
+  $(PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config --cflags --libs kiln) -lgtest -lgtest_main -o "$work/own_kernel_test"
+clean own "$work/own_kernel_test"
+grep -q '^\[  PASSED  \] 1 test' "$log" || fail "the example with GoogleTest: $(<"$log")"
+printf '#include <simulated_device.h>\nint main(void) { return kiln_use_simulated_device("9.0") || *kiln_take_report(); }\n' \
+  >"$work/kit.c"
+must 60 "$cc" -std=gnu11 -Wall -Wextra -Werror -I "$kit" "$work/kit.c" -o "$work/kit"
+clean own "$work/kit"
+
 say "the example for CI, with the simulated driver that is installed"
 (cd "$work" && clean ci "$prefix/$(folder_of ci.sh)/ci.sh" "$prefix" "$work/cmake/app")
 [[ $(grep -c '^device [01]: launched$' "$log") == 4 ]] || fail "twice on two devices: $(<"$log")"

@@ -203,15 +203,15 @@ std::map<std::string, int> languages_of(const std::string& page) {
 
 TEST(ReadmeTest, NoBlockIsOneThatNothingRuns) {
   using Blocks = std::map<std::string, int>;
-  // Besides those without a language and the sessions. tests/python has README's Python,
-  // its session with CuPy and all of docs/admin.md, and its test_testing.py the kit of
-  // docs/testing.md.
+  // Besides those without a language and the sessions. tests/python has README's
+  // Python, its session with CuPy and all of docs/admin.md, and its test_testing.py the
+  // kit of docs/testing.md.
   const std::map<std::string, Blocks> known{
       {"README.md", {{"cpp", 1}, {"python", 1}, {"text", 1}}},
       {"docs/attention.md", {{"cpp", 1}}},
       {"docs/guide.md", {{"c", 1}, {"cmake", 1}, {"json", 1}, {"sh", 2}}},
       {"docs/operations.md", {{"cpp", 1}}},
-      {"docs/testing.md", {{"python", 1}, {"sh", 2}, {"yaml", 1}}},
+      {"docs/testing.md", {{"cpp", 1}, {"python", 1}, {"sh", 3}, {"yaml", 1}}},
   };
   // tests/install and tools/ have the commands that are not kiln's.
   const auto is_run = [](const std::string& line) {
@@ -397,6 +397,12 @@ TEST(ReadmeTest, ItsAttentionIsThatOfTheExample) {
   expect_in_order(
       code_lines_of("docs/attention.md", "Attention that always runs", "cpp"),
       "tests/examples/attention.cc");
+}
+
+TEST(ReadmeTest, ItsTestOfAKernelIsTheOneThatIsInstalled) {
+  expect_in_order(code_lines_of("docs/testing.md",
+                                "With GoogleTest, or any test in C or C++", "cpp"),
+                  "tests/examples/own_kernel_test.cc");
 }
 
 TEST(ReadmeTest, ItsExampleForCiIsTheOneThatIsInstalled) {

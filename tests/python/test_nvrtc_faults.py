@@ -27,7 +27,7 @@ def test_what_is_about_files_or_other_outputs_is_passed(alike, tmp_path):
     """
     ended = alike(code)
     assert ended.said[3] == [True, 0]
-    assert ended.compiles == "0 hits, 1 built, 1 passed (output), 3 passed (option), 1 passed (ptxas)"
+    assert ended.compiles == "1 hits, 1 built, 3 passed (option), 1 passed (ptxas)"
 
 
 def test_without_a_worker_hits_are_served(alike):

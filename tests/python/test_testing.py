@@ -180,4 +180,4 @@ def test_it_is_refused_where_a_driver_has_a_device(run, tmp_path):
 @pytest.mark.usefixtures("nvrtc")
 def test_the_lines_of_the_page_on_tests_run(python):
     (lines,) = blocks((ROOT / "docs/testing.md").read_text(), "python")
-    python(lines, torch=True, KILN_DRIVER=None)
+    python(lines + "test_fill()\nassert kiln.testing.report() == []\n", torch=True, KILN_DRIVER=None)

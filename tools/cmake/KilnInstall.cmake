@@ -36,8 +36,11 @@ if(TARGET kiln-simulated-driver)
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/kiln/testing)
   install(FILES ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/driver/libcuda.so.1
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/kiln/testing/driver)
-  install(FILES ${PROJECT_SOURCE_DIR}/tests/support/simulated_driver/simulated_driver.h
+  set(kit ${PROJECT_SOURCE_DIR}/tests/support/simulated_driver)
+  install(FILES ${kit}/simulated_device.h ${kit}/simulated_driver.h
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/kiln/testing)
+  install(FILES ${examples}/own_kernel_test.cc
+          DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
   install(PROGRAMS ${examples}/ci.sh
           DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
   # Of a wheel, which has no links: python/testing.
