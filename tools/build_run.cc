@@ -201,7 +201,7 @@ void add_items(BuildService& service, const Request& request,
       auto& found = std::get<KeyedRequest>(*keyed);
       item.arch = arch_name(found.target);
       item.asked_as = asked_as(service, *prepared, build_for, found);
-      item.keyed = std::move(found);
+      item.keyed = service.under_own_name(found);
     }
     report.asked[to_string(build_for)].has_items = true;
     report.items.push_back(std::move(item));

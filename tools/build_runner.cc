@@ -330,7 +330,14 @@ Result<void> run_builds(Context& context, BuildService& service,
   std::set<Digest> seen;
   for (BuildItem& item : report.items) {
     const Digest* const key = key_of(item);
-    if (key == nullptr || seen.insert(*key).second)
+    const auto* const keyed = std::get_if<KeyedRequest>(&item.keyed);
+    // Programs of two names may need two builds.
+    const bool is_first =
+        key == nullptr ||
+        seen.insert(keyed != nullptr && !keyed->has_name ? service.named(*keyed).key
+                                                         : *key)
+            .second;
+    if (is_first)
       unique.push_back(std::move(item));
   }
   report.items = std::move(unique);

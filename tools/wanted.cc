@@ -67,9 +67,7 @@ Result<WantedList> find_requests(Context& context, const SelectionOptions& selec
   work.bad_lines = report.bad_lines.value_or(0);
   std::set<Digest> seen;
   std::map<std::string, std::pair<std::size_t, device::Toolchain>> toolchains;
-  for (BuildItem item : report.items) {
-    if (auto* const keyed = std::get_if<KeyedRequest>(&item.keyed))
-      *keyed = work.service->under_own_name(*keyed);
+  for (const BuildItem& item : report.items) {
     const Digest* const key = key_of(item);
     if (key != nullptr && !seen.insert(*key).second)
       continue;

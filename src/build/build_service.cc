@@ -275,12 +275,13 @@ Result<Fetched> BuildService::fetch(const KeyedRequest& request,
                                     const std::stop_token& stop, Answers* whom) {
   bool is_own = false;
   auto fetched = fetch_key(request, begun, stop, whom, is_own);
-  if (request.has_name || is_own)
+  if (request.has_name)
     return fetched;
   bool is_others = false;  // a result of the same source under another name
-  if (fetched)
+  if (fetched)  // a remote may have been faster than the build that this call began
     is_others = !may_use(request, *fetched->object).value_or(false);
-  else if (const auto failure = compile::nvrtc_failure(fetched.error()))
+  else if (const auto failure = compile::nvrtc_failure(fetched.error());
+           failure && !is_own)
     is_others =
         !is_failure_of(failure->log, RequestKeys::name_of_program(request.request));
   return is_others ? fetch_key(keys_.named(request), begun, stop, whom, is_own)

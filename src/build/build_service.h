@@ -98,6 +98,11 @@ class BuildService {
     return fetch(request, std::chrono::steady_clock::now(), stop, whom);
   }
 
+  /// The same request under the key that has the program's name.
+  [[nodiscard]] KeyedRequest named(const KeyedRequest& request) {
+    return keys_.named(request);
+  }
+
   /// `request`, or, if the cache has an artifact of another program's name for it, the
   /// same under its own name. Errors: none; what cannot be read is as if it were not
   /// there.

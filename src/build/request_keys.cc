@@ -229,6 +229,20 @@ key::LinkKeyInput link_input(const KeyedRequest& request, std::vector<Digest> fi
   return input;
 }
 
+/// True if the source has the program's name in it, for a #line, or a header was found
+/// in the name's folder: __FILE__ and messages then begin with that folder.
+bool shows_name(const key::SourceKeyInput& input, const key::HeaderSnapshot& headers) {
+  const std::string& name = input.program_name;
+  std::string folder = name.substr(0, name.rfind('/') + 1);
+  if (!folder.empty() && !folder.starts_with('/'))
+    folder.insert(0, input.working_directory);
+  return input.source.find(name) != input.source.npos ||
+         (!folder.empty() &&
+          std::ranges::any_of(headers.files, [&](const key::HeaderFile& file) {
+            return file.path.native().starts_with(folder);
+          }));
+}
+
 void append_folders(std::vector<std::string>& options,
                     const std::vector<std::filesystem::path>& folders) {
   for (const auto& folder : folders) options.push_back("-I" + folder.native());
@@ -446,7 +460,8 @@ Result<KeyedRequest> RequestKeys::key(
   keyed.headers = KILN_TRY(headers(request, keyed.toolchain->toolchain, stop));
   const auto* const source = std::get_if<request::SourceRequest>(&request.resolved());
   keyed.has_name = source == nullptr || source->as_nvrtc == nullptr ||
-                   source->as_nvrtc->has_paths || keyed.headers->names_program;
+                   source->as_nvrtc->has_paths || keyed.headers->names_program ||
+                   shows_name(*request.content_->source, *keyed.headers);
   if (const request::TemplateRequest* wanted = request.as_template())
     keyed.key = template_keys(*wanted, keyed)->key(key_parameters(wanted->params));
   else

@@ -172,6 +172,7 @@ class Service::Impl {
   // The steps of get(), in order.
   Result<KernelMemory::Pointer> provide(Call& call);
   Result<KeyedRequest> key(const PreparedRequest& request, const Call& call);
+  [[nodiscard]] LoadPlace place_of(const KeyedRequest& request, const Device& device);
   [[nodiscard]] Result<void> check_driver(const KeyedRequest& request,
                                           const Device& device) const;
   Result<Loaded> load_once(const KeyedRequest& request, const Call& call);
@@ -275,15 +276,15 @@ Result<KernelMemory::Pointer> Service::Impl::provide(Call& call) {
     return not_loaded();  // else it had been found
   const KeyedRequest keyed = KILN_TRY(key(prepared, call));
   call.key = keyed.key.hex();
-  if (only_loaded() && !memory_.find({keyed.key, call.device.ordinal}))
+  const LoadPlace place = place_of(keyed, call.device);
+  if (only_loaded() && !memory_.find(place))
     return not_loaded();
   KILN_TRY(check_driver(keyed, call.device));
   if (record_ != nullptr)
     record_->add(keyed.key, call.request, keyed.target, keyed.toolchain->toolchain);
   Loaded loaded = KILN_TRY(load_once(keyed, call));
   if (!loaded.only_for)
-    memory_.answer(call.request, {keyed.key, call.device.ordinal}, loaded.kernel,
-                   found_by(prepared));
+    memory_.answer(call.request, place, loaded.kernel, found_by(prepared));
   return std::move(loaded.kernel);
 }
 
@@ -304,6 +305,11 @@ Result<KeyedRequest> Service::Impl::key(const PreparedRequest& request,
   return std::get<KeyedRequest>(*std::move(key));
 }
 
+/// By the program's name, too: the results of two names may differ.
+LoadPlace Service::Impl::place_of(const KeyedRequest& request, const Device& device) {
+  return {request.has_name ? request.key : builds_->named(request).key, device.ordinal};
+}
+
 /// Refuses what the driver would refuse, before building it.
 Result<void> Service::Impl::check_driver(const KeyedRequest& request,
                                          const Device& device) const {
@@ -314,7 +320,7 @@ Result<void> Service::Impl::check_driver(const KeyedRequest& request,
 
 /// One load among the threads of this process.
 Result<Loaded> Service::Impl::load_once(const KeyedRequest& request, const Call& call) {
-  const LoadPlace place{request.key, call.device.ordinal};
+  const LoadPlace place = place_of(request, call.device);
   if (auto kernel = memory_.find(place)) {
     memory_hits_.add();
     return Loaded{std::move(kernel)};
@@ -334,7 +340,7 @@ Result<Loaded> Service::Impl::load_once(const KeyedRequest& request, const Call&
 }
 
 Result<Loaded> Service::Impl::load(const KeyedRequest& request, const Call& call) {
-  const LoadPlace place{request.key, call.device.ordinal};
+  const LoadPlace place = place_of(request, call.device);
   // Another thread may have finished between our look and our turn.
   if (auto kernel = memory_.find(place))
     return Loaded{std::move(kernel)};

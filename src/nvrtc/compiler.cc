@@ -95,6 +95,10 @@ Compiler& Compiler::of_process() {
   return *opened;
 }
 
+Compiler* Compiler::if_opened() {
+  return opened.load();
+}
+
 Compiler::Compiler(Result<std::unique_ptr<BuildService>> service)
     : service_(std::move(service)), opened_by_(opener) {
   if (service_)
@@ -148,7 +152,7 @@ tl::expected<Compiled, Passed> Compiler::compiled(const std::filesystem::path& l
     record_->add(wanted.key, request, wanted.target, (*toolchain)->toolchain);
   const auto fetched = service.fetch(wanted);
   if (!fetched)
-    return ended(fetched.error(), wanted.key);
+    return ended(fetched.error(), service.under_own_name(wanted).key);
   if (record_ != nullptr && fetched->object->key() != wanted.key)  // by its own name
     record_->add(fetched->object->key(), request, wanted.target,
                  (*toolchain)->toolchain);

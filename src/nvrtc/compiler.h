@@ -60,6 +60,8 @@ class Compiler {
   /// Opened by the first call, and never closed: threads may compile while the process
   /// ends.
   [[nodiscard]] static Compiler& of_process();
+  /// Null before that.
+  [[nodiscard]] static Compiler* if_opened();
 
   Compiler(const Compiler&) = delete;
   Compiler& operator=(const Compiler&) = delete;

@@ -39,15 +39,7 @@ Mutex& programs_mutex() {
 /// By their handles, which are their addresses.
 class Programs {
  public:
-  /// Never destroyed: other threads run on while the process ends.
-  static Programs& of_process() {
-    // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
-    static auto* const programs = [] {
-      hold_over_forks<programs_mutex>();
-      return new Programs();
-    }();
-    return *programs;
-  }
+  static Programs& of_process();
 
   Handle add(Inputs inputs) {
     auto program = std::make_shared<Program>(std::move(inputs));
@@ -73,6 +65,18 @@ class Programs {
  private:
   std::unordered_map<Handle, std::shared_ptr<Program>> programs_;
 };
+
+// Made when the library is loaded: no fork comes between. Never destroyed: other
+// threads run on while the process ends.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
+Programs* const programs = [] {
+  hold_over_forks<programs_mutex>();
+  return new Programs();
+}();
+
+Programs& Programs::of_process() {
+  return *programs;
+}
 
 /// The program of this handle, if it is ours to answer; else null, and `handle` is the
 /// real library's.
@@ -181,13 +185,13 @@ constexpr const char* kOptixIr[] = {"nvrtcGetOptiXIRSize", "nvrtcGetOptiXIR"};
 constexpr const char* kTileIr[] = {"nvrtcGetTileIRSize", "nvrtcGetTileIR"};
 constexpr const char* kLog[] = {"nvrtcGetProgramLogSize", "nvrtcGetProgramLog"};
 
-/// The program, if it has this output; else `handle` is the real library's.
+/// The program with its output; null: `handle` is the real library's.
 std::shared_ptr<Program> owner_of(Output kind, const RealLibrary& real,
                                   Handle& handle) {
   auto program = own(handle);
-  if (program == nullptr || kind != Output::kLog || !program->lacks_log())
-    return program;
-  return hand_over(real, handle, Reason::kOutput) == NVRTC_SUCCESS ? nullptr : program;
+  if (program != nullptr && kind == Output::kLog)
+    program->find_log(real);
+  return program;
 }
 
 template <Output kind, auto& names>
@@ -243,8 +247,13 @@ int by_real(const RealLibrary& real, Handle handle, Arguments... arguments) {
 /// Of the whole process, and so once.
 void end(char* text, std::size_t size) {
   static std::atomic<bool> is_told = false;
-  if (!is_told.exchange(true))
-    std::snprintf(text, size, "%s", Compiler::of_process().end().c_str());
+  Compiler* const compiler = Compiler::if_opened();
+  if (compiler == nullptr || is_told.exchange(true))
+    return;
+  try {
+    std::snprintf(text, size, "%s", compiler->end().c_str());
+  } catch (const std::bad_alloc&) {  // then it is not told
+  }
 }
 
 /// `function` as programs may call it: nothing is thrown into them, and a thread that

@@ -23,28 +23,33 @@ std::span<const std::byte> with_nul(const std::string& text) {
 }  // namespace
 
 int Program::pass(const standin::RealLibrary& real, const Passed& why) {
+  Compiler::of_process().count(why);
+  return repeat(real, real_);
+}
+
+int Program::repeat(const standin::RealLibrary& real, standin::Program& made) const {
   std::vector<const char*> names;
   std::vector<const char*> texts;
   for (const auto& [name, text] : inputs_.headers) {
     names.push_back(name.c_str());
     texts.push_back(text.c_str());
   }
-  Compiler::of_process().count(why);
-  standin::Program made = nullptr;
-  const int code = call_real(real, "nvrtcCreateProgram", &made, inputs_.source.c_str(),
-                             inputs_.name.c_str(), static_cast<int>(names.size()),
-                             static_cast<const char* const*>(texts.data()),
-                             static_cast<const char* const*>(names.data()));
+  standin::Program repeated = nullptr;
+  const int code =
+      call_real(real, "nvrtcCreateProgram", &repeated, inputs_.source.c_str(),
+                inputs_.name.c_str(), static_cast<int>(names.size()),
+                static_cast<const char* const*>(texts.data()),
+                static_cast<const char* const*>(names.data()));
   if (code != NVRTC_SUCCESS)
     return code;
   for (const std::string& name : names_)
-    call_real(real, "nvrtcAddNameExpression", made, name.c_str());
+    call_real(real, "nvrtcAddNameExpression", repeated, name.c_str());
   for (const Options& options : compiles_) {
     const auto list = pointers(options);
-    call_real(real, "nvrtcCompileProgram", made, static_cast<int>(list.size()),
+    call_real(real, "nvrtcCompileProgram", repeated, static_cast<int>(list.size()),
               static_cast<const char* const*>(list.data()));
   }
-  real_ = made;
+  made = repeated;
   return NVRTC_SUCCESS;
 }
 
@@ -84,10 +89,10 @@ std::optional<int> Program::compile(const standin::RealLibrary& real,
 
 void Program::take(const Object& object) {
   has_succeeded_ = true;
-  lowered_.clear();
+  auto& lowered = lowered_.emplace_back();
   if (const auto metadata = object->metadata()) {
     for (const auto* const list : {&metadata->entry_points, &metadata->variables}) {
-      for (const cache::EntryPoint& each : *list) lowered_[each.name] = each.lowered;
+      for (const cache::EntryPoint& each : *list) lowered[each.name] = each.lowered;
     }
   }
   if (object->kind() == cache::Kind::kLtoIr) {
@@ -105,16 +110,28 @@ int Program::lowered_name(const char* expression, const char** lowered) const {
   *lowered = nullptr;
   if (!has_succeeded_)
     return NVRTC_ERROR_NO_LOWERED_NAMES_BEFORE_COMPILATION;
-  const auto known = lowered_.find(expression);
+  const auto known = lowered_.back().find(expression);
   // The image has other names, too, that nobody asked for.
   const bool is_asked = std::ranges::find(names_, expression) != names_.end();
-  const bool is_known = is_asked && known != lowered_.end() && !known->second.empty();
+  const bool is_known =
+      is_asked && known != lowered_.back().end() && !known->second.empty();
   *lowered = is_known ? known->second.c_str() : nullptr;
   return is_known ? NVRTC_SUCCESS : NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID;
 }
 
-bool Program::lacks_log() const {
-  return log_ == kLogLeftOut;
+void Program::find_log(const standin::RealLibrary& real) {
+  if (log_ != kLogLeftOut)
+    return;
+  Compiler::of_process().count({Reason::kOutput});
+  standin::Program made = nullptr;
+  if (repeat(real, made) != NVRTC_SUCCESS)
+    return;
+  std::size_t size = 0;
+  call_real(real, "nvrtcGetProgramLogSize", made, &size);
+  std::string log(std::max(size, std::size_t{1}), '\0');
+  if (call_real(real, "nvrtcGetProgramLog", made, log.data()) == NVRTC_SUCCESS)
+    log_ = log.substr(0, log.size() - 1);  // without its NUL
+  call_real(real, "nvrtcDestroyProgram", &made);
 }
 
 std::span<const std::byte> Program::output(Output output) {

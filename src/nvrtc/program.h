@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -45,8 +46,8 @@ class Program {
   [[nodiscard]] std::optional<int> compile(const standin::RealLibrary& real,
                                            std::span<const char* const> options);
   [[nodiscard]] int lowered_name(const char* expression, const char** lowered) const;
-  /// The log is not in the object: only the real library has it.
-  [[nodiscard]] bool lacks_log() const;
+  /// Where the object has no log, the real library compiles once more for that alone.
+  void find_log(const standin::RealLibrary& real);
   /// With its NUL where it has one; empty: there is none. Valid until the next compile.
   [[nodiscard]] std::span<const std::byte> output(Output output);
 
@@ -55,6 +56,9 @@ class Program {
   using Options = std::vector<std::string>;
 
   void take(const Object& object);
+  /// A program of the real library in which all that was asked for is repeated.
+  [[nodiscard]] int repeat(const standin::RealLibrary& real,
+                           standin::Program& made) const;
 
   const Inputs inputs_;
   std::vector<std::string> names_;
@@ -66,7 +70,8 @@ class Program {
   std::optional<std::string> ptx_text_;
   Object cubin_;
   Object lto_ir_;
-  std::map<std::string, std::string, std::less<>> lowered_;
+  // Of each compile, the last one's at the end: callers have pointers into all of them.
+  std::deque<std::map<std::string, std::string, std::less<>>> lowered_;
   standin::Program real_ = nullptr;
 };
 

@@ -222,6 +222,8 @@ void after_fork() {
 void after_fork_in_child() {
   after_fork();
   forks = 0;
+  if (!is_held)  // by a thread that is not here
+    opening = PTHREAD_MUTEX_INITIALIZER;
   for (Function* each : kFunctions) each->calls = 0;
 }
 

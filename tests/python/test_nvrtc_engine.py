@@ -90,7 +90,7 @@ NAMED = {  # how often three programs of other names and a fourth of the first o
     "K.format(2), SM": 1,
     "K.format(2)": 1,
     "K.replace('{{', '{{ int unused;', 1).format(2), SM": 1,  # a log that begins with the name
-    "'__device__ int n;\\n#pragma message(\"of /tmp/a/x.cu\")', SM": 3,  # not only before the message
+    "'__device__ int n;\\n#pragma message(\"of /tmp/a/x.cu\")', SM": 2,  # the first one's name is in the source
     "'static __device__ __noinline__ int f(int x) { return x * x; } __global__ void k(int* p) { *p = f(*p); }', SM": 3,
     "'__device__ const char* f = __FILE__;', SM": 3,
     "'__global__ void k(int* p) { assert(*p); }', SM": 3,
@@ -112,6 +112,45 @@ def test_a_program_in_a_temporary_file_is_built_again_only_if_its_name_is_in_a_r
     ended = alike(code)
     built = NAMED[arguments]
     assert ended.compiles == (f"{4 - built} hits, {built} built" if built else "0 hits, 0 built, 4 failed")
+
+
+def test_a_header_beside_the_program_is_spelled_with_the_folder_of_its_name(alike, tmp_path):
+    for folder in ("sub", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "h.h").write_text("__device__ const char* f = __FILE__;\n")
+    code = """
+        for name in ("sub/k.cu", "other/k.cu", os.path.abspath("sub/k.cu"), "sub/k.cu"):
+            print(json.dumps(compiled(nvrtc, '#include "h.h"', SM, name=name)))
+    """
+    assert alike(code).compiles == "1 hits, 3 built"
+
+
+def test_what_was_recorded_under_two_names_is_warmed_and_packed_for_both(program, run, tmp_path):
+    code = """
+        own = "static __device__ __noinline__ int f(int x) { return x * x; } __global__ void k(int* p) { *p = f(*p); }"
+        for name in ("a.cu", "b.cu"): print(json.dumps(compiled(nvrtc, own, SM, name=name)))
+    """
+    manifest, fresh, pack = (str(tmp_path / name) for name in ("job.jsonl", "fresh", "job.kpack"))
+    first = program(code, KILN_RECORD=manifest)
+    assert first.compiles == "0 hits, 2 built" and first.said[0] != first.said[1]
+    for words in (("warm", "--manifest", manifest), ("pack", "-o", pack, "--manifest", manifest)):
+        done = run(KILN, *words, mode=None, KILN_CACHE_DIR=fresh)
+        assert done.status == 0, done.errors
+    again = program(code, KILN_CACHE_DIR=str(tmp_path / "node"), KILN_SEED=pack, KILN_NO_JIT="1")
+    assert (again.said, again.compiles) == (first.said, "2 hits, 0 built")
+
+
+def test_a_lowered_name_is_there_as_long_as_its_program(alike):
+    ended = alike("""
+        program = Program(nvrtc, "template <class T> __global__ void t(T*) {}")
+        program.add("t<int>")
+        name = ctypes.c_char_p()
+        codes = [program.compile(SM), nvrtc.nvrtcGetLoweredName(program.handle, b"t<int>", ctypes.byref(name))]
+        kept = ctypes.cast(name, ctypes.c_void_p).value
+        codes.append(program.compile(SM, "-G"))
+        print(json.dumps([codes, ctypes.string_at(kept).decode()]))
+    """)
+    assert ended.said == [[[0, 0, 0], "_Z1tIiEvPT_"]]
 
 
 def test_a_failure_names_the_program_of_each_thread_that_waited_for_it(alike):

@@ -109,9 +109,14 @@ CUresult cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* /*affinities*/,
 
 CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters,
                         unsigned flags, CUdevice ordinal) {
-  if (parameters != nullptr)
-    return enter(__func__, Needs::kDriver,
-                 [](Simulator&) { return CUDA_ERROR_NOT_SUPPORTED; });
+  const bool is_for_graphics =
+      parameters != nullptr && parameters->cigParams != nullptr;
+  if (is_for_graphics ||
+      (parameters != nullptr && parameters->numExecAffinityParams != 0))
+    return enter(__func__, Needs::kDriver, [&](Simulator&) {
+      return is_for_graphics ? CUDA_ERROR_NOT_SUPPORTED
+                             : CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    });
   return create(__func__, context, flags, ordinal);
 }
 

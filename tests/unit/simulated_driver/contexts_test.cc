@@ -52,6 +52,20 @@ TEST(SimulatedContexts, WhatWasInAPrimaryOneIsGoneWithIt) {
   EXPECT_EQ(driver.cuMemFree(memory), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST(SimulatedContexts, ParametersThatAskForNothingAreTaken) {
+  const DriverUnderTest driver;
+  ASSERT_EQ(driver.cuInit(0), CUDA_SUCCESS);
+  const auto create =
+      driver.find<CUresult(CUcontext*, CUctxCreateParams*, unsigned, CUdevice)>(
+          "cuCtxCreate_v4");
+  CUcontext context = nullptr;
+  CUctxCreateParams parameters{};
+  EXPECT_EQ(create(&context, &parameters, 0, 0), CUDA_SUCCESS);
+  EXPECT_EQ(current(driver), context);
+  parameters.numExecAffinityParams = 1;
+  EXPECT_EQ(create(&context, &parameters, 0, 0), CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY);
+}
+
 TEST(SimulatedContexts, AResetOneHasToBeReleasedAllTheSame) {
   const UsedDriver driver;
   ASSERT_EQ(driver.cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
