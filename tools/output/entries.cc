@@ -67,8 +67,10 @@ std::string entry_label(const cache::Entry& entry, const Fields& preimage,
   std::string label = entry_label(entry);
   if (!entry.template_name.empty())
     return label;
-  if (const auto program = program_of(preimage, metadata))
-    label = std::filesystem::path(*program).filename().native();
+  if (const auto program = program_of(preimage, metadata)) {
+    const std::filesystem::path path(*program);  // often of a temporary file
+    label = path.is_absolute() ? path.filename().native() : *program;
+  }
   std::size_t linked = 0;
   for (const Field& field : preimage.list())
     linked += field.label == "link/object" ? 1 : 0;
