@@ -332,12 +332,8 @@ Result<void> run_builds(Context& context, BuildService& service,
     const Digest* const key = key_of(item);
     const auto* const keyed = std::get_if<KeyedRequest>(&item.keyed);
     // Programs of two names may need two builds.
-    const bool is_first =
-        key == nullptr ||
-        seen.insert(keyed != nullptr && !keyed->has_name ? service.named(*keyed).key
-                                                         : *key)
-            .second;
-    if (is_first)
+    if (key == nullptr ||
+        seen.insert(keyed != nullptr ? service.named(*keyed).key : *key).second)
       unique.push_back(std::move(item));
   }
   report.items = std::move(unique);

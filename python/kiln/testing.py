@@ -125,10 +125,10 @@ def use_simulated_device(
     """Makes the CPU's memory that of simulated devices with these compute capabilities.
 
     ``"8.6,9.0"`` are two devices; ``device`` says which of them has the memory, the first
-    at first. Beside what is an error on a device, ``checks`` are looked for: reads of
-    memory that nobody wrote, and races on shared memory. Call it before Kiln is used: afterwards, and where there is a real device, it
-    raises ``kiln.InvalidArgument``. Attention is computed by Kiln's own kernels, whatever
-    KILN_ATTENTION says.
+    at first. ``checks`` are looked for beside what is an error on a device: reads of
+    memory that nobody wrote, and races on shared memory. Call it before Kiln is used:
+    afterwards, and where there is a real device, it raises ``kiln.InvalidArgument``.
+    Attention is computed by Kiln's own kernels, whatever KILN_ATTENTION says.
     """
     global _kit
     with _lock:

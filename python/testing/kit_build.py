@@ -1,7 +1,5 @@
 """The build backend of kiln-jit-testing: that of kiln-jit, without what the kit does not need."""
 
-import os
-import shlex
 import sys
 from pathlib import Path
 
@@ -12,10 +10,5 @@ from kiln_build import *  # noqa: F403  what pip calls and this does not change
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    arguments = os.environ.get("CMAKE_ARGS", "")
-    folders = ";".join(each for each in dict.fromkeys(sys.path) if Path(each, "nvidia").is_dir())
-    os.environ["CMAKE_ARGS"] = f"{arguments} {shlex.quote(f'-DKILN_WHEEL_PACKAGES={folders}')}".strip()
-    try:
-        return kiln_build._backend.build_wheel(wheel_directory, config_settings, metadata_directory)
-    finally:
-        os.environ["CMAKE_ARGS"] = arguments
+    places = {"PACKAGES": ";".join(kiln_build.installed_packages())}
+    return kiln_build.build_with(places, wheel_directory, config_settings, metadata_directory)

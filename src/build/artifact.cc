@@ -138,7 +138,7 @@ Result<cache::Metadata> metadata_of(const KeyedRequest& request,
   created_ns = cache::unix_now_ns();
   compile_ms = static_cast<std::uint64_t>(output.nvrtc_time.count());
   describe_resources(output, metadata);
-  // Nor does NVRTC, without an option that a program's own compile may not have.
+  // The log has none of nvJitLink, and of a program's own compile only with an option.
   if (request.linker != nullptr ||
       (is_as_nvrtc(request) && request.target.kind == device::ImageKind::kCubin))
     describe_resources(KILN_TRY(device::read_cubin(output.image)), metadata);

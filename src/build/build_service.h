@@ -98,7 +98,7 @@ class BuildService {
     return fetch(request, std::chrono::steady_clock::now(), stop, whom);
   }
 
-  /// The same request under the key that has the program's name.
+  /// `request` under the key that has the program's name, which may be its own.
   [[nodiscard]] KeyedRequest named(const KeyedRequest& request) {
     return keys_.named(request);
   }

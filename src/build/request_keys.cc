@@ -471,8 +471,8 @@ Result<KeyedRequest> RequestKeys::key(
 
 KeyedRequest RequestKeys::named(const KeyedRequest& request) {
   KeyedRequest named = request;
-  named.has_name = true;
-  named.key = preimage(named).digest();
+  if (!std::exchange(named.has_name, true))
+    named.key = preimage(named).digest();
   return named;
 }
 

@@ -105,7 +105,7 @@ class RequestKeys {
   [[nodiscard]] key::StandardHeaders standard_headers(
       const PreparedRequest& request, const device::Toolchain& toolchain) const;
 
-  /// The same request under the key that has the program's name.
+  /// `request` under the key that has the program's name, which may be its own.
   [[nodiscard]] KeyedRequest named(const KeyedRequest& request);
 
   /// As NVRTC gets it; of a source.

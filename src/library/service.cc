@@ -307,7 +307,7 @@ Result<KeyedRequest> Service::Impl::key(const PreparedRequest& request,
 
 /// By the program's name, too: the results of two names may differ.
 LoadPlace Service::Impl::place_of(const KeyedRequest& request, const Device& device) {
-  return {request.has_name ? request.key : builds_->named(request).key, device.ordinal};
+  return {builds_->named(request).key, device.ordinal};
 }
 
 /// Refuses what the driver would refuse, before building it.
