@@ -415,8 +415,7 @@ Result<std::shared_ptr<const key::HeaderSnapshot>> RequestKeys::headers(
                                           has_standard ? standard_headers_ : "",
                                           std::chrono::system_clock::now(), stop));
     const MutexLock lock(content.mutex);
-    return content.headers[folders] =
-               std::make_shared<const key::HeaderSnapshot>(std::move(scanned.headers));
+    return content.headers[folders] = std::move(scanned.headers);
   };
   // If two threads need the headers of one request, the second waits for the scan,
   // until its own `stop`.

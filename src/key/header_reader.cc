@@ -25,12 +25,17 @@ bool has_include_next(const std::vector<Directive>& list) {
 
 Result<Directives> HeaderReader::directives_of(const std::string& name,
                                                std::string_view text) {
-  KILN_TRY(count_bytes(text.size(), name));
-  auto found = about(name, find_directives(text, stop_));
-  if (found && found->build_time && !varying_)
-    varying_ = VaryingText{name, because_of(*found->build_time)};
-  names_program_ |= found && found->names_file;
+  auto found = KILN_TRY(about(name, find_directives(text, stop_)));
+  KILN_TRY(add(name, text, found));
   return found;
+}
+
+Result<void> HeaderReader::add(const std::string& name, std::string_view text,
+                               const Directives& found) {
+  if (found.build_time && !varying_)
+    varying_ = VaryingText{name, because_of(*found.build_time)};
+  names_program_ |= found.names_file;
+  return count_bytes(text.size(), name);
 }
 
 Result<const ReadFile*> HeaderReader::read(const FoundHeader& found) {
@@ -69,12 +74,13 @@ Result<const ReadFile*> HeaderReader::read(const FoundHeader& found) {
   return &file;
 }
 
-void HeaderReader::finish(const std::string& memo, HeaderScan& scan) {
-  scan.stats.files_read = files_read_;
+void HeaderReader::finish(const std::string& memo, HeaderSnapshot& headers,
+                          HeaderScanStats& stats) {
+  stats.files_read = files_read_;
   if (has_new_headers_)
-    scan.stats.memo = store_.save(memo, used_);
-  scan.headers.varying = std::move(varying_);
-  scan.headers.names_program = names_program_;
+    stats.memo = store_.save(memo, used_);
+  headers.varying = std::move(varying_);
+  headers.names_program = names_program_;
 }
 
 Result<void> HeaderReader::count_bytes(std::uint64_t bytes, std::string_view name) {

@@ -45,12 +45,15 @@ class HeaderReader {
   /// kResourceLimit.
   [[nodiscard]] Result<Directives> directives_of(const std::string& name,
                                                  std::string_view text);
+  /// The same of a text whose directives are known. Errors: kResourceLimit.
+  Result<void> add(const std::string& name, std::string_view text,
+                   const Directives& found);
   /// Reads each file once, unless it changes; the result lives as long as the reader.
   /// Errors: as HeaderStore::read; kResourceLimit.
   [[nodiscard]] Result<const ReadFile*> read(const FoundHeader& found);
 
   /// Writes the memo if there is something new for it, and fills in what was noticed.
-  void finish(const std::string& memo, HeaderScan& scan);
+  void finish(const std::string& memo, HeaderSnapshot& headers, HeaderScanStats& stats);
 
  private:
   Result<void> count_bytes(std::uint64_t bytes, std::string_view name);

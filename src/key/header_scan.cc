@@ -18,6 +18,7 @@
 #include "key/header_store.h"
 #include "key/include_search.h"
 #include "key/options.h"
+#include "key/scan_memo.h"
 #include "key/toolkit_folders.h"
 #include "key/toolkit_operands.h"
 #include "key/tree_memo.h"
@@ -76,7 +77,8 @@ class Scan {
         reader_(input.program_name, environment.store, environment.limits, now,
                 environment.stop) {}
 
-  Result<HeaderScan> run();
+  /// `source`: the directives of the input's source.
+  Result<HeaderScan> run(Directives source);
 
  private:
   struct Text {
@@ -87,8 +89,8 @@ class Scan {
   // Two paths to one file in one folder are one text, unless it has an #include_next.
   using TextIdentity = std::tuple<FileIdentity, FileIdentity, std::size_t>;
 
-  Result<void> add_source();
-  Result<void> add_macros();
+  Result<void> add_source(Directives own);
+  Result<void> add_macros(Directives& source);
   Result<std::size_t> add_memory_header(const MemoryHeader& header);
   Result<void> add_shadowed(const MemoryHeader& header);
   Result<std::size_t> add_file(const std::string& operand, const FoundHeader& found);
@@ -131,57 +133,62 @@ class Scan {
   Fields header_fields_;
   std::set<std::string> absent_;
   std::string graph_;
-  HeaderScan result_;
+  HeaderSnapshot headers_;
+  HeaderScanStats stats_;
 };
 
-Result<HeaderScan> Scan::run() {
+Result<HeaderScan> Scan::run(Directives source) {
   const std::string memo = memo_name();
   store_.load(memo);
-  KILN_TRY(add_source());
+  KILN_TRY(add_source(std::move(source)));
   KILN_TRY(follow_all());
   if (reaches_toolkit_ || guesses_.needed())
     KILN_TRY(read_trees(false));
   do {  // a guess may be the first that finds a standard header
     if (reaches_standard_) {
-      result_.headers.standard_headers = toolkit_.trees().back().root;
+      headers_.standard_headers = toolkit_.trees().back().root;
       KILN_TRY(read_trees(true));
     }
     KILN_TRY(try_computed());
-  } while (reaches_standard_ && result_.headers.standard_headers.empty());
+  } while (reaches_standard_ && headers_.standard_headers.empty());
   KILN_TRY(check_other_memory_headers());
-  reader_.finish(memo, result_);
-  result_.headers.fields = fields();
-  result_.headers.lookups = search_.take_lookups();
-  return std::move(result_);
+  reader_.finish(memo, headers_, stats_);
+  headers_.fields = fields();
+  headers_.lookups = search_.take_lookups();
+  return HeaderScan{std::make_shared<const HeaderSnapshot>(std::move(headers_)),
+                    stats_};
 }
 
 // The source, preceded by what the options pre-include.
-Result<void> Scan::add_source() {
+Result<void> Scan::add_source(Directives own) {
   auto content = std::make_shared<HeaderContent>();
   for (std::string& name : pre_includes(input_.options))
     content->directives.list.push_back({Lookup::kPreInclude, std::move(name), 0});
-  Directives own = KILN_TRY(reader_.directives_of(input_.program_name, input_.source));
+  KILN_TRY(reader_.add(input_.program_name, input_.source, own));
   std::move(own.list.begin(), own.list.end(),
             std::back_inserter(content->directives.list));
   content->directives.macro_values = std::move(own.macro_values);
-  KILN_TRY(add_macros());
+  content->directives.path_macros = std::move(own.path_macros);
+  KILN_TRY(add_macros(content->directives));
   add_text({input_.program_name, memory_includer(input_, input_.program_name),
             std::move(content)});
   return {};
 }
 
 // -D and name expressions are part of the source that the compiler sees.
-Result<void> Scan::add_macros() {
-  std::vector<Directive> headers;  // that the values of macros name
+Result<void> Scan::add_macros(Directives& source) {
   for (const Macro& macro : input_.macros) {
     const std::size_t equals = macro.text.find('=');
     if (macro.action != MacroAction::kDefine || equals == std::string::npos)
       continue;
-    const std::string_view value = std::string_view(macro.text).substr(equals + 1);
-    add_macro_value(value, headers);
-    KILN_TRY(reader_.directives_of("-D" + macro.text, value));
+    std::string definition = "#define " + macro.text;
+    definition[definition.find('=')] = ' ';
+    Directives own = KILN_TRY(reader_.directives_of("-D" + macro.text, definition));
+    for (const Directive& header : own.macro_values)
+      guesses_.add_spelling(header.operand);  // whether or not there is a condition
+    std::ranges::move(own.macro_values, std::back_inserter(source.macro_values));
+    std::ranges::move(own.path_macros, std::back_inserter(source.path_macros));
   }
-  for (const Directive& header : headers) guesses_.add_spelling(header.operand);
   for (const std::string& name : input_.name_expressions)
     KILN_TRY(reader_.directives_of(name, name));
   return {};
@@ -206,7 +213,7 @@ Result<void> Scan::add_shadowed(const MemoryHeader& header) {
   const ReadFile& file = *KILN_TRY(reader_.read(found));
   const Digest& digest = file.content->digest;
   header_fields_.add("shadowed/" + header.name, digest.hex());
-  result_.headers.files.push_back(
+  headers_.files.push_back(
       {header.name, found.path, file.stamp, file.settled, digest, file.varies});
   return {};
 }
@@ -234,7 +241,7 @@ Result<std::size_t> Scan::add_file(const std::string& operand,
   if (!is_first)
     value += fmt::format(", the same file as {}", first->second);
   header_fields_.add("header/" + operand, value);
-  result_.headers.files.push_back(
+  headers_.files.push_back(
       {operand, found.path, file.stamp, file.settled, digest, file.varies});
   return add_text({operand, found.as_includer, file.content});
 }
@@ -247,7 +254,7 @@ std::size_t Scan::add_text(Text text) {
 }
 
 void Scan::add_computed(const Text& text, const Directive& directive) {
-  HeaderSnapshot& headers = result_.headers;
+  HeaderSnapshot& headers = headers_;
   if (directive.lookup == Lookup::kComputed)
     headers.computed.push_back(
         {text.name, directive.line, "#include " + directive.operand});
@@ -311,7 +318,7 @@ Result<std::string> Scan::target(const std::string& operand, const FoundHeader& 
 
 // Those of the toolkit, or that of the standard headers.
 Result<void> Scan::read_trees(bool standard) {
-  std::vector<ToolkitTree>& trees = result_.headers.toolkit;
+  std::vector<ToolkitTree>& trees = headers_.toolkit;
   const std::size_t known = trees.size();
   for (const ToolkitFolders::Tree& tree : toolkit_.trees()) {
     if ((tree.name == kStandardTree) != standard)
@@ -323,9 +330,9 @@ Result<void> Scan::read_trees(bool standard) {
     if (!read)
       return tl::unexpected(std::move(read).error());
     trees.push_back({tree.name, std::move(read->tree), tree.inner});
-    result_.stats.toolkit_read += read->files_hashed;
-    if (result_.stats.toolkit_memo == MemoWrite::kNotNeeded)
-      result_.stats.toolkit_memo = read->memo;
+    stats_.toolkit_read += read->files_hashed;
+    if (stats_.toolkit_memo == MemoWrite::kNotNeeded)
+      stats_.toolkit_memo = read->memo;
   }
   return follow_shadows(std::span(trees).subspan(known));
 }
@@ -372,8 +379,7 @@ Result<void> Scan::try_computed() {
   std::size_t macros_of = 0;
   while (guesses_.needed()) {
     add_composed();
-    for (; !result_.headers.conditions.empty() && macros_of < texts_.size();
-         ++macros_of) {
+    for (; !headers_.conditions.empty() && macros_of < texts_.size(); ++macros_of) {
       for (const Directive& value : texts_[macros_of].content->directives.macro_values)
         guesses_.add_spelling(value.operand);
     }
@@ -417,7 +423,7 @@ Fields Scan::fields() const {
                Digest::of(as_bytes(header->text)).hex());
   if (texts_.size() > 1 || edges_ > 0)
     fields.add("include_graph", graph_);
-  for (const ToolkitTree& tree : result_.headers.toolkit)
+  for (const ToolkitTree& tree : headers_.toolkit)
     fields.add(tree.name + "_headers", tree.headers->digest().hex());
   return fields;
 }
@@ -439,6 +445,7 @@ struct HeaderScanner::State {
   TreeMemos trees;
   HeaderStore store;
   const HeaderScanLimits limits;
+  ScanMemo last;
 };
 
 HeaderScanner::HeaderScanner(const OwnFolder& memo_folder, HeaderScanLimits limits)
@@ -457,10 +464,18 @@ Result<HeaderScan> HeaderScanner::scan(const SourceKeyInput& input,
                   fmt::format("the toolkit's include folder {} is not an absolute path",
                               folder.native()));
   }
+  Directives source =
+      KILN_TRY(about(input.program_name, find_directives(input.source, stop)));
+  const auto name = determining(input, source, toolkit_folders, standard_headers);
+  if (auto known = name ? state_->last.find(*name) : nullptr)
+    return HeaderScan{std::move(known), {}};
   const Environment environment{state_->trees, state_->store, state_->limits, stop};
-  return Scan(input, ToolkitFolders(toolkit_folders, standard_headers), environment,
-              now)
-      .run();
+  auto scan = KILN_TRY(
+      Scan(input, ToolkitFolders(toolkit_folders, standard_headers), environment, now)
+          .run(std::move(source)));
+  if (name)
+    state_->last.keep(*name, scan.headers);
+  return scan;
 }
 
 }  // namespace kiln::key

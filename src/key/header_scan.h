@@ -45,7 +45,7 @@ struct HeaderScanStats {
 };
 
 struct HeaderScan {
-  HeaderSnapshot headers;
+  std::shared_ptr<const HeaderSnapshot> headers;  // never null
   HeaderScanStats stats;
 };
 

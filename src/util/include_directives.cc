@@ -45,6 +45,18 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
+// Appends the directive to `out` if the macro value is "x" or <x>.
+void add_macro_value(std::string_view value, std::vector<Directive>& out) {
+  value = trimmed(value);
+  if (value.size() < 3)
+    return;
+  const std::string_view inner = value.substr(1, value.size() - 2);
+  if (value.front() == '"' && value.back() == '"' && inner.find('"') == inner.npos)
+    out.push_back({Lookup::kQuoted, std::string(inner), 0});
+  else if (value.front() == '<' && value.back() == '>')
+    out.push_back({Lookup::kAngled, std::string(inner), 0});
+}
+
 // Begins with a small letter, as few values do that are no part of a path.
 bool is_part_of_path(std::string_view value) {
   constexpr std::size_t kLongest = 200;
@@ -389,17 +401,6 @@ std::vector<std::string> with_path_macros(const std::string& path,
       done.push_back(next);
   }
   return done;
-}
-
-void add_macro_value(std::string_view value, std::vector<Directive>& out) {
-  value = trimmed(value);
-  if (value.size() < 3)
-    return;
-  const std::string_view inner = value.substr(1, value.size() - 2);
-  if (value.front() == '"' && value.back() == '"' && inner.find('"') == inner.npos)
-    out.push_back({Lookup::kQuoted, std::string(inner), 0});
-  else if (value.front() == '<' && value.back() == '>')
-    out.push_back({Lookup::kAngled, std::string(inner), 0});
 }
 
 Result<Directives> find_directives(std::string_view text, const std::stop_token& stop) {

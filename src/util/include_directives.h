@@ -86,7 +86,4 @@ inline constexpr std::size_t kMaxDirectives = 200'000;
                                                         const PathMacroValues& macros,
                                                         std::size_t most);
 
-/// Appends the directive to `out` if the macro value is "x" or <x>.
-void add_macro_value(std::string_view value, std::vector<Directive>& out);
-
 }  // namespace kiln

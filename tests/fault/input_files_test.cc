@@ -82,7 +82,7 @@ class InputFilesTest : public Test {
     // Long after everything was written.
     const auto scan = HeaderScanner(memo).scan(
         input, toolkit, {}, std::chrono::system_clock::now() + std::chrono::hours(1));
-    return scan ? scan->headers.fields.digest().hex() : scan.error().message;
+    return scan ? scan->headers->fields.digest().hex() : scan.error().message;
   }
 
   /// After the change the key is that of a process without a memo.
@@ -273,7 +273,7 @@ class ShadowTest : public InputFilesTest {
     input.source = "#include <v.h>\n";
     input.include_dirs = {folder};
     const auto scan = HeaderScanner({}).scan(input, {{toolkit_}});
-    return scan ? scan->headers.fields.digest().hex() : scan.error().message;
+    return scan ? scan->headers->fields.digest().hex() : scan.error().message;
   }
 
   const fs::path toolkit_ = dir_.path() / "toolkit";

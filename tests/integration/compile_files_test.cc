@@ -112,7 +112,7 @@ TEST_F(CompileFilesTest, AHeaderThatWasAnotherFileWhileNvrtcReadItIsNotThatOfThe
     if (!output)
       return output.error().message;
     const auto unkeyed = key::find_unkeyed(
-        scan.headers, {output->files.opened, long_after, output->files.missed});
+        *scan.headers, {output->files.opened, long_after, output->files.missed});
     return unkeyed ? unkeyed->reason : "";
   };
   EXPECT_EQ(reason_if_it_reads("2"), "changed since the key was made");
@@ -150,7 +150,7 @@ TEST_F(CompileFilesTest, AHeaderThatIsWrittenAfterNvrtcOpenedItIsNotThatOfTheKey
   writer.join();
   ASSERT_TRUE(output) << output.error().message;
   const auto unkeyed = key::find_unkeyed(
-      scan.headers, {output->files.opened, long_after, output->files.missed});
+      *scan.headers, {output->files.opened, long_after, output->files.missed});
   ASSERT_TRUE(unkeyed);
   EXPECT_EQ(unkeyed->reason, "changed since the key was made");
 }

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import servers
 from beneath import (  # noqa: F401
     AUDIT, KILN, NEWEST, NVRTCS, SETUP, SMALL, TWELVE, alike, compiler, is_running, program, run, runtime, statistics,
 )
@@ -86,12 +87,14 @@ def test_a_header_that_changes_is_seen_by_the_next_compile(alike):
     assert ended.compiles == "1 hits, 2 built"
 
 
+# Its symbol has the program's name.
+OF_FUNCTION = "'static __device__ __noinline__ int f(int x) { return x * x; } __global__ void k(int* p) { *p = f(*p); }'"
 NAMED = {  # how often three programs of other names and a fourth of the first one's are built
     "K.format(2), SM": 1,
     "K.format(2)": 1,
     "K.replace('{{', '{{ int unused;', 1).format(2), SM": 1,  # a log that begins with the name
     "'__device__ int n;\\n#pragma message(\"of /tmp/a/x.cu\")', SM": 2,  # the first one's name is in the source
-    "'static __device__ __noinline__ int f(int x) { return x * x; } __global__ void k(int* p) { *p = f(*p); }', SM": 3,
+    f"{OF_FUNCTION}, SM": 3,
     "'__device__ const char* f = __FILE__;', SM": 3,
     "'__global__ void k(int* p) { assert(*p); }', SM": 3,
     "'__device__ const char* f = FILE;', SM, '-DFILE=__FILE__'": 3,
@@ -268,6 +271,16 @@ def test_a_kiln_that_cannot_work_leaves_the_program_as_it_is(reason, changes, al
     assert alike(SMALL, **changes).compiles.endswith(f"1 passed ({reason})")
 
 
+def test_where_nothing_can_be_written_the_program_runs_as_it_is(run):
+    """Neither beside the program nor below the temporary folder, where a cache would take the named one's place."""
+    bare = f"{SETUP}nvrtc = ctypes.CDLL({NEWEST!r})\n{SMALL}"
+    hide = [*servers.PRIVATE, "sh", "-c", 'mount --bind /tmp /tmp && mount -o remount,bind,ro /tmp && exec "$@"', "sh",
+            "unshare", "--user", "--map-user=54321"]  # who has no folder there yet
+    ended = run(sys.executable, "-c", bare, prefix=hide, KILN_CACHE_DIR="/dev/null/cache", XDG_RUNTIME_DIR="/dev/null")
+    assert ended.compiles == "0 hits, 0 built, 1 passed (cache_off)", ended.errors
+    assert json.loads(ended.out) == json.loads(run(sys.executable, "-c", bare, mode=None).out)
+
+
 def test_a_forked_child_compiles_by_itself(alike):
     ended = alike("""
         before = Program(nvrtc, K.format(2))
@@ -402,6 +415,18 @@ def test_a_remote_that_is_gone_costs_little(alike):
     begin = time.perf_counter()
     ended = alike(SMALL, KILN_REMOTE="http://127.0.0.1:9;unsigned=1")
     assert ended.compiles == "0 hits, 1 built" and time.perf_counter() - begin < 10
+
+
+def test_a_remotes_result_of_another_name_is_not_taken_for_ones_own(alike, program, tmp_path):
+    """It may come before the build of the same key, and then answers that build's caller."""
+    code = f"print(json.dumps(compiled(nvrtc, {OF_FUNCTION}, SM, name=%r)))"
+    with servers.nginx(tmp_path / "nginx", "dav_methods PUT; create_full_put_path on;") as server:
+        remote = {"KILN_REMOTE": f"{server.url};mode=rw;unsigned=1"}
+        program(code % "/tmp/a/x.cu", KILN_CACHE_DIR=str(tmp_path / "first"), **remote)
+        node = {"KILN_CACHE_DIR": str(tmp_path / "second"), **remote}
+        assert alike(code % "/tmp/b/x.cu", **node).compiles == "0 hits, 1 built"
+        assert ("GET", 200) in [(method, status) for method, _, status in server.requests()]
+        assert alike(code % "/tmp/b/x.cu", **node).compiles == "1 hits, 0 built"
 
 
 @pytest.mark.parametrize("end", ("sys.exit()", "os._exit(0)", "os.kill(os.getpid(), 15)"))

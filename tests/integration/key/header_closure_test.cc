@@ -176,7 +176,7 @@ class HeaderClosureTest : public testing::Test {
     auto result = HeaderScanner(dir_.path() / "memo")
                       .scan(input_, {{toolkit_, toolkit_ / "cccl"}});
     EXPECT_TRUE(result) << result.error().message;
-    return result ? std::move(result->headers) : HeaderSnapshot{};
+    return result ? *result->headers : HeaderSnapshot{};
   }
   // Of this test's own headers: those in the key, and those that NVRTC opened.
   std::set<std::string> own(const std::vector<fs::path>& paths) {

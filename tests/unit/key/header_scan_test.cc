@@ -42,7 +42,7 @@ TEST_F(HeaderScanTest, GivesTheSameFieldsForTheSameTreeInAnotherFolder) {
                                       other.path() / "toolkit/cccl"};
   const auto there = HeaderScanner(other.path() / "memo").scan(input_, toolkit);
   ASSERT_TRUE(there);
-  EXPECT_EQ(there->headers.fields, here);
+  EXPECT_EQ(there->headers->fields, here);
 }
 
 TEST_F(HeaderScanTest, SeesTheOrderOfFoldersWhereItChangesWhatIsFound) {
@@ -72,7 +72,7 @@ TEST_F(HeaderScanTest, KnowsTheToolkitByAnotherName) {
   fs::create_directory_symlink(toolkit_, dir_.path() / "alias");
   input_.include_dirs = {dir_.path() / "alias"};
   input_.source = "#include <cuda.h>";
-  const HeaderSnapshot headers = scan().headers;
+  const HeaderSnapshot headers = *scan().headers;
   EXPECT_THAT(headers.files, IsEmpty());
   EXPECT_THAT(headers.toolkit, testing::SizeIs(1));
 }
@@ -121,7 +121,8 @@ TEST_F(HeaderScanTest, PutsHeadersInMemoryFirstWhoeverAsks) {
   input_.memory_headers = {{"m.h", "#include <b.h>"}};
   write(two_ / "b.h", "");
   std::vector<std::string> names;
-  for (const HeaderFile& file : scan().headers.files) names.push_back(file.name);
+  const HeaderScan found = scan();
+  for (const HeaderFile& file : found.headers->files) names.push_back(file.name);
   EXPECT_THAT(names, ElementsAre("d/a.h", "b.h"));
 }
 
@@ -156,7 +157,7 @@ TEST_F(HeaderScanTest, FollowsPreIncludesAndNoSourceInclude) {
 TEST_F(HeaderScanTest, ListsComputedIncludesWithTheirPlace) {
   input_.source = "#include <a.h>\n";
   write(one_ / "a.h", "\n#define STR(x) #x\n#include STR(b.h)\n");
-  const HeaderSnapshot headers = scan().headers;
+  const HeaderSnapshot headers = *scan().headers;
   ASSERT_EQ(headers.computed.size(), 1U);
   EXPECT_EQ(headers.computed[0].file, "a.h");
   EXPECT_EQ(headers.computed[0].line, 3);
@@ -176,13 +177,27 @@ TEST_F(HeaderScanTest, FindsTheHeaderThatADefineNamesForAComputedInclude) {
   EXPECT_THAT(fields().list(), IsEmpty()) << "nothing asks for it";
 }
 
+TEST_F(HeaderScanTest, ComposesPathsOfMacrosThatTheSourceOrADefineHas) {
+  write(one_ / "sub" / "a.h", "1");
+  write(one_ / "other" / "a.h", "1");
+  input_.source =
+      "#define SUB sub\n#define H <SUB/a.h>\n#include H\n"
+      "#define OTHER_H <OTHER/a.h>\n#include OTHER_H\n";
+  input_.macros = {{MacroAction::kDefine, "OTHER=other"}};
+  const Fields both = fields();
+  EXPECT_NE(both.find("header/sub/a.h"), "not found");
+  EXPECT_NE(both.find("header/other/a.h"), "not found");
+  write(one_ / "other" / "a.h", "2");
+  EXPECT_NE(fields(), both);
+}
+
 TEST_F(HeaderScanTest, EndsWhereHeadersIncludeEachOtherThroughDots) {
   input_.source = "#include <x/a.h>";
   write(one_ / "x/a.h", "#include \"../y/b.h\"\n#include \"../x/a.h\"");
   write(one_ / "y/b.h", "#include \"../x/a.h\"\n#include \"../y/b.h\"");
   fs::create_directory_symlink(".", one_ / "x" / "again");
   write(one_ / "y/c.h", "#include \"again/a.h\"");
-  EXPECT_EQ(scan().headers.files.size(), 2U);
+  EXPECT_EQ(scan().headers->files.size(), 2U);
 }
 
 TEST_F(HeaderScanTest, HasALimitThatItNames) {
@@ -217,7 +232,7 @@ TEST_F(HeaderScanTest, GuessesOnlySoOften) {
   input_.source = "#include X\n";
   const auto files = [this](std::size_t guesses) {
     const auto scan = HeaderScanner({}, {.guesses = guesses}).scan(input_, {});
-    return scan ? scan->headers.files.size() : 99;
+    return scan ? scan->headers->files.size() : 99;
   };
   EXPECT_EQ(files(0), 0U);
   EXPECT_EQ(files(1), 1U);
@@ -246,18 +261,18 @@ TEST_F(HeaderScanTest, DoesNotRememberAFileWhoseSizeSaysNothing) {
   EXPECT_EQ(scan_with(scanner).stats.memo, MemoWrite::kNotNeeded);
   const HeaderScan again = scan_with(scanner);
   EXPECT_EQ(again.stats.files_read, 2U);
-  ASSERT_EQ(again.headers.files.size(), 2U);
-  const HeaderFile& version = again.headers.files[0];
+  ASSERT_EQ(again.headers->files.size(), 2U);
+  const HeaderFile& version = again.headers->files[0];
   EXPECT_FALSE(version.settled);
   EXPECT_THAT(version.varies, testing::HasSubstr("where the file system says 0"));
   EXPECT_NE(version.content, Digest::of({}));
-  EXPECT_FALSE(again.headers.files[1].settled);
-  EXPECT_EQ(again.headers.files[1].varies, "");
+  EXPECT_FALSE(again.headers->files[1].settled);
+  EXPECT_EQ(again.headers->files[1].varies, "");
 }
 
 TEST_F(HeaderScanTest, NoticesWhoNamesTheTimeOfTheBuild) {
   const auto varying = [this] {
-    const HeaderSnapshot headers = scan().headers;
+    const HeaderSnapshot headers = *scan().headers;
     return headers.varying ? headers.varying->name + ", " + headers.varying->reason
                            : std::string();
   };
@@ -279,11 +294,11 @@ TEST_F(HeaderScanTest,
   write(toolkit_ / "cuda.h", "#include <m.h>");
   input_.memory_headers = {{"m.h", "__DATE__"}};
   input_.source = "int i;";
-  EXPECT_FALSE(scan().headers.varying);
+  EXPECT_FALSE(scan().headers->varying);
   for (const char* const source :
        {"#include <m.h>", "#include <cuda.h>", "#include STR(m.h)"}) {
     input_.source = source;
-    const HeaderSnapshot headers = scan().headers;
+    const HeaderSnapshot headers = *scan().headers;
     ASSERT_TRUE(headers.varying) << source;
     EXPECT_EQ(headers.varying->name, "m.h");
   }
@@ -298,8 +313,8 @@ TEST_F(HeaderScanTest, RemembersWhichHeaderNamesTheTimeOfTheBuild) {
   const HeaderScan other_process = scan();
   EXPECT_EQ(other_process.stats.files_read, 0U);
   for (const HeaderScan& scan : {first, other_process}) {
-    EXPECT_FALSE(scan.headers.varying) << "the compiler may not read it";
-    EXPECT_THAT(scan.headers.files[0].varies,
+    EXPECT_FALSE(scan.headers->varying) << "the compiler may not read it";
+    EXPECT_THAT(scan.headers->files[0].varies,
                 testing::HasSubstr("names __TIMESTAMP__ in line 2"));
   }
 }
@@ -308,7 +323,7 @@ TEST_F(HeaderScanTest, PassesOverWhatIsNoFile) {
   ASSERT_EQ(::mkfifo((one_ / "a.h").c_str(), 0600), 0);
   write(two_ / "a.h", "");
   input_.source = "#include <a.h>";
-  EXPECT_EQ(scan().headers.files[0].path, two_ / "a.h");
+  EXPECT_EQ(scan().headers->files[0].path, two_ / "a.h");
 }
 
 TEST_F(HeaderScanTest, PassesOverWhatMayNotBeRead) {
@@ -318,7 +333,7 @@ TEST_F(HeaderScanTest, PassesOverWhatMayNotBeRead) {
   fs::permissions(one_ / "a.h", fs::perms::none);
   write(two_ / "a.h", "");
   input_.source = "#include <a.h>";
-  EXPECT_EQ(scan().headers.files[0].path, two_ / "a.h");
+  EXPECT_EQ(scan().headers->files[0].path, two_ / "a.h");
 }
 
 TEST_F(HeaderScanTest, ReadsAHeaderOnceInAProcessAndOnceOnADisk) {
@@ -336,9 +351,9 @@ TEST_F(HeaderScanTest, ReadsAHeaderOnceInAProcessAndOnceOnADisk) {
   const HeaderScan other_process = scan();
   EXPECT_EQ(other_process.stats.files_read, 0U);
   EXPECT_EQ(other_process.stats.memo, MemoWrite::kNotNeeded);
-  EXPECT_EQ(second.headers.fields, first.headers.fields);
-  EXPECT_EQ(other_process.headers.fields, first.headers.fields);
-  EXPECT_EQ(other_process.headers.computed.size(), first.headers.computed.size());
+  EXPECT_EQ(second.headers->fields, first.headers->fields);
+  EXPECT_EQ(other_process.headers->fields, first.headers->fields);
+  EXPECT_EQ(other_process.headers->computed.size(), first.headers->computed.size());
 }
 
 TEST_F(HeaderScanTest, ReadsAgainWhatWasJustWritten) {
@@ -386,14 +401,14 @@ TEST_F(HeaderScanTest, ReadsOnceInEachProcessWhereStampsSayTooLittle) {
     EXPECT_EQ(scan.stats.toolkit_read, 1U);
     EXPECT_EQ(scan.stats.memo, MemoWrite::kNotNeeded);
     EXPECT_EQ(scan.stats.toolkit_memo, MemoWrite::kNotNeeded);
-    EXPECT_EQ(scan.headers.fields, first.headers.fields);
+    EXPECT_EQ(scan.headers->fields, first.headers->fields);
   }
   const HeaderScan again = scan_with(one);
   EXPECT_EQ(again.stats.files_read, 0U);
   EXPECT_EQ(again.stats.toolkit_read, 0U);
-  EXPECT_EQ(again.headers.fields, first.headers.fields);
+  EXPECT_EQ(again.headers->fields, first.headers->fields);
   write(folder / "toolkit/u.h", "");
-  EXPECT_NE(scan_with(one).headers.fields, first.headers.fields);
+  EXPECT_NE(scan_with(one).headers->fields, first.headers->fields);
   fs::remove_all(folder);
 }
 
@@ -425,7 +440,7 @@ TEST_F(HeaderScanTest, ServesThreadsAtOnce) {
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int round = 0; round < 10; ++round)
-        EXPECT_EQ(scanner.scan(input_, toolkit_folders_)->headers.fields, expected);
+        EXPECT_EQ(scanner.scan(input_, toolkit_folders_)->headers->fields, expected);
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -32,7 +32,7 @@ class HeaderScanTest : public testing::Test {
     EXPECT_TRUE(result) << result.error().message;
     return result ? *std::move(result) : HeaderScan{};
   }
-  Fields fields() { return scan().headers.fields; }
+  Fields fields() { return scan().headers->fields; }
   std::string value(std::string_view label) {
     return std::string(fields().find(label).value_or("none"));
   }

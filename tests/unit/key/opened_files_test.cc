@@ -35,7 +35,7 @@ class OpenedFilesTest : public testing::Test {
   void take_snapshot(std::chrono::system_clock::time_point now = later()) {
     auto scan = HeaderScanner({}).scan(input_, {{toolkit_}}, {}, now);
     ASSERT_TRUE(scan) << scan.error().message;
-    headers_ = std::move(scan->headers);
+    headers_ = *scan->headers;
   }
   std::string reason(const std::vector<fs::path>& paths,
                      std::chrono::system_clock::time_point started =
@@ -252,7 +252,7 @@ TEST_F(OpenedFilesTest, MissedWhereTheToolkitsHeadersLookFirstAreKeyed) {
         "#include <d/asked.h>\n#if __has_include(<plain>)\n#endif");
   write(toolkit_ / "cccl/thrust/tag.h", "");
   const std::vector<fs::path> folders{toolkit_, toolkit_ / "cccl"};
-  headers_ = HeaderScanner({}).scan(input_, folders, {}, later())->headers;
+  headers_ = *HeaderScanner({}).scan(input_, folders, {}, later())->headers;
   EXPECT_EQ(reason_of_missed({own_ / "d/asked.h", own_ / "plain", own_ / "plain.stdh",
                               own_ / "thrust/tag.h", own_ / "cccl/thrust/tag.h"}),
             "");

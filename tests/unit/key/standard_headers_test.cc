@@ -25,7 +25,7 @@ class StandardHeadersTest : public HeaderScanTest {
     write(toolkit_ / "cuda.h", "#include <stdlib.h>");
   }
   bool has_them() {
-    const HeaderSnapshot headers = scan().headers;
+    const HeaderSnapshot headers = *scan().headers;
     const bool has = headers.standard_headers == standard_headers_;
     EXPECT_EQ(has, headers.fields.find("standard_headers").has_value());
     EXPECT_EQ(has, !headers.standard_headers.empty());
@@ -94,7 +94,7 @@ TEST_F(StandardHeadersTest, FindOnesOwnFilesFirstAsTheCompilerDoes) {
 
 TEST_F(StandardHeadersTest, AreKnownAmongTheFilesThatTheCompilerOpened) {
   input_.source = "#include <limits>";
-  const HeaderSnapshot headers = scan().headers;
+  const HeaderSnapshot headers = *scan().headers;
   const auto opened = [&] {
     return test::opened(
         {standard_headers_ / "limits", toolkit_ / "cccl/cuda/std/limits"});
