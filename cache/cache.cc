@@ -394,11 +394,12 @@ PublishResult Cache::store(const StoredObject& object) {
   return result;
 }
 
-KeyLock::Acquired Cache::lock(KeyLock::LockRequest request) {
+KeyLock::Acquired Cache::lock(KeyLock::LockRequest request,
+                              std::optional<std::chrono::milliseconds> limit) {
   // No other process could use what we build.
   if (mode_ != Mode::kReadWrite)
     return {LockOutcome::kBypassed, {}, mode_reason_, {}};
-  request.build_limit = options_.build_limit;
+  request.build_limit = limit.value_or(options_.build_limit);
   return KeyLock::acquire({lock_folder_, *file_system_, counters_, options_.lock_times},
                           request);
 }

@@ -167,9 +167,12 @@ class Cache {
   /// that is over its limit. See CacheOptions::stored_part.
   PublishResult publish(const StoredObject& object);
   PublishResult publish(const NewObject& object);
-  /// See KeyLock::acquire. Fills in `request.build_limit`. Bypassed in modes kOff and
-  /// kReadOnly: no other process could use the result.
-  [[nodiscard]] KeyLock::Acquired lock(KeyLock::LockRequest request);
+  /// See KeyLock::acquire. Fills in `request.build_limit`: `limit`, or that of
+  /// CacheOptions. Bypassed in modes kOff and kReadOnly: no other process could use the
+  /// result.
+  [[nodiscard]] KeyLock::Acquired lock(
+      KeyLock::LockRequest request,
+      std::optional<std::chrono::milliseconds> limit = std::nullopt);
   /// See Slots::acquire; works in every mode that has a lock folder.
   [[nodiscard]] Slots::Acquired acquire_slot(Slots::SlotRequest request);
 

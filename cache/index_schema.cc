@@ -53,7 +53,7 @@ Bytes encode_params(const std::vector<Field>& params) {
 
 Result<Entry> entry_of(const Statement& row) {
   const std::int64_t kind = row.number(1);
-  if (kind < 1 || kind > 4)
+  if (kind < 1 || kind > static_cast<std::int64_t>(kKindCount))
     return fail(ErrorCode::kCorrupt, fmt::format("index: there is no kind {}", kind));
   // describe() rejects files of any other size.
   const std::int64_t size = row.number(6);

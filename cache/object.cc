@@ -82,6 +82,8 @@ std::string_view to_string(Kind kind) {
       return "plan";
     case Kind::kLtoIr:
       return "ltoir";
+    case Kind::kFiles:
+      return "files";
   }
   return "unknown";
 }
@@ -263,8 +265,9 @@ tl::expected<void, Rejection> StoredObject::verify_fully() const {
 }
 
 bool StoredObject::same_build(const StoredObject& other) const {
+  const bool may_differ = kind_ == Kind::kPlan || kind_ == Kind::kFiles;
   if (kind_ != other.kind_ ||
-      (kind_ != Kind::kPlan && !std::ranges::equal(payload(), other.payload())))
+      (!may_differ && !std::ranges::equal(payload(), other.payload())))
     return false;
   const auto mine = metadata();
   const auto theirs = other.metadata();

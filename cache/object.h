@@ -43,7 +43,14 @@ class Buffer {
   ByteView view_;
 };
 
-enum class Kind : std::uint8_t { kCubin = 1, kPtx = 2, kPlan = 3, kLtoIr = 4 };
+enum class Kind : std::uint8_t {
+  kCubin = 1,
+  kPtx = 2,
+  kPlan = 3,
+  kLtoIr = 4,
+  kFiles = 5,  // of other programs; codec/named_files.h
+};
+inline constexpr std::uint64_t kKindCount = 5;
 
 /// "cubin", "ptx", "plan".
 [[nodiscard]] std::string_view to_string(Kind kind);
@@ -130,8 +137,9 @@ class StoredObject {
   [[nodiscard]] tl::expected<void, Rejection> verify_fully() const;
 
   /// True if payload and entry points are equal: two builds of one key need not agree
-  /// on more. Log, PTX and times always differ. A plan's payload is not compared: cuDNN
-  /// leaves uninitialized bytes in it.
+  /// on more. Log, PTX and times always differ. The payload of a plan is not compared:
+  /// cuDNN leaves uninitialized bytes in it. Nor that of files: other programs write
+  /// paths and times into theirs.
   [[nodiscard]] bool same_build(const StoredObject& other) const;
 
  private:

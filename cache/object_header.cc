@@ -61,7 +61,7 @@ Bytes encode(Kind kind, std::string_view target, const Digest& key,
 
 Result<Parsed> decode(ByteView bytes, std::uint64_t file_bytes) {
   const auto kind = load_le<std::uint64_t>(bytes, kKind);
-  if (kind < 1 || kind > 4)
+  if (kind < 1 || kind > kKindCount)
     return fail(ErrorCode::kCorrupt, fmt::format("there is no kind {}", kind));
   Parsed parsed;
   parsed.kind = static_cast<Kind>(kind);

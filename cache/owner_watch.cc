@@ -53,8 +53,10 @@ std::optional<std::string> OwnerWatch::give_up(const std::optional<OwnerRecord>&
   const std::chrono::nanoseconds age = boot_time_now() - seen->heartbeat;
   if (age >= times_.no_heartbeat && unchanged >= 2 * times_.heartbeat)
     return silent(*seen, age);
-  // Both times come from the holder, so that its clock may differ from ours.
-  const std::chrono::nanoseconds in_phase = seen->heartbeat - seen->phase_started;
+  // Both times come from the holder, so that its clock may differ from ours. What has
+  // passed since its last sign of life is measured here: it may be stopped.
+  const std::chrono::nanoseconds in_phase =
+      seen->heartbeat - seen->phase_started + unchanged;
   if (seen->build_limit.count() > 0 &&
       in_phase > seen->build_limit + times_.compile_grace) {
     return fmt::format("process {} has been {} for {}, over its limit of {}", seen->pid,

@@ -29,14 +29,14 @@ namespace kiln::cache {
 inline constexpr std::uint32_t kPackVersion = 2;  // written; 1 is read, too
 inline constexpr std::uint64_t kMostPackRows = 1'000'000;
 
-/// What a row of the index is about, as its number in the file: not that of a Kind. 6
-/// is taken, too, for objects that are files of other programs.
+/// What a row of the index is about, as its number in the file: not that of a Kind.
 enum class PackKind : std::uint32_t {
   kCubin = 1,
   kPtx = 2,
   kPlan = 3,
   kToolchain = 4,  // the record of the NVRTC that built: toolchains/recorded.json
   kLtoIr = 5,
+  kFiles = 6,
 };
 
 /// Of a kind of objects.

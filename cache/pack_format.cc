@@ -23,6 +23,8 @@ PackKind pack_kind(Kind kind) {
       return PackKind::kPlan;
     case Kind::kLtoIr:
       return PackKind::kLtoIr;
+    case Kind::kFiles:
+      return PackKind::kFiles;
   }
   std::abort();  // an object of no kind: header::decode() lets none through
 }
@@ -124,8 +126,9 @@ std::optional<PackKind> kind_of(std::uint32_t number, const PackRow& row,
   constexpr std::uint32_t kLastOfVersion1 = number_of(PackKind::kToolchain);
   if (version == 1 && number == kLastOfVersion1)
     return row.key == row.digest ? PackKind::kToolchain : PackKind::kLtoIr;
-  for (const PackKind kind : {PackKind::kCubin, PackKind::kPtx, PackKind::kPlan,
-                              PackKind::kToolchain, PackKind::kLtoIr}) {
+  for (const PackKind kind :
+       {PackKind::kCubin, PackKind::kPtx, PackKind::kPlan, PackKind::kToolchain,
+        PackKind::kLtoIr, PackKind::kFiles}) {
     if (number == number_of(kind) && (version > 1 || number < kLastOfVersion1))
       return kind;
   }

@@ -12,6 +12,7 @@
 #include "attention/plan.h"
 #include "build/program_in_output.h"
 #include "cache/unix_time.h"
+#include "codec/named_files.h"
 #include "device/compatibility.h"
 #include "device/cubin.h"
 #include "key/key.h"
@@ -294,7 +295,7 @@ Result<std::string> log_for(const KeyedRequest& request,
 Result<std::optional<cache::StoredObject>> without_source(
     const cache::StoredObject& object) {
   const Fields preimage = KILN_TRY(object.preimage());
-  if (!key::is_as_nvrtc(preimage))
+  if (object.kind() != cache::Kind::kFiles && !key::is_as_nvrtc(preimage))
     return std::nullopt;
   const std::string log = KILN_TRY(object.log());
   if ((log.empty() || log == kLogLeftOut) && KILN_TRY(object.source()).empty())
@@ -313,6 +314,10 @@ Result<std::optional<cache::StoredObject>> without_source(
 Result<void> check_stored_payload(const cache::StoredObject& object) {
   if (object.kind() == cache::Kind::kPlan)
     return check_stored_plan(object);
+  if (object.kind() == cache::Kind::kFiles) {
+    KILN_TRY(decode_files(object.payload()));
+    return {};
+  }
   const device::Target target = KILN_TRY(target_of(object));
   return device::check_image(object.payload(), target,
                              KILN_TRY(object.lowered_names()));

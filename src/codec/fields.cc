@@ -30,6 +30,13 @@ Result<std::optional<FieldReader::View>> FieldReader::next() {
   return field;
 }
 
+void append_field(Bytes& to, std::string_view label, std::string_view value) {
+  append_le(to, static_cast<std::uint32_t>(label.size()));
+  append_le(to, std::uint64_t{value.size()});
+  append(to, as_bytes(label));
+  append(to, as_bytes(value));
+}
+
 void Fields::add(std::string_view label, std::string_view value) {
   list_.push_back({std::string(label), std::string(value)});
 }
@@ -48,12 +55,7 @@ Bytes Fields::encode() const {
     size += kHeadBytes + field.label.size() + field.value.size();
   Bytes bytes;
   bytes.reserve(size);
-  for (const Field& field : list_) {
-    append_le(bytes, static_cast<std::uint32_t>(field.label.size()));
-    append_le(bytes, static_cast<std::uint64_t>(field.value.size()));
-    append(bytes, as_bytes(field.label));
-    append(bytes, as_bytes(field.value));
-  }
+  for (const auto& [label, value] : list_) append_field(bytes, label, value);
   return bytes;
 }
 

@@ -39,6 +39,9 @@ class FieldReader {
   ByteView rest_;
 };
 
+/// Appends one field, encoded.
+void append_field(Bytes& to, std::string_view label, std::string_view value);
+
 /// An ordered list; a label may occur more than once.
 /// Encoding, little-endian, per field: u32 label length, u64 value length, label,
 /// value. No two different lists have the same encoding, so that "-DA", "-DB" and

@@ -130,14 +130,9 @@ Digest TemplateKeys::key(std::span<const Parameter> parameters) const {
   bytes.reserve(encoded_before_.size() + encoded_after_.size() +
                 64 * parameters.size());
   append(bytes, encoded_before_);
-  for (const Parameter* parameter : sorted(parameters)) {
-    append_le(bytes, static_cast<std::uint32_t>(kParameterLabel.size() +
-                                                parameter->name.size()));
-    append_le(bytes, std::uint64_t{parameter->value.size()});
-    append(bytes, as_bytes(kParameterLabel));
-    append(bytes, as_bytes(parameter->name));
-    append(bytes, as_bytes(parameter->value));
-  }
+  for (const Parameter* parameter : sorted(parameters))
+    append_field(bytes, std::string(kParameterLabel).append(parameter->name),
+                 parameter->value);
   append(bytes, encoded_after_);
   return Digest::of(bytes);
 }
