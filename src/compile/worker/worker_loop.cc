@@ -24,10 +24,12 @@
 #include <string_view>
 #include <thread>
 
+#include "compile/protocol/program_end.h"
 #include "compile/protocol/protocol.h"
 #include "compile/worker/compile_log.h"
 #include "compile/worker/confinement.h"
 #include "compile/worker/probe_mount.h"
+#include "compile/worker/run_program.h"
 #include "kiln/version.h"
 #include "process/child_process.h"
 #include "util/proc_file.h"
@@ -262,14 +264,17 @@ int run_worker(std::string_view name, std::span<char*> arguments,
   }
   constexpr std::size_t kWithProbe = 6;
   const bool probes = arguments.size() == kWithProbe && arguments[3] == kProbeArgument;
-  const auto parent =
-      (probes || arguments.size() == 3) && std::string_view(arguments[1]) == "--parent"
-          ? parse_pid(arguments[2])
-          : std::nullopt;
+  const bool runs = arguments.size() > kWithProbe && arguments[3] == kRunArgument;
+  const auto parent = (probes || runs || arguments.size() == 3) &&
+                              std::string_view(arguments[1]) == "--parent"
+                          ? parse_pid(arguments[2])
+                          : std::nullopt;
   if (!parent) {
     fmt::print(stderr, "{} is started by Kiln itself; see 'kiln --help'\n", name);
     return 2;
   }
+  if (runs)
+    run_program(*parent, arguments[4], arguments[5], arguments.subspan(kWithProbe));
   if (probes) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() == *parent)

@@ -1,0 +1,101 @@
+#include "compile/worker/run_program.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+
+#include "compile/protocol/program_end.h"
+#include "process/child_process.h"
+#include "util/unique_fd.h"
+
+namespace kiln::compile {
+namespace {
+
+/// This process and all that are in its group, as the pool made it the first of one.
+[[noreturn]] void end_group() {
+  ::kill(0, SIGKILL);
+  ::_exit(EXIT_FAILURE);
+}
+
+void tell(const ProgramEnd& end) {
+  const Bytes frame = encode(end);
+  ByteView rest = frame;
+  while (!rest.empty()) {
+    const ssize_t sent = ::send(kWorkerSocket, rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR)
+      continue;
+    if (sent <= 0)
+      end_group();
+    rest = rest.subspan(static_cast<std::size_t>(sent));
+  }
+}
+
+/// Until the program has ended, or the host has. A forked child of the host may keep
+/// the socket open, hence the getppid() check.
+void wait_for(int program, pid_t parent) {
+  constexpr int kAskEveryMs = 200;
+  while (true) {
+    std::array<pollfd, 2> both{
+        pollfd{.fd = kWorkerSocket, .events = POLLRDHUP, .revents = 0},
+        pollfd{.fd = program, .events = POLLIN, .revents = 0}};
+    ::poll(both.data(), both.size(), kAskEveryMs);
+    if (both[0].revents != 0 || ::getppid() != parent)
+      end_group();
+    if (both[1].revents != 0)
+      return;
+  }
+}
+
+/// 0, or an errno.
+int start(const char* folder, const char* output, std::span<char*> command,
+          pid_t& program) {
+  const UniqueFd out(::open(output, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!out || ::chdir(folder) != 0)
+    return errno;
+  posix_spawn_file_actions_t actions{};
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, out.get(), STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, out.get(), STDERR_FILENO);
+  ::posix_spawn_file_actions_addclosefrom_np(&actions, kWorkerSocket);
+  const int error = ::posix_spawnp(&program, command.front(), &actions, nullptr,
+                                   command.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  return error;
+}
+
+}  // namespace
+
+void run_program(pid_t parent, const char* folder, const char* output,
+                 std::span<char*> command) {
+  pid_t program = -1;
+  if (const int error = start(folder, output, command, program); error != 0) {
+    tell({.error = error});
+    end_group();
+  }
+  const UniqueFd handle(static_cast<int>(::syscall(SYS_pidfd_open, program, 0)));
+  if (!handle)
+    end_group();
+  wait_for(handle.get(), parent);
+  siginfo_t info{};
+  while (::waitid(P_PID, static_cast<id_t>(program), &info, WEXITED) != 0) {
+    if (errno != EINTR)
+      end_group();
+  }
+  tell(info.si_code == CLD_EXITED ? ProgramEnd{.status = info.si_status}
+                                  : ProgramEnd{.signal = info.si_status});
+  pollfd socket{.fd = kWorkerSocket, .events = POLLRDHUP, .revents = 0};
+  while (::poll(&socket, 1, -1) < 0 && errno == EINTR) {
+  }
+  end_group();
+}
+
+}  // namespace kiln::compile
