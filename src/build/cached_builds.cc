@@ -151,7 +151,8 @@ CachedBuilds::Ended CachedBuilds::build_locked(const BuildOrder& order,
        .is_answer = is_answer,
        .wait = wait == Wait::kYes,
        .stop = stop,
-       .on_wait = WaitNotice("another process to build " + std::string(order.label))});
+       .on_wait = WaitNotice("another process to build " + std::string(order.label))},
+      order.limit);
   switch (acquired.outcome) {
     case cache::LockOutcome::kAppeared:
       return {Fetched{.object = std::move(appeared),

@@ -79,6 +79,8 @@ struct BuildOrder {
   /// Whom a failure of `build` answers. Empty: everybody.
   std::function<Answers(const Error&)> whom{};
   Remotes remotes = Remotes::kBesideBuild;
+  /// After which the builder ends; nullopt: as the cache was opened for.
+  std::optional<std::chrono::milliseconds> limit{};
   /// Of the whole get that this is a part of: a link and its objects wait for remotes
   /// no longer than one kernel does.
   std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();

@@ -1,0 +1,268 @@
+#include "files/file_results.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <utility>
+
+#include "cache/unix_time.h"
+#include "compile/pool/program_run.h"
+#include "compile/pool/worker_path.h"
+#include "kiln/version.h"
+#include "util/posix_error.h"
+#include "util/read_file.h"
+#include "util/try.h"
+#include "util/unique_fd.h"
+#include "util/units.h"
+
+namespace kiln::files {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr const char* kSchema = "1";
+constexpr std::string_view kAnyTarget = "any";
+constexpr std::uint64_t kMostOutputBytes = 64ULL << 20U;
+constexpr std::size_t kShownOutputBytes = 1U << 20U;
+
+std::string label_of(const Labels& labels) {
+  return labels.name.empty() ? "files" : labels.name;
+}
+
+Result<cache::StoredObject> make_object(const FilesOrder& order, const Fields& preimage,
+                                        const std::vector<NamedFile>& files,
+                                        milliseconds took) {
+  std::vector<NamedFile> others;
+  std::vector<NamedFile> sources;
+  for (const NamedFile& file : files) {
+    const bool is_source =
+        std::ranges::find(order.sources, file.name) != order.sources.end();
+    (is_source ? sources : others).push_back(file);
+  }
+  KILN_TRY(encode_files(files));  // no name is of both
+  const Bytes payload = KILN_TRY(encode_files(std::move(others)));
+  if (payload.empty())
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} has no file that is no source", label_of(order.labels)));
+  const Bytes source = KILN_TRY(encode_files(std::move(sources)));
+  const auto& [name, target, tool] = order.labels;
+  return cache::StoredObject::make(
+      {.kind = cache::Kind::kFiles,
+       .target = target.empty() ? kAnyTarget : target,
+       .metadata = {.template_name = name,
+                    .params = {},
+                    .arch = target,
+                    .toolchain = tool,
+                    .toolchain_build_ids = {},
+                    .producer = version(),
+                    .created_ns = cache::unix_now_ns(),
+                    .compile_ms = static_cast<std::uint64_t>(took.count()),
+                    .entry_points = {},
+                    .variables = {},
+                    .min_driver = {}},
+       .preimage = preimage,
+       .payload = payload,
+       .log = {},
+       .source = as_text(source),
+       .ptx = {}});
+}
+
+/// Begin and end of a long one.
+std::string shortened(std::string output) {
+  if (output.size() <= kShownOutputBytes)
+    return output;
+  constexpr std::size_t kHalf = kShownOutputBytes / 2;
+  return fmt::format("{}\n[{} left out]\n{}", output.substr(0, kHalf),
+                     format_size(output.size() - kShownOutputBytes),
+                     output.substr(output.size() - kHalf));
+}
+
+/// The files below `folder`, and what their bytes are views of.
+struct ReadFiles {
+  std::vector<std::string> names;
+  std::vector<Bytes> contents;
+  std::vector<NamedFile> files;
+};
+
+/// kResourceLimit: too much to store.
+Result<ReadFiles> read_all(const fs::path& folder) {
+  ReadFiles read{.names = KILN_TRY(files_below(folder)), .contents = {}, .files = {}};
+  std::uint64_t left = cache::kMaxObjectBytes;
+  for (const std::string& name : read.names) {
+    auto content = KILN_TRY(read_file(folder / name, left));
+    if (!content)
+      return fail(ErrorCode::kIo, fmt::format("{} is gone", (folder / name).native()));
+    left -= content->size();
+    read.contents.push_back(*std::move(content));
+  }
+  for (std::size_t i = 0; i < read.names.size(); ++i) {
+    const fs::path path = folder / read.names[i];
+    std::error_code error;  // of a file that was read
+    const auto mode = fs::status(path, error).permissions();
+    read.files.push_back({read.names[i], read.contents[i],
+                          (mode & fs::perms::owner_exec) != fs::perms::none});
+  }
+  return read;
+}
+
+}  // namespace
+
+Result<BuildFolder::Ran> BuildFolder::run(
+    const std::vector<std::string>& command,
+    const std::vector<std::string>& environment) const {
+  std::string output = (outputs_ / "XXXXXX").native();
+  const UniqueFd made(::mkostemp(output.data(), O_CLOEXEC));
+  if (!made)
+    return posix_error("create", output, errno);
+  const compile::ProgramRun run{.worker = worker_,
+                                .command = command,
+                                .environment = environment,
+                                .folder = path_,
+                                .output = output};
+  auto end = compile::run_to_its_end(run, {.deadline = deadline_, .stop = stop_});
+  auto said = read_text_file(output, kMostOutputBytes);
+  std::string text = said ? shortened(*std::move(said)) : said.error().message;
+  if (end)
+    return Ran{*end, std::move(text)};
+  if (!text.empty())
+    end.error().message += fmt::format("; its output:\n{}", text);
+  return tl::unexpected(std::move(end).error());
+}
+
+Result<Fields> FileResults::preimage(KeyFields fields) {
+  if (fields.empty())
+    return fail(ErrorCode::kInvalidArgument, "a key of files has no fields");
+  std::ranges::sort(fields, {}, &Field::label);
+  Fields all;
+  all.add("schema", kSchema);
+  all.add("kind", to_string(cache::Kind::kFiles));
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    if (i > 0 && fields[i].label == fields[i - 1].label)
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("the field '{}' is given twice", fields[i].label));
+    all.add("field:" + fields[i].label, fields[i].value);
+  }
+  return all;
+}
+
+Result<std::optional<FoundFiles>> FileResults::get(const KeyFields& fields,
+                                                   const std::stop_token& stop) {
+  const Digest key = KILN_TRY(preimage(fields)).digest();
+  CachedBuilds& builds = service_.builds();
+  auto fetched = builds.find(key, {});
+  if (!fetched && service_.is_of_this_process())
+    fetched = KILN_TRY(builds.find_remote(
+        {.key = key, .target = {}, .label = "files", .remotes = Remotes::kBriefly},
+        stop));
+  if (!fetched)
+    return std::nullopt;
+  return FoundFiles{
+      .key = key,
+      .given = KILN_TRY(PrivateFolder::of_process().give(*fetched->object)),
+      .outcome = fetched->outcome,
+      .tier = fetched->tier,
+      .not_stored = std::move(fetched->not_stored)};
+}
+
+Result<FoundFiles> FileResults::put(const FilesOrder& order,
+                                    const std::vector<NamedFile>& files) {
+  const Fields preimage = KILN_TRY(FileResults::preimage(order.fields));
+  const auto object = KILN_TRY(make_object(order, preimage, files, {}));
+  auto published = service_.cache().publish(object);
+  return FoundFiles{.key = object.key(),
+                    .given = KILN_TRY(PrivateFolder::of_process().give(object)),
+                    .outcome = FetchOutcome::kCompiled,
+                    .not_stored = std::move(published.error)};
+}
+
+Result<NewArtifact> FileResults::built(const FilesOrder& order, const Fields& preimage,
+                                       const BuildFolder& folder,
+                                       milliseconds took) const {
+  const ReadFiles read = KILN_TRY(read_all(folder.path()));
+  auto object = KILN_TRY(make_object(order, preimage, read.files, took));
+  return NewArtifact{std::make_shared<const cache::StoredObject>(std::move(object)),
+                     {}};
+}
+
+Result<FoundFiles> FileResults::build_once(const FilesOrder& order, milliseconds limit,
+                                           const BuildFiles& build,
+                                           const std::stop_token& stop) {
+  const Fields preimage = KILN_TRY(FileResults::preimage(order.fields));
+  if (auto found = KILN_TRY(get(order.fields, stop)))
+    return *std::move(found);
+  const std::string label = label_of(order.labels);
+  KILN_TRY(service_.check_may_build(
+      label, order.labels.target.empty() ? "any target" : order.labels.target));
+  if (!service_.is_of_this_process())
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("{} is not built in a forked child: build in the process that "
+                    "opened Kiln, or in one that is started anew",
+                    label));
+  const Digest key = preimage.digest();
+  std::optional<Given> too_large;
+  const auto build_here =
+      [&](const std::stop_token& stopped,
+          const compile::ProgressCallback& on_phase) -> Result<NewArtifact> {
+    const auto begun = Clock::now();
+    BuildFolder folder;
+    PrivateFolder& own = PrivateFolder::of_process();
+    folder.path_ = KILN_TRY(own.new_folder());
+    folder.outputs_ = KILN_TRY(own.new_folder());
+    folder.worker_ =
+        KILN_TRY(compile::find_worker({.path = service_.config().worker.value_or("")}));
+    folder.deadline_ = begun + limit;
+    folder.limit_ = limit;
+    folder.stop_ = stopped;
+    on_phase(compile::BuildPhase::kCompiling);
+    const Result<void> done = build(folder);
+    std::error_code ignored;  // it goes with the private folder
+    fs::remove_all(folder.outputs_, ignored);
+    if (done && Clock::now() > folder.deadline_)
+      return fail(ErrorCode::kTimeout,
+                  fmt::format("{} was built in more than its limit of {}", label,
+                              format_duration(limit)));
+    KILN_TRY(done);
+    auto artifact =
+        built(order, preimage, folder,
+              std::chrono::duration_cast<milliseconds>(Clock::now() - begun));
+    if (!artifact && artifact.error().code == ErrorCode::kResourceLimit)
+      too_large = Given{folder.path_, KILN_TRY(files_below(folder.path_))};
+    else
+      fs::remove_all(folder.path_, ignored);
+    return artifact;
+  };
+  auto fetched = service_.builds().build(
+      {.key = key,
+       .target = {},
+       .label = label,
+       .build = build_here,
+       .whom =
+           [&](const Error& error) {
+             return error.code == ErrorCode::kResourceLimit ? Answers::kItsCaller
+                                                            : Answers::kEverybody;
+           },
+       .limit = limit},
+      stop);
+  if (!fetched && too_large)
+    return FoundFiles{.key = key,
+                      .given = *std::move(too_large),
+                      .outcome = FetchOutcome::kCompiled,
+                      .not_stored = std::move(fetched).error()};
+  if (!fetched)
+    return tl::unexpected(std::move(fetched).error());
+  return FoundFiles{
+      .key = key,
+      .given = KILN_TRY(PrivateFolder::of_process().give(*fetched->object)),
+      .outcome = fetched->outcome,
+      .tier = fetched->tier,
+      .not_stored = std::move(fetched->not_stored)};
+}
+
+}  // namespace kiln::files

@@ -1,0 +1,119 @@
+// Results of other programs that are files, under a key of labelled fields: found like
+// kernels, or built once on a machine by whoever asks first.
+
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "build/build_service.h"
+#include "build/cached_builds.h"
+#include "codec/named_files.h"
+#include "compile/protocol/program_end.h"
+#include "files/private_folder.h"
+#include "kiln/result.h"
+
+namespace kiln::files {
+
+/// Which result: fields in any order, each label once. Everything that determines the
+/// files belongs here.
+using KeyFields = std::vector<Field>;
+
+/// For listings and messages; part of no key.
+struct Labels {
+  std::string name{};    // "add_kernel"; "" is "files"
+  std::string target{};  // "sm_90", at most 16 characters; "" is "any"
+  std::string tool{};    // "triton-3.9.0"
+};
+
+struct FilesOrder {
+  KeyFields fields;
+  Labels labels{};
+  /// Names of files that are source: they are left out of packs and remotes.
+  std::vector<std::string> sources{};
+};
+
+struct FoundFiles {
+  Digest key;
+  Given given;
+  FetchOutcome outcome = FetchOutcome::kHit;
+  cache::Tier tier = cache::Tier::kBuild;
+  /// Why it is not in the cache; nullopt: it is.
+  std::optional<Error> not_stored{};
+};
+
+/// Where one build writes, and how it runs programs.
+/// Thread safety: run() may be called concurrently.
+class BuildFolder {
+ public:
+  /// All files that are in here when the build is over are its result.
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+  struct Ran {
+    compile::ProgramEnd end;
+    std::string output;  // of both streams; the middle of a long one is left out
+  };
+  /// Runs `command` in path(), until the build's limit; `environment` has "NAME=value"
+  /// for all of it. Blocks. Errors: as compile::run_to_its_end(), with the output.
+  [[nodiscard]] Result<Ran> run(const std::vector<std::string>& command,
+                                const std::vector<std::string>& environment) const;
+
+ private:
+  friend class FileResults;
+  std::filesystem::path path_;
+  std::filesystem::path worker_;
+  std::filesystem::path outputs_;  // a folder
+  std::chrono::steady_clock::time_point deadline_;
+  std::chrono::milliseconds limit_{};
+  std::stop_token stop_;
+};
+
+/// Called in the thread that asks.
+using BuildFiles = std::function<Result<void>(const BuildFolder&)>;
+
+/// Thread safety: every method may run concurrently.
+/// Fork safety: in a forked child get() and put() work, and build_once() is an error.
+class FileResults {
+ public:
+  /// `service` must outlive it.
+  explicit FileResults(BuildService& service) : service_(service) {}
+
+  /// From memory, disk, a seed or a remote; nullopt: none has it. Errors:
+  /// kInvalidArgument (a label twice, or none); kCorrupt, kIo: it cannot be given out.
+  [[nodiscard]] Result<std::optional<FoundFiles>> get(const KeyFields& fields,
+                                                      const std::stop_token& stop = {});
+
+  /// Stores `files`, or what is there already under that key. Errors: as get() and
+  /// encode_files(); a cache that cannot store it is none: FoundFiles::not_stored.
+  [[nodiscard]] Result<FoundFiles> put(const FilesOrder& order,
+                                       const std::vector<NamedFile>& files);
+
+  /// What get() finds, or what `build` leaves in its folder. One builds, of all threads
+  /// and processes of this machine, and the others wait: no longer than the builder's
+  /// limit and five seconds. A result over 512 MiB is given out and not stored. Errors:
+  /// as get(); those of `build`, which are the answer of all who waited; kTimeout, for
+  /// a build that returned after its limit; kUnavailable, with KILN_NO_JIT, naming the
+  /// result.
+  [[nodiscard]] Result<FoundFiles> build_once(const FilesOrder& order,
+                                              std::chrono::milliseconds limit,
+                                              const BuildFiles& build,
+                                              const std::stop_token& stop = {});
+
+  /// The fields whose digest is the key. Errors: kInvalidArgument.
+  [[nodiscard]] static Result<Fields> preimage(KeyFields fields);
+
+ private:
+  [[nodiscard]] Result<NewArtifact> built(const FilesOrder& order,
+                                          const Fields& preimage,
+                                          const BuildFolder& folder,
+                                          std::chrono::milliseconds took) const;
+
+  BuildService& service_;
+};
+
+}  // namespace kiln::files

@@ -1,0 +1,208 @@
+// Builds of files: one builds for all, whoever dies, stops or fails, and nothing that a
+// build started goes on after it.
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <iterator>
+#include <thread>
+#include <vector>
+
+#include "tests/integration/files/file_results_fixture.h"
+#include "tests/support/child_process.h"
+#include "tests/support/is_error.h"
+#include "tests/support/processes.h"
+#include "tests/support/value_of.h"
+
+namespace kiln {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+using files::BuildFolder;
+using test::FileResultsTest;
+using test::Texts;
+using test::texts_of;
+using test::value_of;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+const std::vector<std::string> kEnvironment{"PATH=/usr/bin:/bin", "WORD=said"};
+
+class BuildOnceTest : public FileResultsTest {
+ protected:
+  /// A build by the shell; its output is the error of a script that fails.
+  static files::BuildFiles by_shell(const std::string& script) {
+    return [script](const BuildFolder& folder) -> Result<void> {
+      auto ran = folder.run({"sh", "-c", script}, kEnvironment);
+      if (!ran)
+        return tl::unexpected(std::move(ran).error());
+      if (ran->end.status != 0 || ran->end.signal != 0)
+        return fail(ErrorCode::kCompileFailed, ran->output);
+      return {};
+    };
+  }
+  [[nodiscard]] std::string log() const { return (temp_.path() / "log").native(); }
+  [[nodiscard]] std::size_t lines() const {
+    std::ifstream file(log());
+    return static_cast<std::size_t>(
+        std::count(std::istreambuf_iterator<char>(file), {}, '\n'));
+  }
+  /// The process that a script has written to the log, once it has.
+  [[nodiscard]] pid_t logged_process() const {
+    EXPECT_TRUE(test::eventually(20s, [&] { return lines() > 0; }));
+    pid_t pid = 0;
+    std::ifstream(log()) >> pid;
+    return pid;
+  }
+};
+
+TEST_F(BuildOnceTest, GivesWhatTheBuildLeavesInItsFolder) {
+  const auto build = by_shell(
+      "echo $WORD $HOME > a; mkdir d; printf x > d/b; chmod +x d/b; cat; echo built "
+      ">> " +
+      log());
+  const auto first = value_of(here_.results.build_once(order(), 20s, build));
+  EXPECT_EQ(first.outcome, FetchOutcome::kCompiled);
+  EXPECT_EQ(texts_of(first.given), (Texts{{"a", "said\n"}, {"d/b", "x"}}));
+  Opened other(config());
+  const auto second = value_of(other.results.build_once(order(), 20s, build));
+  EXPECT_EQ(second.outcome, FetchOutcome::kHit);
+  EXPECT_EQ(texts_of(second.given), texts_of(first.given));
+  EXPECT_EQ(lines(), 1U);
+}
+
+TEST_F(BuildOnceTest, SaysWhyNothingWasBuilt) {
+  const auto failed = here_.results.build_once(
+      order(), 20s, by_shell("echo out; echo err >&2; exit 3"));
+  EXPECT_THAT(failed, test::IsError(ErrorCode::kCompileFailed, "out\nerr\n"));
+  const auto no_program = [](const BuildFolder& folder) -> Result<void> {
+    return folder.run({"no-such-compiler"}, kEnvironment).map([](const auto&) {});
+  };
+  EXPECT_THAT(
+      here_.results.build_once(order("2"), 20s, no_program),
+      test::IsError(ErrorCode::kUnavailable,
+                    AllOf(HasSubstr("no-such-compiler"), HasSubstr("No such file"))));
+  EXPECT_THAT(here_.results.build_once(order("3"), 20s, by_shell("true")),
+              test::IsError(ErrorCode::kInvalidArgument, HasSubstr("has no file")));
+  EXPECT_THAT(
+      here_.results.build_once(order("4"), 20s, by_shell("ln -s /etc/passwd a")),
+      test::IsError(ErrorCode::kInvalidArgument, HasSubstr("neither a file")));
+  Config no_jit = config();
+  no_jit.no_jit = true;
+  Opened node(no_jit);
+  EXPECT_THAT(
+      node.results.build_once(order(), 20s, by_shell("echo > a")),
+      test::IsError(ErrorCode::kUnavailable, HasSubstr("test_kernel for sm_90")));
+}
+
+TEST_F(BuildOnceTest, ABuildOverItsLimitIsKilledWithAllThatItStarted) {
+  const auto begun = std::chrono::steady_clock::now();
+  const auto late = here_.results.build_once(
+      order(), 500ms,
+      by_shell("sleep 300 & echo $! >> " + log() + "; echo said; sleep 300"));
+  EXPECT_THAT(late, test::IsError(ErrorCode::kTimeout,
+                                  AllOf(HasSubstr("sh took longer than its limit"),
+                                        HasSubstr("said"))));
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, 5s);
+  const pid_t left = logged_process();
+  EXPECT_TRUE(test::eventually(5s, [&] { return !test::is_running(left); }));
+}
+
+TEST_F(BuildOnceTest, NothingThatAnEndedBuildStartedGoesOn) {
+  value_of(here_.results.build_once(
+      order(), 20s, by_shell("sleep 300 & echo $! >> " + log() + "; echo > a")));
+  const pid_t left = logged_process();
+  EXPECT_TRUE(test::eventually(5s, [&] { return !test::is_running(left); }));
+}
+
+TEST_F(BuildOnceTest, OfSixteenProcessesOneBuilds) {
+  std::vector<test::ChildProcess> all;
+  for (int i = 0; i < 16; ++i)
+    all.emplace_back([this] {
+      Opened own(config());
+      const auto found = own.results.build_once(
+          order(), 20s, by_shell("echo built >> " + log() + "; sleep 0.5; echo 1 > a"));
+      return found && texts_of(found->given) == Texts{{"a", "1\n"}} ? 0 : 1;
+    });
+  for (auto& each : all) EXPECT_EQ(each.wait(), 0);
+  EXPECT_EQ(lines(), 1U);
+}
+
+TEST_F(BuildOnceTest, OfThreadsOneBuildsAndItsFailureIsTheirs) {
+  std::atomic<int> failed = 0;
+  std::vector<std::jthread> all;
+  for (int i = 0; i < 8; ++i)
+    all.emplace_back([&] {
+      const auto found = here_.results.build_once(
+          order(), 20s,
+          by_shell("echo built >> " + log() + "; sleep 0.5; echo no; exit 1"));
+      failed += !found && found.error().message == "no\n" ? 1 : 0;
+    });
+  all.clear();
+  EXPECT_EQ(failed, 8);
+  EXPECT_EQ(lines(), 1U);
+}
+
+TEST_F(BuildOnceTest, WhatABuilderStartedEndsWithItAndAWaiterBuilds) {
+  test::ChildProcess builder([this] {
+    Opened own(config());
+    std::ignore = own.results.build_once(
+        order(), 60s, by_shell("echo $$ >> " + log() + "; sleep 300"));
+    return 0;
+  });
+  const pid_t program = logged_process();
+  std::jthread killer([&] {
+    std::this_thread::sleep_for(300ms);
+    builder.signal(SIGKILL);
+  });
+  const auto found =
+      value_of(here_.results.build_once(order(), 20s, by_shell("echo 2 > a")));
+  EXPECT_EQ(texts_of(found.given), (Texts{{"a", "2\n"}}));
+  EXPECT_TRUE(test::eventually(5s, [&] { return !test::is_running(program); }));
+  killer.join();
+  EXPECT_EQ(builder.wait(), -SIGKILL);
+}
+
+TEST_F(BuildOnceTest, AStoppedBuilderIsWaitedForNoLongerThanItsLimitAndFiveSeconds) {
+  test::ChildProcess builder([this] {
+    Opened own(config());
+    std::ignore = own.results.build_once(
+        order(), 1s, by_shell("echo $$ >> " + log() + "; sleep 300"));
+    return 0;
+  });
+  EXPECT_GT(logged_process(), 0);
+  builder.signal(SIGSTOP);
+  const auto begun = std::chrono::steady_clock::now();
+  const auto found =
+      value_of(here_.results.build_once(order(), 1s, by_shell("echo 2 > a")));
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, 8s);
+  EXPECT_EQ(texts_of(found.given), (Texts{{"a", "2\n"}}));
+}
+
+TEST_F(BuildOnceTest, AResultThatIsTooLargeIsGivenAndNotStored) {
+  const auto found = value_of(here_.results.build_once(
+      order(), 60s, by_shell("truncate -s 513M large; echo built >> " + log())));
+  ASSERT_TRUE(found.not_stored);
+  EXPECT_EQ(found.not_stored->code, ErrorCode::kResourceLimit);
+  EXPECT_EQ(fs::file_size(found.given.folder / "large"), 513U << 20U);
+  EXPECT_FALSE(value_of(here_.results.get(order().fields)));
+}
+
+TEST_F(BuildOnceTest, WithoutACacheEachBuilds) {
+  Opened off(test::service_config("/dev/null/cache"));
+  for (int i = 0; i < 2; ++i) {
+    const auto found =
+        value_of(off.results.build_once(order(), 20s, by_shell("echo 1 > a")));
+    EXPECT_EQ(texts_of(found.given), (Texts{{"a", "1\n"}}));
+    EXPECT_TRUE(found.not_stored);
+  }
+}
+
+}  // namespace
+}  // namespace kiln

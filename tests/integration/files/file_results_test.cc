@@ -1,0 +1,158 @@
+// Files as results: stored, found by other processes, and given out unchanged.
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "build/artifact.h"
+#include "tests/integration/files/file_results_fixture.h"
+#include "tests/support/child_process.h"
+#include "tests/support/is_error.h"
+#include "tests/support/value_of.h"
+
+namespace kiln {
+namespace {
+
+namespace fs = std::filesystem;
+using files::FilesOrder;
+using test::FileResultsTest;
+using test::Texts;
+using test::texts_of;
+using test::value_of;
+using testing::HasSubstr;
+
+const Texts kTexts{
+    {"k.cubin", std::string("\0cubin", 6)}, {"meta/k.json", "{}"}, {"empty", ""}};
+
+TEST_F(FileResultsTest, AreFoundByAnotherProcessAsTheyWerePut) {
+  auto files = test::files_of(kTexts);
+  files[1].is_program = true;  // "k.cubin"
+  const auto put = value_of(here_.results.put(order(), files));
+  EXPECT_FALSE(put.not_stored);
+  EXPECT_EQ(texts_of(put.given), kTexts);
+  Opened other(config());
+  const auto found = value_of(other.results.get(order().fields));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->key, put.key);
+  EXPECT_EQ(found->outcome, FetchOutcome::kHit);
+  EXPECT_EQ(found->tier, cache::Tier::kDisk);
+  EXPECT_EQ(texts_of(found->given), kTexts);
+  struct stat info {};
+  ASSERT_EQ(::stat((found->given.folder / "k.cubin").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777U, 0500U);
+  ASSERT_EQ(::stat(found->given.folder.parent_path().c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777U, 0700U);
+  EXPECT_FALSE(value_of(other.results.get(order("2").fields)));
+
+  const auto entry = value_of(other.service->cache().describe(put.key));
+  ASSERT_TRUE(entry);
+  EXPECT_EQ(entry->kind, cache::Kind::kFiles);
+  EXPECT_EQ(entry->template_name, "test_kernel");
+  EXPECT_EQ(entry->arch, "sm_90");
+  EXPECT_EQ(entry->toolchain, "cc-12");
+  EXPECT_EQ(value_of(other.service->cache().verify({})).corrupt, 0U);
+}
+
+TEST_F(FileResultsTest, HaveAKeyOfTheirFieldsInAnyOrder) {
+  const auto key = [](files::KeyFields fields) {
+    return value_of(files::FileResults::preimage(std::move(fields))).digest();
+  };
+  EXPECT_EQ(key({{"a", "1"}, {"b", "2"}}), key({{"b", "2"}, {"a", "1"}}));
+  EXPECT_NE(key({{"a", "1"}, {"b", "2"}}), key({{"a", "1b2"}}));
+  EXPECT_NE(key({{"a", "1"}}), key({{"a", "2"}}));
+  EXPECT_THAT(
+      files::FileResults::preimage({{"a", "1"}, {"a", "2"}}),
+      test::IsError(ErrorCode::kInvalidArgument, HasSubstr("'a' is given twice")));
+  EXPECT_THAT(here_.results.get({}),
+              test::IsError(ErrorCode::kInvalidArgument, HasSubstr("no fields")));
+}
+
+TEST_F(FileResultsTest, ThatSomebodyChangesAreGivenOnceMore) {
+  const auto first = value_of(here_.results.put(order(), test::files_of(kTexts)));
+  EXPECT_EQ(value_of(here_.results.get(order().fields))->given.folder,
+            first.given.folder);
+  const fs::path changed = first.given.folder / "meta/k.json";
+  fs::permissions(changed, fs::perms::owner_all);
+  std::ofstream(changed) << "{ }";
+  const auto again = value_of(here_.results.get(order().fields));
+  ASSERT_TRUE(again);
+  EXPECT_NE(again->given.folder, first.given.folder);
+  EXPECT_EQ(texts_of(again->given), kTexts);
+  fs::remove_all(first.given.folder.parent_path());
+  const auto third = value_of(here_.results.get(order().fields));
+  ASSERT_TRUE(third);
+  EXPECT_EQ(texts_of(third->given), kTexts);
+}
+
+TEST_F(FileResultsTest, OfADamagedObjectAreAMiss) {
+  const auto put = value_of(here_.results.put(order(), test::files_of(kTexts)));
+  const fs::path path = object(put.key);
+  fs::permissions(path, fs::perms::owner_all);
+  std::fstream file(path, std::ios::in | std::ios::out);
+  file.seekp(300);
+  file << 'X';
+  file.close();
+  Opened other(config());
+  EXPECT_FALSE(value_of(other.results.get(order().fields)));
+  EXPECT_FALSE(value_of(other.results.put(order(), test::files_of(kTexts))).not_stored);
+  EXPECT_TRUE(value_of(other.results.get(order().fields)));
+}
+
+TEST_F(FileResultsTest, ThatAreSourceStayOutOfCopiesForOthers) {
+  FilesOrder with_source = order();
+  with_source.sources = {"k.ttir"};
+  Texts all = kTexts;
+  all["k.ttir"] = "module {}";
+  const auto put = value_of(here_.results.put(with_source, test::files_of(all)));
+  EXPECT_EQ(texts_of(put.given), all);
+  const auto object = value_of(here_.service->cache().inspect(put.key));
+  const auto copy = value_of(without_source(*object));
+  ASSERT_TRUE(copy);
+  EXPECT_EQ(as_text(copy->file()).find("module {}"), std::string_view::npos);
+  EXPECT_TRUE(copy->verify_fully());
+  value_of(here_.service->cache().remove(put.key));
+  EXPECT_FALSE(here_.service->cache().publish(*copy).error);
+  test::ChildProcess other([this] {  // which was given nothing yet
+    Opened own(config());
+    const auto found = own.results.get(order().fields);
+    return found && *found && texts_of((*found)->given) == kTexts ? 0 : 1;
+  });
+  EXPECT_EQ(other.wait(), 0);
+}
+
+TEST_F(FileResultsTest, WithoutACacheAreGivenAndNotStored) {
+  Opened off(test::service_config("/dev/null/cache"));
+  const auto put = value_of(off.results.put(order(), test::files_of(kTexts)));
+  EXPECT_TRUE(put.not_stored);
+  EXPECT_EQ(texts_of(put.given), kTexts);
+}
+
+TEST_F(FileResultsTest, OfAProcessThatWasKilledAreRemovedByTheNext) {
+  const auto folders = [this] {
+    return std::distance(fs::directory_iterator(private_.path()),
+                         fs::directory_iterator());
+  };
+  test::ChildProcess killed([this] {
+    return here_.results.put(order(), test::files_of(kTexts)) ? (::raise(SIGKILL), 0)
+                                                              : 1;
+  });
+  EXPECT_EQ(killed.wait(), -SIGKILL);
+  EXPECT_EQ(folders(), 1);
+  value_of(here_.results.put(order(), test::files_of(kTexts)));
+  EXPECT_EQ(folders(), 1);
+  const auto mine = value_of(here_.results.get(order().fields))->given.folder;
+  test::ChildProcess other([this, mine] {  // a forked child has a folder of its own
+    const auto found = here_.results.get(order().fields);
+    return found && *found && (*found)->given.folder != mine &&
+                   texts_of((*found)->given) == kTexts
+               ? 0
+               : 1;
+  });
+  EXPECT_EQ(other.wait(), 0);
+  EXPECT_TRUE(fs::exists(mine));
+}
+
+}  // namespace
+}  // namespace kiln
