@@ -1,21 +1,16 @@
 #include "files/file_results.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
 #include <utility>
 
 #include "cache/unix_time.h"
 #include "compile/pool/program_run.h"
 #include "compile/pool/worker_path.h"
 #include "kiln/version.h"
-#include "util/posix_error.h"
 #include "util/read_file.h"
 #include "util/try.h"
-#include "util/unique_fd.h"
 #include "util/units.h"
 
 namespace kiln::files {
@@ -111,15 +106,22 @@ Result<ReadFiles> read_all(const fs::path& folder) {
   return read;
 }
 
+Result<FoundFiles> found_of(const Digest& key, Fetched fetched) {
+  return FoundFiles{
+      .key = key,
+      .given = KILN_TRY(PrivateFolder::of_process().give(*fetched.object)),
+      .outcome = fetched.outcome,
+      .tier = fetched.tier,
+      .not_stored = std::move(fetched.not_stored)};
+}
+
 }  // namespace
 
 Result<BuildFolder::Ran> BuildFolder::run(
     const std::vector<std::string>& command,
     const std::vector<std::string>& environment) const {
-  std::string output = (outputs_ / "XXXXXX").native();
-  const UniqueFd made(::mkostemp(output.data(), O_CLOEXEC));
-  if (!made)
-    return posix_error("create", output, errno);
+  const fs::path outputs = KILN_TRY(PrivateFolder::of_process().new_folder());
+  const fs::path output = outputs / "output";
   const compile::ProgramRun run{.worker = worker_,
                                 .command = command,
                                 .environment = environment,
@@ -127,7 +129,13 @@ Result<BuildFolder::Ran> BuildFolder::run(
                                 .output = output};
   auto end = compile::run_to_its_end(run, {.deadline = deadline_, .stop = stop_});
   auto said = read_text_file(output, kMostOutputBytes);
-  std::string text = said ? shortened(*std::move(said)) : said.error().message;
+  std::string text;
+  if (said)
+    text = shortened(*std::move(said));
+  else if (said.error().code != ErrorCode::kNotFound)  // else it was never started
+    text = said.error().message;
+  std::error_code ignored;  // it goes with the private folder
+  fs::remove_all(outputs, ignored);
   if (end)
     return Ran{*end, std::move(text)};
   if (!text.empty())
@@ -162,12 +170,7 @@ Result<std::optional<FoundFiles>> FileResults::get(const KeyFields& fields,
         stop));
   if (!fetched)
     return std::nullopt;
-  return FoundFiles{
-      .key = key,
-      .given = KILN_TRY(PrivateFolder::of_process().give(*fetched->object)),
-      .outcome = fetched->outcome,
-      .tier = fetched->tier,
-      .not_stored = std::move(fetched->not_stored)};
+  return found_of(key, *std::move(fetched));
 }
 
 Result<FoundFiles> FileResults::put(const FilesOrder& order,
@@ -181,19 +184,26 @@ Result<FoundFiles> FileResults::put(const FilesOrder& order,
                     .not_stored = std::move(published.error)};
 }
 
-Result<NewArtifact> FileResults::built(const FilesOrder& order, const Fields& preimage,
-                                       const BuildFolder& folder,
-                                       milliseconds took) const {
-  const ReadFiles read = KILN_TRY(read_all(folder.path()));
-  auto object = KILN_TRY(make_object(order, preimage, read.files, took));
-  return NewArtifact{std::make_shared<const cache::StoredObject>(std::move(object)),
-                     {}};
+Result<NewArtifact> FileResults::build_in(const BuildFolder& folder,
+                                          const FilesOrder& order,
+                                          const BuildFiles& build,
+                                          std::optional<Given>& too_large) const {
+  const auto begun = Clock::now();
+  KILN_TRY(build(folder));
+  const auto took = std::chrono::duration_cast<milliseconds>(Clock::now() - begun);
+  auto object = [&]() -> Result<cache::StoredObject> {
+    const ReadFiles read = KILN_TRY(read_all(folder.path()));
+    return make_object(order, KILN_TRY(preimage(order.fields)), read.files, took);
+  }();
+  if (!object && object.error().code == ErrorCode::kResourceLimit)
+    too_large = Given{folder.path(), KILN_TRY(files_below(folder.path()))};
+  return NewArtifact{
+      std::make_shared<const cache::StoredObject>(KILN_TRY(std::move(object))), {}};
 }
 
 Result<FoundFiles> FileResults::build_once(const FilesOrder& order, milliseconds limit,
                                            const BuildFiles& build,
                                            const std::stop_token& stop) {
-  const Fields preimage = KILN_TRY(FileResults::preimage(order.fields));
   if (auto found = KILN_TRY(get(order.fields, stop)))
     return *std::move(found);
   const std::string label = label_of(order.labels);
@@ -205,64 +215,42 @@ Result<FoundFiles> FileResults::build_once(const FilesOrder& order, milliseconds
         fmt::format("{} is not built in a forked child: build in the process that "
                     "opened Kiln, or in one that is started anew",
                     label));
-  const Digest key = preimage.digest();
+  const Digest key = KILN_TRY(preimage(order.fields)).digest();
   std::optional<Given> too_large;
-  const auto build_here =
-      [&](const std::stop_token& stopped,
-          const compile::ProgressCallback& on_phase) -> Result<NewArtifact> {
-    const auto begun = Clock::now();
-    BuildFolder folder;
-    PrivateFolder& own = PrivateFolder::of_process();
-    folder.path_ = KILN_TRY(own.new_folder());
-    folder.outputs_ = KILN_TRY(own.new_folder());
-    folder.worker_ =
-        KILN_TRY(compile::find_worker({.path = service_.config().worker.value_or("")}));
-    folder.deadline_ = begun + limit;
-    folder.limit_ = limit;
-    folder.stop_ = stopped;
-    on_phase(compile::BuildPhase::kCompiling);
-    const Result<void> done = build(folder);
-    std::error_code ignored;  // it goes with the private folder
-    fs::remove_all(folder.outputs_, ignored);
-    if (done && Clock::now() > folder.deadline_)
-      return fail(ErrorCode::kTimeout,
-                  fmt::format("{} was built in more than its limit of {}", label,
-                              format_duration(limit)));
-    KILN_TRY(done);
-    auto artifact =
-        built(order, preimage, folder,
-              std::chrono::duration_cast<milliseconds>(Clock::now() - begun));
-    if (!artifact && artifact.error().code == ErrorCode::kResourceLimit)
-      too_large = Given{folder.path_, KILN_TRY(files_below(folder.path_))};
-    else
-      fs::remove_all(folder.path_, ignored);
-    return artifact;
-  };
   auto fetched = service_.builds().build(
       {.key = key,
        .target = {},
        .label = label,
-       .build = build_here,
+       .build = [&](const std::stop_token& stopped,
+                    const compile::ProgressCallback& on_phase) -> Result<NewArtifact> {
+         BuildFolder folder;
+         folder.path_ = KILN_TRY(PrivateFolder::of_process().new_folder());
+         folder.worker_ = KILN_TRY(
+             compile::find_worker({.path = service_.config().worker.value_or("")}));
+         folder.deadline_ = Clock::now() + limit;
+         folder.stop_ = stopped;
+         on_phase(compile::BuildPhase::kCompiling);
+         auto built = build_in(folder, order, build, too_large);
+         std::error_code ignored;  // it goes with the private folder
+         if (!too_large)
+           fs::remove_all(folder.path_, ignored);
+         return built;
+       },
        .whom =
-           [&](const Error& error) {
+           [](const Error& error) {
              return error.code == ErrorCode::kResourceLimit ? Answers::kItsCaller
                                                             : Answers::kEverybody;
            },
        .limit = limit},
       stop);
-  if (!fetched && too_large)
-    return FoundFiles{.key = key,
-                      .given = *std::move(too_large),
-                      .outcome = FetchOutcome::kCompiled,
-                      .not_stored = std::move(fetched).error()};
-  if (!fetched)
+  if (fetched)
+    return found_of(key, *std::move(fetched));
+  if (!too_large)
     return tl::unexpected(std::move(fetched).error());
-  return FoundFiles{
-      .key = key,
-      .given = KILN_TRY(PrivateFolder::of_process().give(*fetched->object)),
-      .outcome = fetched->outcome,
-      .tier = fetched->tier,
-      .not_stored = std::move(fetched->not_stored)};
+  return FoundFiles{.key = key,
+                    .given = *std::move(too_large),
+                    .outcome = FetchOutcome::kCompiled,
+                    .not_stored = std::move(fetched).error()};
 }
 
 }  // namespace kiln::files

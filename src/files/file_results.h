@@ -67,9 +67,7 @@ class BuildFolder {
   friend class FileResults;
   std::filesystem::path path_;
   std::filesystem::path worker_;
-  std::filesystem::path outputs_;  // a folder
   std::chrono::steady_clock::time_point deadline_;
-  std::chrono::milliseconds limit_{};
   std::stop_token stop_;
 };
 
@@ -95,10 +93,9 @@ class FileResults {
 
   /// What get() finds, or what `build` leaves in its folder. One builds, of all threads
   /// and processes of this machine, and the others wait: no longer than the builder's
-  /// limit and five seconds. A result over 512 MiB is given out and not stored. Errors:
-  /// as get(); those of `build`, which are the answer of all who waited; kTimeout, for
-  /// a build that returned after its limit; kUnavailable, with KILN_NO_JIT, naming the
-  /// result.
+  /// limit, at which its programs are killed, and five seconds. A result over 512 MiB
+  /// is given out and not stored. Errors: as get(); those of `build`, which are the
+  /// answer of all who waited; kUnavailable, with KILN_NO_JIT, naming the result.
   [[nodiscard]] Result<FoundFiles> build_once(const FilesOrder& order,
                                               std::chrono::milliseconds limit,
                                               const BuildFiles& build,
@@ -108,10 +105,11 @@ class FileResults {
   [[nodiscard]] static Result<Fields> preimage(KeyFields fields);
 
  private:
-  [[nodiscard]] Result<NewArtifact> built(const FilesOrder& order,
-                                          const Fields& preimage,
-                                          const BuildFolder& folder,
-                                          std::chrono::milliseconds took) const;
+  /// `too_large`: what is given out where it cannot be stored.
+  [[nodiscard]] Result<NewArtifact> build_in(const BuildFolder& folder,
+                                             const FilesOrder& order,
+                                             const BuildFiles& build,
+                                             std::optional<Given>& too_large) const;
 
   BuildService& service_;
 };

@@ -31,6 +31,7 @@ constexpr mode_t kProgramMode = 0500;
 constexpr const char* kLock = "lock";
 
 Mutex& private_mutex() {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): of the process
   static auto* const mutex = new Mutex();
   return *mutex;
 }
@@ -125,6 +126,7 @@ PrivateFolder::PrivateFolder() {
 }
 
 PrivateFolder& PrivateFolder::of_process() {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): as above
   static auto* const folder = new PrivateFolder();
   return *folder;
 }
