@@ -6,13 +6,15 @@
 namespace kiln::cache {
 namespace {
 
-bool matches_any(const std::vector<std::string>& wanted, const std::string& value) {
+template <typename Value>
+bool matches_any(const std::vector<Value>& wanted, const Value& value) {
   return wanted.empty() || std::ranges::find(wanted, value) != wanted.end();
 }
 
 bool matches(const ListQuery& query, const Entry& entry) {
   return matches_any(query.archs, entry.arch) &&
          matches_any(query.templates, entry.template_name) &&
+         matches_any(query.kinds, entry.kind) &&
          (!query.unused_since_ns || entry.last_used_ns < *query.unused_since_ns);
 }
 

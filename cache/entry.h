@@ -39,6 +39,7 @@ struct ListQuery {
   SortBy sort = SortBy::kCreated;        // newest or largest first; names from A to Z
   std::vector<std::string> archs{};      // any of these, as printed: "9.0a"
   std::vector<std::string> templates{};  // any of these; for a family all its kernels
+  std::vector<Kind> kinds{};             // any of these
   std::optional<std::int64_t> unused_since_ns{};  // last used before this
   std::optional<std::size_t> limit{};
 };

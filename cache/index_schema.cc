@@ -105,11 +105,11 @@ std::string_view order(SortBy sort) {
 }
 
 /// " AND column IN (?,?)" or "".
-std::string among(std::string_view column, const std::vector<std::string>& values) {
-  if (values.empty())
+std::string among(std::string_view column, std::size_t values) {
+  if (values == 0)
     return {};
   std::string marks = "?";
-  for (std::size_t i = 1; i < values.size(); ++i) marks += ",?";
+  for (std::size_t i = 1; i < values; ++i) marks += ",?";
   return fmt::format(" AND {} IN ({})", column, marks);
 }
 
@@ -172,7 +172,8 @@ Result<std::vector<Entry>> list(const Database& database, const ListQuery& query
   std::string sql =
       "SELECT key, kind, template, params, arch, toolchain, size, created, used,"
       " compile_ms, registers, shared_bytes, spill_bytes FROM entries WHERE 1";
-  sql += among("arch", query.archs) + among("template", query.templates);
+  sql += among("arch", query.archs.size()) + among("template", query.templates.size()) +
+         among("kind", query.kinds.size());
   if (query.unused_since_ns)
     sql += " AND used < ?";
   sql += fmt::format(" ORDER BY {}", order(query.sort));
@@ -181,6 +182,7 @@ Result<std::vector<Entry>> list(const Database& database, const ListQuery& query
   Statement select = KILN_TRY(database.prepare(sql));
   for (const std::string& arch : query.archs) select.bind(std::string_view(arch));
   for (const std::string& name : query.templates) select.bind(std::string_view(name));
+  for (const Kind kind : query.kinds) select.bind(static_cast<std::int64_t>(kind));
   if (query.unused_since_ns)
     select.bind(*query.unused_since_ns);
   if (query.limit) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -19,6 +20,7 @@ struct Candidate {
   std::int64_t used_ns;
   ino_t inode;
   std::uint64_t bytes;
+  bool is_removed = false;
 };
 
 std::int64_t ns(std::chrono::nanoseconds duration) {
@@ -42,9 +44,13 @@ class Collector {
         options_(options) {}
 
   Result<TrimResult> run() {
-    const std::vector<Candidate> candidates = KILN_TRY(walk());
-    if (result_.bytes_left > options_.limit_bytes)
-      remove_least_recently_used(candidates);
+    std::vector<Candidate> candidates = KILN_TRY(walk());
+    if (result_.bytes_left > options_.limit_bytes) {
+      const std::uint64_t target =
+          percent_of(options_.limit_bytes, options_.target_percent);
+      remove_files(candidates, percent_of(target, options_.files_percent));
+      remove_oldest(candidates, result_.bytes_left, target);
+    }
     if (options_.dry_run == DryRun::kNo)
       sweep();
     return std::move(result_);
@@ -67,9 +73,7 @@ class Collector {
     }
     if (failed == kFolderCount)
       return tl::unexpected(*std::move(failure));
-    std::ranges::sort(found, {}, [](const Candidate& candidate) {
-      return std::tuple<std::int64_t, const Digest&>(candidate.used_ns, candidate.key);
-    });
+    std::ranges::sort(found, {}, age);
     return found;
   }
 
@@ -80,22 +84,43 @@ class Collector {
     return {file.key, to_ns(file.info.st_mtim), file.info.st_ino, bytes};
   }
 
-  void remove_least_recently_used(const std::vector<Candidate>& candidates) {
-    const std::uint64_t target =
-        percent_of(options_.limit_bytes, options_.target_percent);
-    for (const Candidate& candidate : candidates) {
-      if (result_.bytes_left <= target || options_.stop.stop_requested())
+  /// Of kind files, until all of them have no more than `most` bytes.
+  void remove_files(std::vector<Candidate>& candidates, std::uint64_t most) {
+    const auto others =
+        std::ranges::stable_partition(candidates, [this](const Candidate& candidate) {
+          const auto entry = store_.describe(candidate.key);  // else it is no file
+          return entry && *entry && (*entry)->kind == Kind::kFiles;
+        });
+    const std::span files(candidates.begin(), others.begin());
+    std::uint64_t bytes = 0;
+    for (const Candidate& file : files) bytes += file.bytes;
+    remove_oldest(files, bytes, most);
+    std::ranges::sort(candidates, {}, age);
+  }
+
+  /// Until `bytes`, what there is of them, is no more than `most`.
+  void remove_oldest(std::span<Candidate> candidates, std::uint64_t bytes,
+                     std::uint64_t most) {
+    for (Candidate& candidate : candidates) {
+      if (bytes <= most || options_.stop.stop_requested())
         return;
-      if (now_ns_ - candidate.used_ns < ns(options_.minimum_age))
+      if (candidate.is_removed ||
+          now_ns_ - candidate.used_ns < ns(options_.minimum_age))
         continue;  // also one with a stamp in the future
       if (options_.dry_run == DryRun::kNo && !remove(candidate))
         continue;
+      candidate.is_removed = true;
+      bytes -= candidate.bytes;
       result_.removed_keys.push_back(candidate.key);
       ++result_.removed;
       --result_.entries_left;
       result_.freed_bytes += candidate.bytes;
       result_.bytes_left -= candidate.bytes;
     }
+  }
+
+  static std::tuple<std::int64_t, Digest> age(const Candidate& candidate) {
+    return {candidate.used_ns, candidate.key};
   }
 
   /// No overflow, and 100 percent is exactly `limit`.

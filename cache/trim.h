@@ -21,6 +21,7 @@ enum class DryRun : std::uint8_t { kNo, kYes };
 struct TrimOptions {
   std::uint64_t limit_bytes = kDefaultLimitBytes;
   unsigned target_percent = 90;          // of the limit, once it is exceeded
+  unsigned files_percent = 50;           // of that, for objects of kind files
   std::chrono::seconds minimum_age{60};  // objects used more recently stay
   std::chrono::hours orphan_age{1};      // of temporaries
   std::chrono::hours quarantine_age{7 * 24};
@@ -40,7 +41,7 @@ struct TrimResult {
 };
 
 /// Evicts objects, the least recently used (by modification time) first, until the rest
-/// fits. Walks the objects, so that a wrong index deletes nothing. Checks each file
+/// fits: first of other programs' files, which must not drive out kernels. Walks the objects, so that a wrong index deletes nothing. Checks each file
 /// again before deleting it, and keeps it if it was used or replaced meanwhile. Touches
 /// only names of our own patterns. The caller ensures one collector at a time; two are
 /// safe, but remove more than needed. Errors: kIo, if no folder can be read.

@@ -1,5 +1,7 @@
 #include "tools/entry_filter.h"
 
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "cache/unix_time.h"
@@ -7,6 +9,7 @@
 #include "tools/architectures.h"
 #include "util/try.h"
 #include "util/units.h"
+#include "util/words.h"
 
 namespace kiln::tools {
 namespace {
@@ -35,6 +38,17 @@ Result<void> add_devices(const Config& config, std::vector<std::string>& archs) 
   return {};
 }
 
+Result<cache::Kind> parse_kind(const std::string& text) {
+  constexpr auto kWords = [] {
+    std::array<std::string_view, cache::kKindCount> words;
+    for (std::size_t i = 0; i < words.size(); ++i)
+      words.at(i) = to_string(static_cast<cache::Kind>(i + 1));
+    return words;
+  };
+  const std::size_t at = KILN_TRY(about("--kind", position_of(text, kWords())));
+  return static_cast<cache::Kind>(at + 1);
+}
+
 }  // namespace
 
 void add_filter_options(OptionSet& cli, EntryFilterOptions& options) {
@@ -43,6 +57,8 @@ void add_filter_options(OptionSet& cli, EntryFilterOptions& options) {
       "Entries built for these: 9.0, 9.0a, sm_90, compute_90 or native, with commas");
   cli.option("--template", options.templates, "NAME",
              "Entries of this kernel or family; may be repeated");
+  cli.option("--kind", options.kinds, "WORD",
+             "Entries of this kind: cubin, ptx, plan, ltoir or files; may be repeated");
 }
 
 void add_age_option(OptionSet& cli, EntryFilterOptions& options) {
@@ -79,6 +95,8 @@ Result<cache::ListQuery> make_query(const Config& config,
     for (const std::string& name : options.templates)
       add_kernels(catalog, name, query.templates);
   }
+  for (const std::string& text : options.kinds)
+    query.kinds.push_back(KILN_TRY(parse_kind(text)));
   if (!options.older_than.empty()) {
     const auto age = KILN_TRY(parse_age(options.older_than));
     query.unused_since_ns =

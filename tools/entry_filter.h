@@ -1,4 +1,4 @@
-// --arch, --template and --older-than as a query: the filters of ls and clear.
+// --arch, --template, --kind and --older-than as a query: the filters of ls and clear.
 
 #pragma once
 
@@ -17,16 +17,17 @@ struct EntryFilterOptions {
   std::vector<std::string> architectures;
   std::vector<std::string> templates;
   std::string older_than;
+  std::vector<std::string> kinds{};
 };
 
-/// Declares --arch and --template. Filters combine with AND, values of one with OR.
+/// Declares --arch, --template and --kind. Filters combine with AND, values of one with OR.
 void add_filter_options(OptionSet& cli, EntryFilterOptions& options);
 /// Declares --older-than.
 void add_age_option(OptionSet& cli, EntryFilterOptions& options);
 
 [[nodiscard]] inline bool is_given(const EntryFilterOptions& options) {
   return !options.architectures.empty() || !options.templates.empty() ||
-         !options.older_than.empty();
+         !options.older_than.empty() || !options.kinds.empty();
 }
 
 /// --template may name a kernel, a family, or a kernel that is no longer in any

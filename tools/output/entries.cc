@@ -57,6 +57,8 @@ std::string time_text(std::int64_t ns) {
 }
 
 std::string entry_label(const cache::Entry& entry) {
+  if (entry.kind == cache::Kind::kFiles)
+    return entry.template_name.empty() ? "(files)" : entry.template_name;
   if (entry.template_name.empty())
     return "(source)";
   return request::format_template(entry.template_name, params_of(entry));
@@ -105,9 +107,10 @@ nlohmann::ordered_json entry_json(const cache::Entry& entry) {
   const auto& [key, kind, template_name, params, arch, toolchain, size_bytes,
                created_ns, last_used_ns, compile_ms, registers, shared_bytes,
                spill_bytes] = entry;
+  const bool of_files = kind == cache::Kind::kFiles;
   return {{"key", key.hex()},
           {"kind", to_string(kind)},
-          {"template",
+          {of_files ? "name" : "template",
            template_name.empty() ? ordered_json(nullptr) : ordered_json(template_name)},
           {"params", params_of(entry)},
           {"arch", arch},

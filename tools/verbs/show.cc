@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "attention/plan.h"
+#include "codec/named_files.h"
 #include "key/key.h"
 #include "tools/open_cache.h"
 #include "tools/output/entries.h"
@@ -86,6 +87,21 @@ ordered_json plan_json(const attention::Plan& plan) {
           {"bound_to", bound}};
 }
 
+/// Names, sizes and what is source, of an object of files.
+ordered_json files_json(const cache::StoredObject& object) {
+  ordered_json list = ordered_json::array();
+  const auto add = [&](ByteView encoded, bool is_source) {
+    // The payload was checked when it was read.
+    for (const NamedFile& file :
+         decode_files(encoded).value_or(std::vector<NamedFile>()))
+      list.push_back(
+          {{"name", file.name}, {"bytes", file.bytes.size()}, {"source", is_source}});
+  };
+  add(object.payload(), false);
+  add(as_bytes(object.source().value_or("")), true);
+  return list;
+}
+
 ordered_json names_json(const std::vector<cache::EntryPoint>& names) {
   ordered_json list = ordered_json::array();
   for (const cache::EntryPoint& name : names)
@@ -107,6 +123,8 @@ ordered_json show_json(const Shown& shown, const cache::Metadata& metadata,
     json["variables"] = names_json(variables);
   if (shown.plan)
     json["plan"] = plan_json(*shown.plan);
+  if (shown.object.kind() == cache::Kind::kFiles)
+    json["files"] = files_json(shown.object);
   json["min_driver"] = min_driver;
   json["producer"] = producer;
   json["preimage"] = preimage_json(preimage);
@@ -138,6 +156,11 @@ void print_details(const Shown& shown, const cache::Metadata& metadata,
     line("workspace", format_size(shown.plan->workspace_bytes()));
     line("tensors", plan["tensors"].dump());
     line("bound to", plan["bound_to"].dump());
+  } else if (shown.object.kind() == cache::Kind::kFiles) {
+    for (const ordered_json& file : files_json(shown.object))
+      line(file["source"].get<bool>() ? "source" : "file",
+           fmt::format("{} ({} bytes)", file["name"].get<std::string>(),
+                       file["bytes"].get<std::uint64_t>()));
   } else {
     line("driver", "CUDA " + metadata.min_driver + " or later");
     line("resources",

@@ -87,6 +87,36 @@ TEST_F(TrimTest, ALimitThatIsTheTargetIsMetToTheByte) {
   }
 }
 
+TEST_F(TrimTest, FilesOfOtherProgramsDriveOutNoKernels) {
+  std::vector<Digest> files;
+  for (int i = 10; i < 20; ++i) {
+    SampleObject object(i);
+    object->kind = Kind::kFiles;
+    EXPECT_EQ(sample_.store.publish(*object).outcome, Published::kStored);
+    files.push_back(object.key());
+    set_age(sample_.layout.object(files.back()), std::chrono::hours(30 - i));
+  }
+  const auto files_left = [&] {
+    return std::ranges::count_if(files, [&](const Digest& key) {
+      return fs::exists(sample_.layout.object(key));
+    });
+  };
+  // All files are younger than all kernels. Half of the limit is theirs.
+  TrimOptions options{.limit_bytes = 18 * size_ + 100, .target_percent = 100};
+  options.dry_run = DryRun::kYes;
+  EXPECT_EQ(trim(options).removed, 2U);
+  options.dry_run = DryRun::kNo;
+  const TrimResult result = trim(options);
+  EXPECT_EQ(result.removed, 2U);
+  EXPECT_EQ(result.removed_keys.front(), files.front());
+  EXPECT_EQ(files_left(), 9);  // and then the oldest of all, a kernel
+  EXPECT_EQ(left().size(), 9U);
+  options.limit_bytes = 4 * size_ + 100;
+  EXPECT_EQ(trim(options).entries_left, 4U);
+  EXPECT_EQ(files_left(), 2);
+  EXPECT_EQ(left().size(), 2U);
+}
+
 TEST_F(TrimTest, ADryRunRemovesNothing) {
   EXPECT_EQ(trim({.limit_bytes = 0, .dry_run = DryRun::kYes}).removed, 10U);
   EXPECT_EQ(left().size(), 10U);
