@@ -87,11 +87,11 @@ class Collector {
   /// Of kind files, until all of them have no more than `most` bytes.
   void remove_files(std::vector<Candidate>& candidates, std::uint64_t most) {
     const auto others =
-        std::ranges::stable_partition(candidates, [this](const Candidate& candidate) {
-          const auto entry = store_.describe(candidate.key);  // else it is no file
+        std::stable_partition(candidates.begin(), candidates.end(), [this](auto& each) {
+          const auto entry = store_.describe(each.key);  // else it is none of these
           return entry && *entry && (*entry)->kind == Kind::kFiles;
         });
-    const std::span files(candidates.begin(), others.begin());
+    const std::span files(candidates.begin(), others);
     std::uint64_t bytes = 0;
     for (const Candidate& file : files) bytes += file.bytes;
     remove_oldest(files, bytes, most);
