@@ -41,10 +41,11 @@ struct TrimResult {
 };
 
 /// Evicts objects, the least recently used (by modification time) first, until the rest
-/// fits: first of other programs' files, which must not drive out kernels. Walks the objects, so that a wrong index deletes nothing. Checks each file
-/// again before deleting it, and keeps it if it was used or replaced meanwhile. Touches
-/// only names of our own patterns. The caller ensures one collector at a time; two are
-/// safe, but remove more than needed. Errors: kIo, if no folder can be read.
+/// fits: first of other programs' files, which must not drive out kernels. Walks the
+/// objects, so that a wrong index deletes nothing. Checks each file again before
+/// deleting it, and keeps it if it was used or replaced meanwhile. Touches only names
+/// of our own patterns. The caller ensures one collector at a time; two are safe, but
+/// remove more than needed. Errors: kIo, if no folder can be read.
 [[nodiscard]] Result<TrimResult> trim(const Layout& layout, FileSystem& file_system,
                                       const ObjectStore& store, Counters& counters,
                                       const TrimOptions& options);
