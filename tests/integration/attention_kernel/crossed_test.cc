@@ -44,8 +44,8 @@ std::vector<Kernels> every_kernels() {
       {{64, 64}, {128, 128}, {192, 128}, {256, 256}, {72, 40}, {33, 33}}};
   std::vector<Kernels> all;
   for (const Element& element : kElements) {
-    // Half of the time of these tests is NVRTC's. The kernels of f16 for 7.5 and for 8.0
-    // are one text: each device has every second head dimension of them.
+    // Half of the time of these tests is NVRTC's. The kernels of f16 for 7.5 and
+    // for 8.0 are one text: each device has every second head dimension of them.
     const bool is_f16 = element.dtype == ops::DType::kF16;
     for (std::size_t i = 0; i < kDims.size(); ++i) {
       if (!is_f16 || (i % 2 == 0) == (element.capability < ComputeCapability{8, 0}))
