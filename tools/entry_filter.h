@@ -20,7 +20,8 @@ struct EntryFilterOptions {
   std::vector<std::string> kinds{};
 };
 
-/// Declares --arch, --template and --kind. Filters combine with AND, values of one with OR.
+/// Declares --arch, --template and --kind. Filters combine with AND, values of one with
+/// OR.
 void add_filter_options(OptionSet& cli, EntryFilterOptions& options);
 /// Declares --older-than.
 void add_age_option(OptionSet& cli, EntryFilterOptions& options);
