@@ -400,6 +400,8 @@ KeyLock::Acquired Cache::lock(KeyLock::LockRequest request,
   if (mode_ != Mode::kReadWrite)
     return {LockOutcome::kBypassed, {}, mode_reason_, {}};
   request.build_limit = limit.value_or(options_.build_limit);
+  if (limit)
+    request.longest_wait = *limit + options_.lock_times.compile_grace;
   return KeyLock::acquire({lock_folder_, *file_system_, counters_, options_.lock_times},
                           request);
 }

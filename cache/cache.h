@@ -167,9 +167,9 @@ class Cache {
   /// that is over its limit. See CacheOptions::stored_part.
   PublishResult publish(const StoredObject& object);
   PublishResult publish(const NewObject& object);
-  /// See KeyLock::acquire. Fills in `request.build_limit`: `limit`, or that of
-  /// CacheOptions. Bypassed in modes kOff and kReadOnly: no other process could use the
-  /// result.
+  /// See KeyLock::acquire. Fills in `request.build_limit`: that of CacheOptions, or
+  /// `limit`, which with LockTimes::compile_grace bounds the whole wait, too. Bypassed
+  /// in modes kOff and kReadOnly: no other process could use the result.
   [[nodiscard]] KeyLock::Acquired lock(
       KeyLock::LockRequest request,
       std::optional<std::chrono::milliseconds> limit = std::nullopt);

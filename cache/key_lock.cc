@@ -40,7 +40,8 @@ class Wait {
   Wait(const KeyLock::LockRequest& request, const LockTimes& times)
       : request_(request),
         watch_(times),
-        longest_(kPhases * (request.build_limit + times.compile_grace)) {}
+        longest_(request.longest_wait.value_or(
+            kPhases * (request.build_limit + times.compile_grace))) {}
 
   /// Takes note of the record, as read while somebody holds the lock.
   void see(const std::optional<OwnerRecord>& owner) {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <stop_token>
 #include <string>
 
@@ -46,6 +47,8 @@ struct KeyLock {
     /// False: a lock that somebody else holds is not waited for.
     bool wait = true;
     std::chrono::milliseconds build_limit{300'000};  // of our build; waiters read it
+    /// Of the whole wait; nullopt: the four phases of one holder.
+    std::optional<std::chrono::milliseconds> longest_wait{};
     std::stop_token stop{};
     /// Called about once a second with the holder that we wait for; may be empty.
     std::function<void(const OwnerRecord&)> on_wait{};

@@ -48,8 +48,10 @@ class Collector {
     if (result_.bytes_left > options_.limit_bytes) {
       const std::uint64_t target =
           percent_of(options_.limit_bytes, options_.target_percent);
-      remove_files(candidates, percent_of(target, options_.files_percent));
-      remove_oldest(candidates, result_.bytes_left, target);
+      // No kernel goes for what files have beyond their part, as they are too young.
+      const std::uint64_t beyond =
+          remove_files(candidates, percent_of(target, options_.files_percent));
+      std::ignore = remove_oldest(candidates, result_.bytes_left - beyond, target);
     }
     if (options_.dry_run == DryRun::kNo)
       sweep();
@@ -84,26 +86,31 @@ class Collector {
     return {file.key, to_ns(file.info.st_mtim), file.info.st_ino, bytes};
   }
 
-  /// Of kind files, until all of them have no more than `most` bytes.
-  void remove_files(std::vector<Candidate>& candidates, std::uint64_t most) {
+  /// Of kind files, until all of them have no more than `most` bytes. Returns how many
+  /// more they have.
+  std::uint64_t remove_files(std::vector<Candidate>& candidates, std::uint64_t most) {
     const auto others =
         std::stable_partition(candidates.begin(), candidates.end(), [this](auto& each) {
+          if (options_.stop.stop_requested())
+            return false;
           const auto entry = store_.describe(each.key);  // else it is none of these
           return entry && *entry && (*entry)->kind == Kind::kFiles;
         });
     const std::span files(candidates.begin(), others);
     std::uint64_t bytes = 0;
     for (const Candidate& file : files) bytes += file.bytes;
-    remove_oldest(files, bytes, most);
+    bytes = remove_oldest(files, bytes, most);
     std::ranges::sort(candidates, {}, age);
+    return bytes - std::min(bytes, most);
   }
 
-  /// Until `bytes`, what there is of them, is no more than `most`.
-  void remove_oldest(std::span<Candidate> candidates, std::uint64_t bytes,
-                     std::uint64_t most) {
+  /// Until `bytes`, what there is of them, is no more than `most`. Returns what is
+  /// left.
+  std::uint64_t remove_oldest(std::span<Candidate> candidates, std::uint64_t bytes,
+                              std::uint64_t most) {
     for (Candidate& candidate : candidates) {
       if (bytes <= most || options_.stop.stop_requested())
-        return;
+        break;
       if (candidate.is_removed ||
           now_ns_ - candidate.used_ns < ns(options_.minimum_age))
         continue;  // also one with a stamp in the future
@@ -117,6 +124,7 @@ class Collector {
       result_.freed_bytes += candidate.bytes;
       result_.bytes_left -= candidate.bytes;
     }
+    return bytes;
   }
 
   static std::tuple<std::int64_t, Digest> age(const Candidate& candidate) {

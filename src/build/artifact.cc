@@ -315,8 +315,11 @@ Result<void> check_stored_payload(const cache::StoredObject& object) {
   if (object.kind() == cache::Kind::kPlan)
     return check_stored_plan(object);
   if (object.kind() == cache::Kind::kFiles) {
-    KILN_TRY(decode_files(object.payload()));
-    return {};
+    auto files = KILN_TRY(decode_files(object.payload()));
+    const std::string source = KILN_TRY(object.source());
+    const auto sources = KILN_TRY(decode_files(as_bytes(source)));
+    files.insert(files.end(), sources.begin(), sources.end());
+    return check_files(std::move(files));
   }
   const device::Target target = KILN_TRY(target_of(object));
   return device::check_image(object.payload(), target,

@@ -127,12 +127,12 @@ CachedBuilds::Flights::Landed CachedBuilds::run_once(Flights& flights,
   return landed;
 }
 
-/// Builds once per key among the processes of this machine, where locks work.
-CachedBuilds::Ended CachedBuilds::build_locked(const BuildOrder& order,
-                                               const std::stop_token& stop, Wait wait) {
+/// Waits for its turn among the processes of this machine, where locks work.
+CachedBuilds::Locked CachedBuilds::lock(const BuildOrder& order,
+                                        const std::stop_token& stop, Wait wait) {
   // Another thread may have finished between our look-up and our turn.
   if (auto fetched = find_in_memory(order.key))
-    return {*std::move(fetched)};
+    return {.ended = Ended{*std::move(fetched)}};
   ObjectPointer appeared;
   const auto look_again = [&] {
     if (std::optional<cache::StoredObject> object =
@@ -142,7 +142,7 @@ CachedBuilds::Ended CachedBuilds::build_locked(const BuildOrder& order,
   };
   std::optional<Error> failure;
   const auto is_answer = [&](const cache::OwnerRecord& builder) {
-    failure = failures_.find(order.key, builder);
+    failure = failures_.find(order.key, builder, order.limit);
     return failure.has_value();
   };
   auto acquired = cache_.lock(
@@ -155,15 +155,16 @@ CachedBuilds::Ended CachedBuilds::build_locked(const BuildOrder& order,
       order.limit);
   switch (acquired.outcome) {
     case cache::LockOutcome::kAppeared:
-      return {Fetched{.object = std::move(appeared),
-                      .outcome = FetchOutcome::kWaited,
-                      .tier = cache::Tier::kDisk}};
+      return {.ended = Ended{Fetched{.object = std::move(appeared),
+                                     .outcome = FetchOutcome::kWaited,
+                                     .tier = cache::Tier::kDisk}}};
     case cache::LockOutcome::kAnswered:
-      return {tl::unexpected(*std::move(failure))};
+      return {.ended = Ended{tl::unexpected(*std::move(failure))}};
     case cache::LockOutcome::kCancelled:
-      return {fail(
-          ErrorCode::kCancelled,
-          fmt::format("stopped while another process was building {}", order.label))};
+      return {.ended = Ended{fail(ErrorCode::kCancelled,
+                                  fmt::format("stopped while another process was "
+                                              "building {}",
+                                              order.label))}};
     case cache::LockOutcome::kBypassed:
       log(acquired.waited < WaitNotice::kFirstAfter ? LogLevel::kDebug
                                                     : LogLevel::kWarning,
@@ -172,9 +173,41 @@ CachedBuilds::Ended CachedBuilds::build_locked(const BuildOrder& order,
     case cache::LockOutcome::kHeld:
       break;
   }
+  return {.acquired = std::move(acquired)};
+}
+
+/// Builds once per key among the processes of this machine.
+CachedBuilds::Ended CachedBuilds::build_locked(const BuildOrder& order,
+                                               const std::stop_token& stop, Wait wait) {
+  Locked locked = lock(order, stop, wait);
+  if (locked.ended)
+    return *std::move(locked.ended);
   return wait == Wait::kYes && remote_ != nullptr && order.remotes != Remotes::kAsked
-             ? ask_and_build(order, stop, acquired)
-             : build_here(order, stop, acquired);
+             ? ask_and_build(order, stop, locked.acquired)
+             : build_here(order, stop, locked.acquired);
+}
+
+Result<std::variant<Fetched, BuildTicket>> CachedBuilds::begin(
+    const BuildOrder& order, const std::stop_token& stop) {
+  Locked locked = lock(order, stop, Wait::kYes);
+  if (locked.ended)
+    return KILN_TRY(std::move(locked.ended->fetched));
+  cache::OwnedRange& held = locked.acquired.lock;
+  if (held.held())
+    held.set_phase(cache::Phase::kCompiling);
+  return BuildTicket(*this, order.key, order.limit, std::move(held));
+}
+
+Fetched BuildTicket::commit(ObjectPointer object) {
+  return builds_->publish_built(
+      {.object = std::move(object), .outcome = FetchOutcome::kCompiled}, lock_);
+}
+
+void BuildTicket::fail(const Error& error) {
+  if (!lock_.held())
+    return;
+  builds_->failures_.leave(key_, lock_.record(), error, limit_);
+  lock_.end_build();
 }
 
 /// The remotes, and a build beside them.
@@ -241,16 +274,23 @@ CachedBuilds::Ended CachedBuilds::build_here(const BuildOrder& order,
       end = cache::BuildEnd::kTimedOut;
     }
     if (whom == Answers::kEverybody && lock.held())
-      failures_.leave(order.key, lock.record(), error);
+      failures_.leave(order.key, lock.record(), error, order.limit);
     lock.end_build(end);
     return {tl::unexpected(std::move(error)), whom};
   }
+  Fetched fetched = publish_built({.object = built->object,
+                                   .outcome = FetchOutcome::kCompiled,
+                                   .not_stored = built->mismatch,
+                                   .is_as_keyed = !built->mismatch},
+                                  lock);
+  const Answers whom = fetched.is_as_keyed ? Answers::kEverybody : Answers::kItsCaller;
+  return {std::move(fetched), whom};
+}
+
+/// Of what is as keyed; ends the build.
+Fetched CachedBuilds::publish_built(Fetched fetched, cache::OwnedRange& lock) {
   cache_.counters().add(cache::Counter::kCompiled);
-  Fetched fetched{.object = built->object,
-                  .outcome = FetchOutcome::kCompiled,
-                  .not_stored = built->mismatch,
-                  .is_as_keyed = !built->mismatch};
-  if (!built->mismatch) {
+  if (fetched.is_as_keyed) {
     if (lock.held())
       lock.set_phase(cache::Phase::kPublishing);
     fetched = publish(std::move(fetched));
@@ -258,8 +298,7 @@ CachedBuilds::Ended CachedBuilds::build_here(const BuildOrder& order,
       upload(fetched.object);
   }
   lock.end_build();
-  const Answers whom = fetched.is_as_keyed ? Answers::kEverybody : Answers::kItsCaller;
-  return {std::move(fetched), whom};
+  return fetched;
 }
 
 void CachedBuilds::upload(ObjectPointer object) {

@@ -12,6 +12,8 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
+#include <variant>
 
 #include "build/shared_failure.h"
 #include "cache/cache.h"
@@ -86,6 +88,31 @@ struct BuildOrder {
   std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
 };
 
+class CachedBuilds;
+
+/// A build that its holder makes by himself, while others wait for it: as long as the
+/// limit of its order, and no longer than this lives. Without commit() or fail() one of
+/// those who wait builds next.
+/// Thread safety: one thread at a time, which need not be the one that began it.
+class BuildTicket {
+ public:
+  /// Publishes what was built.
+  [[nodiscard]] Fetched commit(std::shared_ptr<const cache::StoredObject> object);
+  /// The error is the answer of all who wait.
+  void fail(const Error& error);
+
+ private:
+  friend class CachedBuilds;
+  BuildTicket(CachedBuilds& builds, const Digest& key,
+              std::optional<std::chrono::milliseconds> limit, cache::OwnedRange lock)
+      : builds_(&builds), key_(key), limit_(limit), lock_(std::move(lock)) {}
+
+  CachedBuilds* builds_;
+  Digest key_;
+  std::optional<std::chrono::milliseconds> limit_;
+  cache::OwnedRange lock_;  // not held where locks do not work
+};
+
 /// Thread safety: every method may run concurrently; no lock is held across a build.
 class CachedBuilds {
  public:
@@ -109,6 +136,12 @@ class CachedBuilds {
   [[nodiscard]] Result<Fetched> build(const BuildOrder& order,
                                       const std::stop_token& stop,
                                       Answers* whom = nullptr);
+
+  /// After a miss: what others have built meanwhile, or a ticket for the caller's own
+  /// build. Waits for no longer than build(). `order.build` is not called, and remotes
+  /// are not asked. Errors: those of the build that was waited for; kCancelled.
+  [[nodiscard]] Result<std::variant<Fetched, BuildTicket>> begin(
+      const BuildOrder& order, const std::stop_token& stop);
 
   /// Takes a sound object out that cannot be used here: this process finds it no more,
   /// on a remote either. Errors: kIo; kUnavailable (a read-only cache).
@@ -137,12 +170,21 @@ class CachedBuilds {
     Answers whom = Answers::kEverybody;
   };
 
+  /// What a wait for the key's lock came to.
+  struct Locked {
+    std::optional<Ended> ended{};  // nullopt: it is the caller's turn
+    cache::KeyLock::Acquired acquired{};
+  };
+
+  friend class BuildTicket;
   using Flights = SingleFlight<Digest, Ended>;
   enum class Wait : bool { kNo, kYes };
 
   [[nodiscard]] std::optional<Fetched> find_in_memory(const Digest& key);
   [[nodiscard]] Flights::Landed run_once(Flights& flights, const BuildOrder& order,
                                          const std::stop_token& stop);
+  [[nodiscard]] Locked lock(const BuildOrder& order, const std::stop_token& stop,
+                            Wait wait);
   [[nodiscard]] Ended build_locked(const BuildOrder& order, const std::stop_token& stop,
                                    Wait wait);
   [[nodiscard]] Ended ask_and_build(const BuildOrder& order,
@@ -151,6 +193,7 @@ class CachedBuilds {
   [[nodiscard]] Ended build_here(const BuildOrder& order, const std::stop_token& stop,
                                  cache::KeyLock::Acquired& acquired);
   [[nodiscard]] Fetched publish(Fetched fetched);
+  [[nodiscard]] Fetched publish_built(Fetched fetched, cache::OwnedRange& lock);
   void upload(std::shared_ptr<const cache::StoredObject> object);
 
   cache::Cache& cache_;

@@ -37,31 +37,35 @@ bool is_shared(ErrorCode code) {
 
 }  // namespace
 
-std::string SharedFailures::conditions(ErrorCode code) const {
+std::string SharedFailures::conditions(
+    ErrorCode code, std::optional<std::chrono::milliseconds> time_limit) const {
   const bool is_diagnosis =
       code == ErrorCode::kInvalidArgument || code == ErrorCode::kCompileFailed;
   return is_diagnosis
              ? conditions_.environment
-             : fmt::format("{} {} {}", conditions_.time_limit.count(),
+             : fmt::format("{} {} {}",
+                           time_limit.value_or(conditions_.time_limit).count(),
                            conditions_.memory_limit_bytes, conditions_.environment);
 }
 
 void SharedFailures::leave(const Digest& key, const cache::OwnerRecord& builder,
-                           const Error& error) const {
+                           const Error& error,
+                           std::optional<std::chrono::milliseconds> time_limit) const {
   const auto& [code, message, from_outside] = error;
   std::ignore = from_outside;  // of a build that was tried twice it says nothing
   if (!is_shared(code))
     return;
   Fields fields;
   fields.add("builder", to_text(builder));
-  fields.add("conditions", conditions(code));
+  fields.add("conditions", conditions(code, time_limit));
   add_number(fields, "code", static_cast<unsigned>(code));
   fields.add("message", message);
   std::ignore = key::write_memo(folder_, key.hex(), fields.encode(), kKept);
 }
 
-std::optional<Error> SharedFailures::find(const Digest& key,
-                                          const cache::OwnerRecord& builder) const {
+std::optional<Error> SharedFailures::find(
+    const Digest& key, const cache::OwnerRecord& builder,
+    std::optional<std::chrono::milliseconds> time_limit) const {
   const auto bytes = key::read_memo(folder_, key.hex());
   const auto fields = bytes ? Fields::decode(*bytes) : Fields();
   if (fields && fields->find("builder") == to_text(builder)) {
@@ -72,10 +76,12 @@ std::optional<Error> SharedFailures::find(const Digest& key,
     code = decoder.one_of("code", ErrorCode::kDevice);
     message = decoder.text("message");
     auto found = decoder.finish(error);
-    if (found && is_shared(code) && fields->find("conditions") == conditions(code))
+    if (found && is_shared(code) &&
+        fields->find("conditions") == conditions(code, time_limit))
       return *std::move(found);
   }
-  if (!builder.timed_out || builder.build_limit != conditions_.time_limit)
+  if (!builder.timed_out ||
+      builder.build_limit != time_limit.value_or(conditions_.time_limit))
     return std::nullopt;
   return Error{ErrorCode::kTimeout,
                fmt::format("the build, in process {}, was over its limit of {}; that "

@@ -36,17 +36,20 @@ class SharedFailures {
 
   /// Call it before the builder's lock is released. Leaves nothing for errors that
   /// concern this process alone, for example that it was cancelled.
-  void leave(const Digest& key, const cache::OwnerRecord& builder,
-             const Error& error) const;
+  /// `time_limit`: of this build; nullopt: that of the conditions.
+  void leave(const Digest& key, const cache::OwnerRecord& builder, const Error& error,
+             std::optional<std::chrono::milliseconds> time_limit = {}) const;
 
   /// The error of `builder`'s build if ours would fail the same way: with the same
   /// environment of workers and, for an error of the limits, the same limits.
-  [[nodiscard]] std::optional<Error> find(const Digest& key,
-                                          const cache::OwnerRecord& builder) const;
+  [[nodiscard]] std::optional<Error> find(
+      const Digest& key, const cache::OwnerRecord& builder,
+      std::optional<std::chrono::milliseconds> time_limit = {}) const;
 
  private:
   /// What a failure with this code depends on: limits change no diagnostics.
-  [[nodiscard]] std::string conditions(ErrorCode code) const;
+  [[nodiscard]] std::string conditions(
+      ErrorCode code, std::optional<std::chrono::milliseconds> time_limit) const;
 
   const OwnFolder folder_;
   const BuildConditions conditions_;

@@ -62,6 +62,11 @@ Result<void> check(const std::vector<NamedFile>& files) {
 
 }  // namespace
 
+Result<void> check_files(std::vector<NamedFile> files) {
+  std::ranges::sort(files, {}, &NamedFile::name);
+  return check(files);
+}
+
 Result<Bytes> encode_files(std::vector<NamedFile> files) {
   std::ranges::sort(files, {}, &NamedFile::name);
   KILN_TRY(check(files));

@@ -27,6 +27,9 @@ struct NamedFile {
 /// given twice or as another's folder; kResourceLimit (kMaxNamedFiles).
 [[nodiscard]] Result<Bytes> encode_files(std::vector<NamedFile> files);
 
+/// That these could be one list. Errors: as encode_files().
+[[nodiscard]] Result<void> check_files(std::vector<NamedFile> files);
+
 /// As views into `encoded`. Errors: kCorrupt, for anything that encode_files() cannot
 /// have written.
 [[nodiscard]] Result<std::vector<NamedFile>> decode_files(ByteView encoded);

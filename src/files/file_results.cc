@@ -1,6 +1,9 @@
 #include "files/file_results.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -11,6 +14,7 @@
 #include "kiln/version.h"
 #include "util/read_file.h"
 #include "util/try.h"
+#include "util/unique_fd.h"
 #include "util/units.h"
 
 namespace kiln::files {
@@ -22,7 +26,6 @@ using std::chrono::milliseconds;
 
 constexpr const char* kSchema = "1";
 constexpr std::string_view kAnyTarget = "any";
-constexpr std::uint64_t kMostOutputBytes = 64ULL << 20U;
 constexpr std::size_t kShownOutputBytes = 1U << 20U;
 
 std::string label_of(const Labels& labels) {
@@ -39,7 +42,7 @@ Result<cache::StoredObject> make_object(const FilesOrder& order, const Fields& p
         std::ranges::find(order.sources, file.name) != order.sources.end();
     (is_source ? sources : others).push_back(file);
   }
-  KILN_TRY(encode_files(files));  // no name is of both
+  KILN_TRY(check_files(files));  // no name is of both
   const Bytes payload = KILN_TRY(encode_files(std::move(others)));
   if (payload.empty())
     return fail(
@@ -68,14 +71,25 @@ Result<cache::StoredObject> make_object(const FilesOrder& order, const Fields& p
        .ptx = {}});
 }
 
-/// Begin and end of a long one.
-std::string shortened(std::string output) {
-  if (output.size() <= kShownOutputBytes)
-    return output;
+/// Of a long one begin and end; "" if there is none.
+std::string read_ends(const fs::path& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat info {};
+  if (!file || ::fstat(file.get(), &info) != 0)
+    return {};
+  const auto read = [&](std::size_t bytes, off_t at) {
+    std::string text(bytes, '\0');
+    const ssize_t got = ::pread(file.get(), text.data(), bytes, at);
+    text.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    return text;
+  };
+  const auto size = static_cast<std::size_t>(info.st_size);
+  if (size <= kShownOutputBytes)
+    return read(size, 0);
   constexpr std::size_t kHalf = kShownOutputBytes / 2;
-  return fmt::format("{}\n[{} left out]\n{}", output.substr(0, kHalf),
-                     format_size(output.size() - kShownOutputBytes),
-                     output.substr(output.size() - kHalf));
+  return fmt::format("{}\n[{} left out]\n{}", read(kHalf, 0),
+                     format_size(size - kShownOutputBytes),
+                     read(kHalf, static_cast<off_t>(size - kHalf)));
 }
 
 /// The files below `folder`, and what their bytes are views of.
@@ -128,16 +142,11 @@ Result<BuildFolder::Ran> BuildFolder::run(
                                 .folder = path_,
                                 .output = output};
   auto end = compile::run_to_its_end(run, {.deadline = deadline_, .stop = stop_});
-  auto said = read_text_file(output, kMostOutputBytes);
-  std::string text;
-  if (said)
-    text = shortened(*std::move(said));
-  else if (said.error().code != ErrorCode::kNotFound)  // else it was never started
-    text = said.error().message;
+  const std::string text = read_ends(output);
   std::error_code ignored;  // it goes with the private folder
   fs::remove_all(outputs, ignored);
   if (end)
-    return Ran{*end, std::move(text)};
+    return Ran{*end, text};
   if (!text.empty())
     end.error().message += fmt::format("; its output:\n{}", text);
   return tl::unexpected(std::move(end).error());
@@ -178,6 +187,10 @@ Result<FoundFiles> FileResults::put(const FilesOrder& order,
   const Fields preimage = KILN_TRY(FileResults::preimage(order.fields));
   const auto object = KILN_TRY(make_object(order, preimage, files, {}));
   auto published = service_.cache().publish(object);
+  if (!published.error) {  // another's may have been there already
+    if (auto found = KILN_TRY(find_here(order.fields)))
+      return *std::move(found);
+  }
   return FoundFiles{.key = object.key(),
                     .given = KILN_TRY(PrivateFolder::of_process().give(object)),
                     .outcome = FetchOutcome::kCompiled,
@@ -201,20 +214,77 @@ Result<NewArtifact> FileResults::build_in(const BuildFolder& folder,
       std::make_shared<const cache::StoredObject>(KILN_TRY(std::move(object))), {}};
 }
 
+Result<std::optional<FoundFiles>> FileResults::find_here(const KeyFields& fields) {
+  const Digest key = KILN_TRY(preimage(fields)).digest();
+  auto fetched = service_.builds().find(key, {});
+  if (!fetched)
+    return std::nullopt;
+  return KILN_TRY(found_of(key, *std::move(fetched)));
+}
+
+/// What would fail only once it is built.
+Result<void> FileResults::check(const FilesOrder& order, milliseconds limit) {
+  constexpr std::chrono::hours kLongest{24 * 365};
+  if (order.labels.target.size() > cache::kMaxTargetChars)
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("the target '{}' of {} has more than {} characters",
+                            order.labels.target, label_of(order.labels),
+                            cache::kMaxTargetChars));
+  if (limit <= milliseconds(0) || limit > kLongest)
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("the limit of {} must be above 0 and at most a year",
+                            label_of(order.labels)));
+  return {};
+}
+
+Result<void> FileResults::check_may_build(const Labels& labels) const {
+  const std::string label = label_of(labels);
+  KILN_TRY(service_.check_may_build(
+      label, labels.target.empty() ? "any target" : labels.target));
+  if (service_.is_of_this_process())
+    return {};
+  return fail(
+      ErrorCode::kUnavailable,
+      fmt::format("{} is not built in a forked child: build in the process that "
+                  "opened Kiln, or in one that is started anew",
+                  label));
+}
+
+Result<std::variant<FoundFiles, FilesTicket>> FileResults::begin(
+    const FilesOrder& order, milliseconds limit, const std::stop_token& stop) {
+  KILN_TRY(check(order, limit));
+  if (auto found = KILN_TRY(get(order.fields, stop)))
+    return *std::move(found);
+  KILN_TRY(check_may_build(order.labels));
+  const Digest key = KILN_TRY(preimage(order.fields)).digest();
+  auto begun = KILN_TRY(service_.builds().begin(
+      {.key = key, .target = {}, .label = label_of(order.labels), .limit = limit},
+      stop));
+  if (auto* const fetched = std::get_if<Fetched>(&begun))
+    return KILN_TRY(found_of(key, std::move(*fetched)));
+  return FilesTicket(order, std::get<BuildTicket>(std::move(begun)));
+}
+
+Result<FoundFiles> FilesTicket::commit(const std::vector<NamedFile>& files) {
+  const Fields preimage = KILN_TRY(FileResults::preimage(order_.fields));
+  const auto took = std::chrono::duration_cast<milliseconds>(Clock::now() - begun_);
+  auto object = KILN_TRY(make_object(order_, preimage, files, took));
+  const Digest key = object.key();
+  return found_of(
+      key,
+      build_.commit(std::make_shared<const cache::StoredObject>(std::move(object))));
+}
+
 Result<FoundFiles> FileResults::build_once(const FilesOrder& order, milliseconds limit,
                                            const BuildFiles& build,
                                            const std::stop_token& stop) {
-  if (auto found = KILN_TRY(get(order.fields, stop)))
+  KILN_TRY(check(order, limit));
+  if (auto found = service_.config().no_jit || !service_.is_of_this_process()
+                       ? KILN_TRY(get(order.fields, stop))
+                       : KILN_TRY(find_here(order.fields)))
     return *std::move(found);
+  KILN_TRY(check_may_build(order.labels));
   const std::string label = label_of(order.labels);
-  KILN_TRY(service_.check_may_build(
-      label, order.labels.target.empty() ? "any target" : order.labels.target));
-  if (!service_.is_of_this_process())
-    return fail(
-        ErrorCode::kUnavailable,
-        fmt::format("{} is not built in a forked child: build in the process that "
-                    "opened Kiln, or in one that is started anew",
-                    label));
   const Digest key = KILN_TRY(preimage(order.fields)).digest();
   std::optional<Given> too_large;
   auto fetched = service_.builds().build(

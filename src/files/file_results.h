@@ -9,6 +9,8 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "build/build_service.h"
@@ -74,37 +76,74 @@ class BuildFolder {
 /// Called in the thread that asks.
 using BuildFiles = std::function<Result<void>(const BuildFolder&)>;
 
+/// The caller's turn to build what begin() did not find. Others wait for it, for as
+/// long as its limit and five seconds, and no longer than this lives. Thread safety:
+/// one thread at a time, which need not be the one that began it.
+class FilesTicket {
+ public:
+  /// Stores the files. Errors: as FileResults::put(); then others wait on.
+  [[nodiscard]] Result<FoundFiles> commit(const std::vector<NamedFile>& files);
+  /// The answer of all who wait.
+  void fail(const Error& error) { build_.fail(error); }
+
+ private:
+  friend class FileResults;
+  FilesTicket(FilesOrder order, BuildTicket build)
+      : order_(std::move(order)), build_(std::move(build)) {}
+
+  FilesOrder order_;
+  BuildTicket build_;
+  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+};
+
 /// Thread safety: every method may run concurrently.
-/// Fork safety: in a forked child get() and put() work, and build_once() is an error.
+/// Fork safety: in a forked child get() and put() work; the others are errors.
 class FileResults {
  public:
   /// `service` must outlive it.
   explicit FileResults(BuildService& service) : service_(service) {}
 
   /// From memory, disk, a seed or a remote; nullopt: none has it. Errors:
-  /// kInvalidArgument (a label twice, or none); kCorrupt, kIo: it cannot be given out.
+  /// kInvalidArgument (a label twice, or none); kIo: it cannot be given out;
+  /// kCancelled.
   [[nodiscard]] Result<std::optional<FoundFiles>> get(const KeyFields& fields,
                                                       const std::stop_token& stop = {});
 
-  /// Stores `files`, or what is there already under that key. Errors: as get() and
-  /// encode_files(); a cache that cannot store it is none: FoundFiles::not_stored.
+  /// Stores `files`, and gives them, or what another has stored under that key. Errors:
+  /// as get() and encode_files(); kResourceLimit, over 512 MiB. A cache that cannot
+  /// store them is none: FoundFiles::not_stored.
   [[nodiscard]] Result<FoundFiles> put(const FilesOrder& order,
                                        const std::vector<NamedFile>& files);
 
-  /// What get() finds, or what `build` leaves in its folder. One builds, of all threads
-  /// and processes of this machine, and the others wait: no longer than the builder's
-  /// limit, at which its programs are killed, and five seconds. A result over 512 MiB
-  /// is given out and not stored. Errors: as get(); those of `build`, which are the
-  /// answer of all who waited; kUnavailable, with KILN_NO_JIT, naming the result.
+  /// What get() finds, or what `build` leaves in its folder. Of all processes of this
+  /// machine one builds. The others wait, each no longer than `limit` and five seconds,
+  /// and then build themselves. Threads of this process wait for the first one's wait
+  /// and build. At `limit` the programs of a build are killed. A result over 512 MiB is
+  /// given out and not stored. Errors: as get(); kInvalidArgument, of `order` and
+  /// `limit` before anything is built; those of `build`, of which kInvalidArgument,
+  /// kCompileFailed, kWorkerCrashed and kTimeout (of the same limit) are the answer of
+  /// all who wait; kUnavailable, with KILN_NO_JIT, naming the result.
   [[nodiscard]] Result<FoundFiles> build_once(const FilesOrder& order,
                                               std::chrono::milliseconds limit,
                                               const BuildFiles& build,
                                               const std::stop_token& stop = {});
 
+  /// What get() finds, or what others build meanwhile, or the caller's turn. Errors: as
+  /// build_once(), whose waiters and these wait for each other.
+  [[nodiscard]] Result<std::variant<FoundFiles, FilesTicket>> begin(
+      const FilesOrder& order, std::chrono::milliseconds limit,
+      const std::stop_token& stop = {});
+
   /// The fields whose digest is the key. Errors: kInvalidArgument.
   [[nodiscard]] static Result<Fields> preimage(KeyFields fields);
 
  private:
+  /// As get(), without remotes.
+  [[nodiscard]] Result<std::optional<FoundFiles>> find_here(const KeyFields& fields);
+  [[nodiscard]] static Result<void> check(const FilesOrder& order,
+                                          std::chrono::milliseconds limit);
+  /// Whether this process may build it.
+  [[nodiscard]] Result<void> check_may_build(const Labels& labels) const;
   /// `too_large`: what is given out where it cannot be stored.
   [[nodiscard]] Result<NewArtifact> build_in(const BuildFolder& folder,
                                              const FilesOrder& order,

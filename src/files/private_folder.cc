@@ -19,6 +19,7 @@
 #include "util/mutex.h"
 #include "util/posix_error.h"
 #include "util/try.h"
+#include "util/unique_fd.h"
 #include "util/write_file.h"
 
 namespace kiln::files {
@@ -28,7 +29,6 @@ namespace fs = std::filesystem;
 
 constexpr mode_t kFileMode = 0400;
 constexpr mode_t kProgramMode = 0500;
-constexpr const char* kLock = "lock";
 
 Mutex& private_mutex() {
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): of the process
@@ -45,13 +45,28 @@ std::string prefix() {
   return fmt::format("kiln-files-{}-", ::geteuid());
 }
 
-/// Opened and locked; none, if another process has locked it.
-UniqueFd lock_of(const fs::path& folder, int flags) {
-  UniqueFd lock(::open((folder / kLock).c_str(),
-                       flags | O_RDWR | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
+/// Open and locked; none, if another process has locked it, or it cannot be opened.
+UniqueFd locked(const fs::path& folder) {
+  UniqueFd lock(
+      ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     return {};
   return lock;
+}
+
+/// A build may leave folders that may not be written.
+void remove_whole(const fs::path& folder) {
+  std::error_code ignored;  // what is left is the next process's
+  fs::remove_all(folder, ignored);
+  if (!fs::exists(folder, ignored))
+    return;
+  for (fs::recursive_directory_iterator entry(folder, ignored), end;
+       !ignored && entry != end; entry.increment(ignored)) {
+    std::error_code not_ours;
+    if (entry->symlink_status(not_ours).type() == fs::file_type::directory)
+      fs::permissions(entry->path(), fs::perms::owner_all, not_ours);
+  }
+  fs::remove_all(folder, ignored);
 }
 
 /// Removes the folders of processes that are gone.
@@ -61,34 +76,31 @@ void sweep(const fs::path& parent) {
        entry.increment(error)) {
     const fs::path& path = entry->path();
     struct stat info {};
-    if (!path.filename().native().starts_with(prefix()) ||
-        ::lstat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) ||
-        info.st_uid != ::geteuid())
-      continue;
-    const UniqueFd lock(
-        ::open((path / kLock).c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
-    if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) {
-      std::error_code ignored;  // what is left is the next one's
-      fs::remove_all(path, ignored);
-    }
+    if (path.filename().native().starts_with(prefix()) &&
+        ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) &&
+        info.st_uid == ::geteuid() && locked(path))
+      remove_whole(path);
   }
 }
 
-/// Made under another name until it is locked: a sweep leaves it alone.
-Result<std::pair<fs::path, UniqueFd>> make_private() {
-  const fs::path parent = temporary_folder();
-  sweep(parent);
+struct Made {
+  fs::path path;
+  UniqueFd lock;
+};
+
+/// Has another name until it is locked: a sweep leaves it alone.
+Result<Made> make_private(const fs::path& parent) {
   std::string made = (parent / ".kiln-files-XXXXXX").native();
   if (::mkdtemp(made.data()) == nullptr)
     return posix_error("mkdtemp", made, errno);
-  const std::string suffix = made.substr(made.size() - 6);
-  UniqueFd lock = lock_of(made, O_CREAT | O_EXCL);
-  if (!lock)
-    return posix_error("create", fs::path(made) / kLock, errno);
-  const fs::path path = parent / (prefix() + suffix);
-  if (::rename(made.c_str(), path.c_str()) != 0)
-    return posix_error("rename", path, errno);
-  return std::pair(path, std::move(lock));
+  UniqueFd lock = locked(made);
+  constexpr std::size_t kSuffix = 6;
+  fs::path path = parent / (prefix() + made.substr(made.size() - kSuffix));
+  if (lock && ::rename(made.c_str(), path.c_str()) == 0)
+    return Made{std::move(path), std::move(lock)};
+  const int err = errno;
+  ::rmdir(made.c_str());
+  return posix_error("lock and rename", made, err);
 }
 
 Result<void> write(const fs::path& folder, const std::vector<NamedFile>& all,
@@ -119,9 +131,8 @@ PrivateFolder::PrivateFolder() {
   std::atexit([] {
     PrivateFolder& own = of_process();
     const MutexLock lock(private_mutex());
-    std::error_code ignored;
     if (own.owner_ && own.owner_->is_this())
-      fs::remove_all(own.path_, ignored);
+      remove_whole(own.path_);
   });
 }
 
@@ -132,17 +143,29 @@ PrivateFolder& PrivateFolder::of_process() {
 }
 
 Result<fs::path> PrivateFolder::new_folder() {
-  auto made = try_new_folder();
-  return made ? made : try_new_folder();
+  const fs::path parent = temporary_folder();
+  const auto attempt = [&] {
+    if (!is_made())  // without the lock, which forks wait for
+      sweep(parent);
+    return try_new_folder(parent);
+  };
+  auto made = attempt();
+  return made ? made : attempt();
 }
 
-Result<fs::path> PrivateFolder::try_new_folder() {
+bool PrivateFolder::is_made() {
+  const MutexLock lock(private_mutex());
+  return owner_ && owner_->is_this();
+}
+
+Result<fs::path> PrivateFolder::try_new_folder(const fs::path& parent) {
   const MutexLock lock(private_mutex());
   if (!owner_ || !owner_->is_this()) {
-    auto [path, held] = KILN_TRY(make_private());
+    auto [path, held] = KILN_TRY(make_private(parent));
     known_.clear();
     path_ = std::move(path);
-    std::ignore = held_.release();  // of the parent's, which stays locked for its files
+    std::ignore =
+        held_.release();  // of a parent's folder, if it has one: it stays locked
     held_ = std::move(held);
     owner_.emplace();
   }
@@ -150,27 +173,32 @@ Result<fs::path> PrivateFolder::try_new_folder() {
   if (::mkdir(made.c_str(), S_IRWXU) == 0)
     return made;
   const int err = errno;
-  if (err == ENOENT)
-    owner_.reset();  // somebody has removed it: the next call makes another
+  if (err == ENOENT) {  // somebody has removed it: the next call makes another
+    owner_.reset();
+    held_.reset();
+  }
   return posix_error("mkdir", made, err);
 }
 
 std::optional<Given> PrivateFolder::known(const Digest& key) {
-  const MutexLock lock(private_mutex());
-  const auto found = known_.find(key);
-  if (found == known_.end() || !owner_ || !owner_->is_this())
-    return std::nullopt;
-  const auto& [given, stamps] = found->second;
-  for (std::size_t i = 0; i < stamps.size(); ++i) {
-    if (stamp_at(given.folder / given.names[i]) != stamps[i]) {
-      log(LogLevel::kWarning,
-          {"somebody has changed ", (given.folder / given.names[i]).native(),
-           ", which is written once more, elsewhere"});
-      known_.erase(found);
+  fs::path changed;
+  {
+    const MutexLock lock(private_mutex());
+    const auto found = known_.find(key);
+    if (found == known_.end() || !owner_ || !owner_->is_this())
       return std::nullopt;
+    const auto& [given, stamps] = found->second;
+    for (std::size_t i = 0; i < stamps.size() && changed.empty(); ++i) {
+      if (stamp_at(given.folder / given.names[i]) != stamps[i])
+        changed = given.folder / given.names[i];
     }
+    if (changed.empty())
+      return given;
+    known_.erase(found);
   }
-  return given;
+  log(LogLevel::kWarning, {"somebody has changed ", changed.native(),
+                           ": it is written once more, in another folder"});
+  return std::nullopt;
 }
 
 Result<Given> PrivateFolder::give(const cache::StoredObject& object) {
@@ -178,13 +206,27 @@ Result<Given> PrivateFolder::give(const cache::StoredObject& object) {
     return *std::move(given);
   Known made{.given = {.folder = KILN_TRY(new_folder()), .names = {}}, .stamps = {}};
   auto& [folder, names] = made.given;
-  KILN_TRY(write(folder, KILN_TRY(decode_files(object.payload())), names));
-  const std::string source = KILN_TRY(object.source());
-  KILN_TRY(write(folder, KILN_TRY(decode_files(as_bytes(source))), names));
+  const auto written = [&, &folder = folder, &names = names]() -> Result<void> {
+    KILN_TRY(write(folder, KILN_TRY(decode_files(object.payload())), names));
+    const std::string source = KILN_TRY(object.source());
+    return write(folder, KILN_TRY(decode_files(as_bytes(source))), names);
+  }();
+  if (!written) {
+    remove_whole(folder);
+    return tl::unexpected(written.error());
+  }
   std::ranges::sort(names);
   for (const std::string& name : names) made.stamps.push_back(stamp_at(folder / name));
+  const fs::path own = folder;
+  Given given = keep(object.key(), std::move(made));
+  if (given.folder != own)
+    remove_whole(own);  // another thread was first
+  return given;
+}
+
+Given PrivateFolder::keep(const Digest& key, Known&& made) {
   const MutexLock lock(private_mutex());
-  return known_.try_emplace(object.key(), std::move(made)).first->second.given;
+  return known_.try_emplace(key, std::move(made)).first->second.given;
 }
 
 Result<std::vector<std::string>> files_below(const fs::path& folder) {

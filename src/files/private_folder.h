@@ -15,7 +15,7 @@
 #include "kiln/result.h"
 #include "util/file_stamp.h"
 #include "util/fork_count.h"
-#include "util/unique_fd.h"
+#include "util/kept_fd.h"
 
 namespace kiln::files {
 
@@ -34,9 +34,9 @@ class PrivateFolder {
   /// Of this process; never destroyed.
   [[nodiscard]] static PrivateFolder& of_process();
 
-  /// The files of a checked object, written at the first call for its key. Files that
-  /// somebody has changed since are left as they are, and written once more. Cost of a
-  /// further call: one stat for each file. Errors: kCorrupt, kIo.
+  /// The files of a checked object, written at the first call for its key. If somebody
+  /// has changed one, they are written again, in another folder. Cost of a further
+  /// call: one stat for each file. Errors: kCorrupt, kIo.
   [[nodiscard]] Result<Given> give(const cache::StoredObject& object);
   /// An empty folder. Errors: kIo.
   [[nodiscard]] Result<std::filesystem::path> new_folder();
@@ -49,11 +49,14 @@ class PrivateFolder {
 
   PrivateFolder();
   [[nodiscard]] std::optional<Given> known(const Digest& key);
-  [[nodiscard]] Result<std::filesystem::path> try_new_folder();
+  [[nodiscard]] Result<std::filesystem::path> try_new_folder(
+      const std::filesystem::path& parent);
+  [[nodiscard]] Given keep(const Digest& key, Known&& made);
+  [[nodiscard]] bool is_made();
 
   std::optional<OwnerProcess> owner_;  // of what follows; none: nothing is made yet
   std::filesystem::path path_;
-  UniqueFd held_;  // locked while this lives
+  KeptFd held_;  // locked while this lives
   std::map<Digest, Known> known_;
   std::uint64_t folders_ = 0;
 };

@@ -473,7 +473,11 @@ Result<HeaderScan> HeaderScanner::scan(const SourceKeyInput& input,
   auto scan = KILN_TRY(
       Scan(input, ToolkitFolders(toolkit_folders, standard_headers), environment, now)
           .run(std::move(source)));
-  if (name)
+  // A toolkit that is not there yet counts as none.
+  const bool wants_toolkit =
+      !toolkit_folders.empty() &&
+      !(scan.headers->computed.empty() && scan.headers->conditions.empty());
+  if (name && !wants_toolkit)
     state_->last.keep(*name, scan.headers);
   return scan;
 }

@@ -56,9 +56,10 @@ std::vector<KnownHeader> decode_known_headers(ByteView bytes) {
     digest = in.digest();
     list = get(in);
     macro_values = get(in);
-    for (std::uint64_t macros = in.number(); macros > 0 && in.good(); --macros) {
-      auto& [macro, value] = path_macros.emplace_back();
-      macro = in.text();
+    for (std::uint64_t left_here = in.number(); left_here > 0 && in.good();
+         --left_here) {
+      auto& [path_name, value] = path_macros.emplace_back();
+      path_name = in.text();
       value = in.text();
     }
     name = in.text();

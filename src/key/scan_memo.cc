@@ -75,8 +75,10 @@ ScanMemo::Headers ScanMemo::find(const Digest& name) const {
 
 void ScanMemo::keep(const Digest& name, Headers headers) {
   if (headers->varying || !headers->toolkit.empty() ||
-      !std::ranges::all_of(headers->files, [](const HeaderFile& file) {
-        return file.settled && file.stamp.reliable && file.varies.empty();
+      !std::ranges::all_of(headers->files, [&](const HeaderFile& file) {
+        const auto place = headers->lookups.files.find(file.path.native());
+        return file.settled && file.stamp.reliable && file.varies.empty() &&
+               place != headers->lookups.files.end() && place->second == file.stamp;
       }))
     return;
   const MutexLock lock(mutex_);

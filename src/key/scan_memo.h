@@ -20,7 +20,8 @@
 namespace kiln::key {
 
 /// Everything that determines a scan, but for files: not the source, but its
-/// directives. nullopt: there is nothing to search for.
+/// directives. nullopt: there is nothing to search for, or the source names the time of
+/// its build.
 [[nodiscard]] std::optional<Digest> determining(
     const SourceKeyInput& input, const Directives& source,
     std::span<const std::filesystem::path> toolkit_folders,
@@ -36,7 +37,9 @@ class ScanMemo {
   /// the same any more, or one has appeared where it found none. Cost: one stat for
   /// each place that was searched.
   [[nodiscard]] Headers find(const Digest& name) const;
-  /// Only if stamps say all about its files, and it has no tree of the toolkit's.
+  /// Only if it has no tree of the toolkit's, and stamps say all about its files: not
+  /// on overlays and network file systems, and none that was changed in the last
+  /// minute.
   void keep(const Digest& name, Headers headers);
 
  private:

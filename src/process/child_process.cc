@@ -173,6 +173,8 @@ std::uint64_t resident_bytes_of_one(pid_t pid) {
   return statm ? resident_bytes_in(*statm) : 0;
 }
 
+}  // namespace
+
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> children;
   std::error_code gone;  // a process that has ended has no children
@@ -191,6 +193,8 @@ std::vector<pid_t> children_of(pid_t pid) {
   }
   return children;
 }
+
+namespace {
 
 std::uint64_t resident_bytes_of_tree(pid_t pid, int depth = 0) {
   constexpr int kMaxDepth = 4;  // NVRTC itself starts no process
@@ -370,6 +374,11 @@ std::optional<int> ChildProcess::reap(milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   milliseconds pause{1};
   while (pid_ != -1) {
+    siginfo_t ended{};
+    if (::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) ==
+            0 &&
+        ended.si_pid == pid_)
+      ::kill(-pid_, SIGKILL);  // what it has started ends with it, whoever ended it
     int status = 0;
     const pid_t reaped = ::waitpid(pid_, &status, WNOHANG);
     if (reaped == pid_) {

@@ -29,6 +29,9 @@ inline constexpr int kWorkerSocket = 3;
 inline constexpr int kExitOverTime = 81;
 inline constexpr int kExitOverMemory = 82;
 
+/// Direct children, zombies too; none where the kernel does not say. Thread-safe.
+[[nodiscard]] std::vector<pid_t> children_of(pid_t pid);
+
 struct ChildCommand {
   std::filesystem::path path;
   std::vector<std::string>

@@ -297,14 +297,25 @@ class Lexer {
     } else if (name == "define") {
       skip_blanks();
       const std::string_view defined = word();
+      const bool has_parameters = peek() == '(';
+      if (has_parameters)
+        skip_parameters();
       // The lexer then reads the value as any other text, for a __has_include in it.
-      if (is_blank(peek()) || peek() == '/') {
+      if (has_parameters || is_blank(peek()) || peek() == '/') {
         const std::string_view value = trimmed(rest_of_line(text_.size()));
         add_macro_value(value, found_.macro_values);
-        if (is_part_of_path(value))
+        if (!has_parameters && is_part_of_path(value))
           found_.path_macros.push_back({std::string(defined), std::string(value)});
       }
     }
+  }
+
+  // Moves past the ")", if it is on this line.
+  void skip_parameters() {
+    const std::string_view rest = text_.substr(at_, line_end() - at_);
+    found_.work += rest.size();
+    if (const std::size_t close = rest.find(')'); close != rest.npos)
+      at_ += close + 1;
   }
 
   void has_include(Lookup quoted, Lookup angled) {
@@ -342,11 +353,16 @@ class Lexer {
     return std::min(newline_.find(text_, at_, found_.work), text_.size());
   }
 
-  // Up to a comment, at most `most` bytes.
+  // Up to a comment, at most `most` bytes. In "x" and <x> at its begin is none.
   std::string_view rest_of_line(std::size_t most) {
     const std::string_view rest = text_.substr(at_, std::min(most, line_end() - at_));
     found_.work += rest.size();
-    return rest.substr(0, std::min(rest.find("//"), rest.find("/*")));
+    const std::size_t open = std::min(rest.find_first_not_of(" \t"), rest.size());
+    std::size_t close = rest.npos;
+    if (open < rest.size() && (rest[open] == '"' || rest[open] == '<'))
+      close = rest.find(rest[open] == '"' ? '"' : '>', open + 1);
+    const std::size_t from = close == rest.npos ? 0 : close;
+    return rest.substr(0, std::min(rest.find("//", from), rest.find("/*", from)));
   }
 
   int line_number() {

@@ -1,27 +1,50 @@
 #include "compile/pool/program_run.h"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
 
+#include <algorithm>
+#include <chrono>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "util/try.h"
 
 namespace kiln::compile {
+namespace {
+
+/// Of the worker, to end what it watches over.
+constexpr std::chrono::seconds kGrace{2};
+constexpr std::chrono::hours kLongestLimit{24 * 365};
+
+}  // namespace
 
 Result<ProgramEnd> run_to_its_end(const ProgramRun& run, const ExchangeLimits& limits) {
   if (run.command.empty() || run.command.front().empty())
     return fail(ErrorCode::kInvalidArgument, "a program to run has no name");
   const std::string& name = run.command.front();
-  ChildCommand command{.path = run.worker,
-                       .environment = run.environment,
-                       .name = "worker that runs a program",
-                       .arguments = {std::string(kRunArgument), run.folder.native(),
-                                     run.output.native()}};
+  const auto limit = std::clamp<std::chrono::nanoseconds>(
+      limits.deadline - std::chrono::steady_clock::now(), {}, kLongestLimit);
+  ChildCommand command{
+      .path = run.worker,
+      .environment = run.environment,
+      .name = "worker that runs a program",
+      .arguments = {std::string(kRunArgument),
+                    std::to_string(limit / std::chrono::milliseconds(1)),
+                    run.folder.native(), run.output.native()}};
   command.arguments.insert(command.arguments.end(), run.command.begin(),
                            run.command.end());
   ChildProcess child = KILN_TRY(ChildProcess::start(command));
-  auto frame = child.receive_frame(limits);
+  ExchangeLimits waits = limits;
+  waits.deadline = std::chrono::steady_clock::now() + limit + kGrace;
+  auto frame = child.receive_frame(waits);
+  // Whatever it was, the worker ends the program, with what has left its group, too.
+  if (child.socket() >= 0)
+    ::shutdown(child.socket(), SHUT_RDWR);
+  for (const auto until = std::chrono::steady_clock::now() + kGrace;
+       child.alive() && std::chrono::steady_clock::now() < until;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   child.kill();
   if (!frame) {
     Error error = std::move(frame).error();

@@ -12,8 +12,8 @@
 
 namespace kiln::compile {
 
-/// The worker's argument, behind which are the folder, the file for the output and the
-/// command.
+/// The worker's argument, behind which are the limit in milliseconds, the folder, the
+/// file for the output and the command.
 inline constexpr std::string_view kRunArgument = "--run";
 
 /// One of the three is not 0, or the program has ended well.

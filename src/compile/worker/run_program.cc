@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -12,6 +13,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <thread>
+#include <vector>
 
 #include "compile/protocol/program_end.h"
 #include "process/child_process.h"
@@ -20,8 +23,29 @@
 namespace kiln::compile {
 namespace {
 
-/// This process and all that are in its group, as the pool made it the first of one.
+using Clock = std::chrono::steady_clock;
+
+/// Whoever loses its parent below becomes this process's child, so it is found.
+void kill_descendants() {
+  constexpr int kMostRounds = 2000;
+  for (int i = 0; i < kMostRounds; ++i) {
+    std::vector<pid_t> all = children_of(::getpid());
+    if (all.empty())
+      return;
+    for (std::size_t at = 0; at < all.size(); ++at) {
+      const auto below = children_of(all[at]);
+      all.insert(all.end(), below.begin(), below.end());
+    }
+    for (const pid_t each : all) ::kill(each, SIGKILL);
+    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+/// All that is below, and the group, whose first process this is.
 [[noreturn]] void end_group() {
+  kill_descendants();
   ::kill(0, SIGKILL);
   ::_exit(EXIT_FAILURE);
 }
@@ -39,11 +63,15 @@ void tell(const ProgramEnd& end) {
   }
 }
 
-/// Until the program has ended, or the host has. A forked child of the host may keep
-/// the socket open, hence the getppid() check.
-void wait_for(int program, pid_t parent) {
-  constexpr int kAskEveryMs = 200;
+/// Until the program has ended. A forked child of the host may keep the socket open,
+/// hence the getppid() check.
+void wait_for(int program, pid_t parent, Clock::time_point deadline) {
+  constexpr int kAskEveryMs = 50;
   while (true) {
+    if (Clock::now() >= deadline) {
+      kill_descendants();
+      ::_exit(kExitOverTime);
+    }
     std::array<pollfd, 2> both{
         pollfd{.fd = kWorkerSocket, .events = POLLRDHUP, .revents = 0},
         pollfd{.fd = program, .events = POLLIN, .revents = 0}};
@@ -74,8 +102,10 @@ int start(const char* folder, const char* output, std::span<char*> command,
 
 }  // namespace
 
-void run_program(pid_t parent, const char* folder, const char* output,
-                 std::span<char*> command) {
+void run_program(pid_t parent, std::chrono::milliseconds limit, const char* folder,
+                 const char* output, std::span<char*> command) {
+  const auto deadline = Clock::now() + limit;
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   pid_t program = -1;
   if (const int error = start(folder, output, command, program); error != 0) {
     tell({.error = error});
@@ -84,7 +114,7 @@ void run_program(pid_t parent, const char* folder, const char* output,
   const UniqueFd handle(static_cast<int>(::syscall(SYS_pidfd_open, program, 0)));
   if (!handle)
     end_group();
-  wait_for(handle.get(), parent);
+  wait_for(handle.get(), parent, deadline);
   siginfo_t info{};
   while (::waitid(P_PID, static_cast<id_t>(program), &info, WEXITED) != 0) {
     if (errno != EINTR)

@@ -5,14 +5,17 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <span>
 
 namespace kiln::compile {
 
 /// Runs `command` in `folder` with stdout and stderr appended to the file `output`, and
-/// sends how it ended (ProgramEnd) on the socket. If the host ends before, or has heard
-/// it, the whole process group is killed.
-[[noreturn]] void run_program(pid_t parent, const char* folder, const char* output,
+/// sends how it ended (ProgramEnd) on the socket. Once the host has heard it, or has
+/// ended, or `limit` is over, all that the program has started is killed, also what has
+/// left its process group.
+[[noreturn]] void run_program(pid_t parent, std::chrono::milliseconds limit,
+                              const char* folder, const char* output,
                               std::span<char*> command);
 
 }  // namespace kiln::compile

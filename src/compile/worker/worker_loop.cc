@@ -185,13 +185,14 @@ void watch(pid_t parent, Limits& limits) {
   }
 }
 
-std::optional<pid_t> parse_pid(std::string_view text) {
-  pid_t pid = 0;
+template <typename Number = std::int64_t>
+std::optional<Number> parse_number(std::string_view text) {
+  Number number = 0;
   const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), pid);
+      std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || end != text.data() + text.size())
     return std::nullopt;
-  return pid;
+  return number;
 }
 
 /// NVRTC segfaults on a stack of 64 KiB, and so would its threads.
@@ -264,17 +265,19 @@ int run_worker(std::string_view name, std::span<char*> arguments,
   }
   constexpr std::size_t kWithProbe = 6;
   const bool probes = arguments.size() == kWithProbe && arguments[3] == kProbeArgument;
-  const bool runs = arguments.size() > kWithProbe && arguments[3] == kRunArgument;
+  const bool runs = arguments.size() > kWithProbe + 1 && arguments[3] == kRunArgument;
   const auto parent = (probes || runs || arguments.size() == 3) &&
                               std::string_view(arguments[1]) == "--parent"
-                          ? parse_pid(arguments[2])
+                          ? parse_number<pid_t>(arguments[2])
                           : std::nullopt;
   if (!parent) {
     fmt::print(stderr, "{} is started by Kiln itself; see 'kiln --help'\n", name);
     return 2;
   }
   if (runs)
-    run_program(*parent, arguments[4], arguments[5], arguments.subspan(kWithProbe));
+    run_program(*parent,
+                std::chrono::milliseconds(parse_number(arguments[4]).value_or(0)),
+                arguments[5], arguments[6], arguments.subspan(kWithProbe + 1));
   if (probes) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() == *parent)

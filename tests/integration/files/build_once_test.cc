@@ -47,7 +47,6 @@ class BuildOnceTest : public FileResultsTest {
       return {};
     };
   }
-  [[nodiscard]] std::string log() const { return (temp_.path() / "log").native(); }
   [[nodiscard]] std::size_t lines() const {
     std::ifstream file(log());
     return static_cast<std::size_t>(
@@ -103,9 +102,10 @@ TEST_F(BuildOnceTest, SaysWhyNothingWasBuilt) {
 
 TEST_F(BuildOnceTest, ABuildOverItsLimitIsKilledWithAllThatItStarted) {
   const auto begun = std::chrono::steady_clock::now();
-  const auto late = here_.results.build_once(
-      order(), 500ms,
-      by_shell("sleep 300 & echo $! >> " + log() + "; echo said; sleep 300"));
+  const auto late =
+      here_.results.build_once(order(), 500ms,
+                               by_shell("sleep 300 & setsid sleep 300 & echo $! >> " +
+                                        log() + "; echo said; sleep 300"));
   EXPECT_THAT(late, test::IsError(ErrorCode::kTimeout,
                                   AllOf(HasSubstr("sh took longer than its limit"),
                                         HasSubstr("said"))));
@@ -116,7 +116,16 @@ TEST_F(BuildOnceTest, ABuildOverItsLimitIsKilledWithAllThatItStarted) {
 
 TEST_F(BuildOnceTest, NothingThatAnEndedBuildStartedGoesOn) {
   value_of(here_.results.build_once(
-      order(), 20s, by_shell("sleep 300 & echo $! >> " + log() + "; echo > a")));
+      order(), 20s, by_shell("setsid sleep 300 & echo $! >> " + log() + "; echo > a")));
+  const pid_t left = logged_process();
+  EXPECT_TRUE(test::eventually(5s, [&] { return !test::is_running(left); }));
+}
+
+TEST_F(BuildOnceTest, AProgramEndsWithTheWorkerThatWatchesIt) {
+  EXPECT_THAT(
+      here_.results.build_once(
+          order(), 20s, by_shell("echo $$ >> " + log() + "; kill -9 $PPID; sleep 300")),
+      test::IsError(ErrorCode::kWorkerCrashed, HasSubstr("signal 9")));
   const pid_t left = logged_process();
   EXPECT_TRUE(test::eventually(5s, [&] { return !test::is_running(left); }));
 }

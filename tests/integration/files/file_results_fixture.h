@@ -51,6 +51,8 @@ class FileResultsTest : public testing::Test {
   [[nodiscard]] std::filesystem::path object(const Digest& key) {
     return here_.service->cache().layout().object(key);
   }
+  /// A file outside of all results.
+  [[nodiscard]] std::string log() const { return (temp_.path() / "log").native(); }
   static files::FilesOrder order(const std::string& field = "1") {
     return {.fields = {{"of", field}, {"kind", "test"}},
             .labels = {.name = "test_kernel", .target = "sm_90", .tool = "cc-12"}};

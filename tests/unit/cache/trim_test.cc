@@ -111,6 +111,18 @@ TEST_F(TrimTest, FilesOfOtherProgramsDriveOutNoKernels) {
   EXPECT_EQ(result.removed_keys.front(), files.front());
   EXPECT_EQ(files_left(), 9);  // and then the oldest of all, a kernel
   EXPECT_EQ(left().size(), 9U);
+  // Too young to go, they drive out no kernels either.
+  for (const Digest& key : files) {
+    if (fs::exists(sample_.layout.object(key)))
+      set_age(sample_.layout.object(key), 1s);
+  }
+  TrimOptions less{.limit_bytes = 16 * size_ + 100, .target_percent = 100};
+  EXPECT_EQ(trim(less).removed, 1U);  // of 9 kernels, for whom there is place for 8
+  EXPECT_EQ(left().size(), 8U);
+  for (const Digest& key : files) {
+    if (fs::exists(sample_.layout.object(key)))
+      set_age(sample_.layout.object(key), 1h);
+  }
   options.limit_bytes = 4 * size_ + 100;
   EXPECT_EQ(trim(options).entries_left, 4U);
   EXPECT_EQ(files_left(), 2);

@@ -167,7 +167,7 @@ TEST_F(HeaderScanTest, ListsComputedIncludesWithTheirPlace) {
 TEST_F(HeaderScanTest, FindsTheHeaderThatADefineNamesForAComputedInclude) {
   write(one_ / "a.h", "1");
   write(two_ / "b.h", "#include H");
-  input_.macros = {{MacroAction::kDefine, "H=\"a.h\""}, {MacroAction::kDefine, "N=4"}};
+  input_.macros = {{MacroAction::kDefine, "N=4"}, {MacroAction::kDefine, "H=\"a.h\""}};
   input_.source = "#include <b.h>";
   const Fields before = fields();
   EXPECT_TRUE(before.find("header/a.h"));
@@ -177,6 +177,15 @@ TEST_F(HeaderScanTest, FindsTheHeaderThatADefineNamesForAComputedInclude) {
   EXPECT_THAT(fields().list(), IsEmpty()) << "nothing asks for it";
 }
 
+TEST_F(HeaderScanTest, FindsItHoweverTheDefineIsWritten) {
+  write(one_ / "d" / "a.h", "1");
+  input_.source = "#include H\n#include H(x)\n";
+  for (const char* const define : {"H=\"d//a.h\"", "H=<d//a.h>", "H(x)=<d/a.h>"}) {
+    input_.macros = {{MacroAction::kDefine, define}};
+    EXPECT_EQ(scan().headers->files.size(), 1U) << define;
+  }
+}
+
 TEST_F(HeaderScanTest, ComposesPathsOfMacrosThatTheSourceOrADefineHas) {
   write(one_ / "sub" / "a.h", "1");
   write(one_ / "other" / "a.h", "1");
@@ -184,11 +193,9 @@ TEST_F(HeaderScanTest, ComposesPathsOfMacrosThatTheSourceOrADefineHas) {
       "#define SUB sub\n#define H <SUB/a.h>\n#include H\n"
       "#define OTHER_H <OTHER/a.h>\n#include OTHER_H\n";
   input_.macros = {{MacroAction::kDefine, "OTHER=other"}};
-  const Fields both = fields();
-  EXPECT_NE(both.find("header/sub/a.h"), "not found");
-  EXPECT_NE(both.find("header/other/a.h"), "not found");
-  write(one_ / "other" / "a.h", "2");
-  EXPECT_NE(fields(), both);
+  const std::string text = Digest::of(as_bytes("1")).hex();
+  EXPECT_EQ(value("header/sub/a.h"), text);
+  EXPECT_TRUE(value("header/other/a.h").starts_with(text));
 }
 
 TEST_F(HeaderScanTest, EndsWhereHeadersIncludeEachOtherThroughDots) {

@@ -49,6 +49,7 @@ TEST_F(ScanMemoTest, SearchesAgainForWhateverASearchDependsOn) {
   write(one_ / "a.h", "1");
   write(two_ / "a.h", "2");
   write(dir_.path() / "near" / "a.h", "3");
+  write(dir_.path() / "here" / "a.h", "6");
   input_.source = "#include <a.h>\n";
   const HeaderScanner scanner(memo_);
   const auto with = [&](auto change) {
@@ -70,6 +71,11 @@ TEST_F(ScanMemoTest, SearchesAgainForWhateverASearchDependsOn) {
         input.program_name = dir_.path() / "near" / "k.cu";
       },
       [](SourceKeyInput& input) { input.options = {"--pre-include=b.h"}; },
+      [&](SourceKeyInput& input) {
+        input.source = "#include \"a.h\"\n";
+        input.form = SourceForm::kNvrtc;
+        input.working_directory = dir_.path() / "here/";
+      },
       [](SourceKeyInput& input) {
         input.memory_headers = {{"a.h", "4"}};
       },
@@ -85,7 +91,21 @@ TEST_F(ScanMemoTest, SearchesAgainForWhateverASearchDependsOn) {
     all.push_back(with(change));
     EXPECT_EQ(std::ranges::count(all, all.back()), 1) << all.size();
   }
-  EXPECT_FALSE(scan_with(scanner).headers->names_program);
+  // What changes no field may change what else a scan says.
+  const auto names_program = [&](auto change) {
+    const SourceKeyInput before = input_;
+    change(input_);
+    const bool names = scan_with(scanner).headers->names_program;
+    input_ = before;
+    return names;
+  };
+  EXPECT_FALSE(names_program([](SourceKeyInput&) {}));
+  EXPECT_TRUE(names_program([](SourceKeyInput& input) {
+    input.macros = {{MacroAction::kDefine, "F=__FILE__"}};
+  }));
+  EXPECT_TRUE(names_program(
+      [](SourceKeyInput& input) { input.name_expressions = {"f<__FILE__>"}; }));
+  EXPECT_FALSE(names_program([](SourceKeyInput&) {}));
   input_.source += "const char* p = __FILE__;";
   EXPECT_TRUE(scan_with(scanner).headers->names_program);
   input_.source += "const char* t = __TIME__;";

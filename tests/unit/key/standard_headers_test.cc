@@ -12,6 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::later;
+using test::write;
 using testing::IsEmpty;
 
 class StandardHeadersTest : public HeaderScanTest {

@@ -111,10 +111,12 @@ TEST(Directives, SayTheLineOfAComputedIncludeAlsoBehindSplices) {
 TEST(Directives, KeepTheHeadersThatMacrosName) {
   const Directives found = *find_directives(
       "#define A \"a.h\" // x\n#define B <b.h> /* y */\n#define C(x) \"c.h\"\n"
-      "#define D \"d\" \"e\"\n#define E 1\n");
-  ASSERT_EQ(found.macro_values.size(), 2U);
+      "#define D \"d\" \"e\"\n#define E 1\n#define F \"/p//f.h\" // x\n");
+  ASSERT_EQ(found.macro_values.size(), 4U);
   EXPECT_EQ(found.macro_values[0], (Directive{Lookup::kQuoted, "a.h", 0}));
   EXPECT_EQ(found.macro_values[1], (Directive{Lookup::kAngled, "b.h", 0}));
+  EXPECT_EQ(found.macro_values[2], (Directive{Lookup::kQuoted, "c.h", 0}));
+  EXPECT_EQ(found.macro_values[3], (Directive{Lookup::kQuoted, "/p//f.h", 0}));
 }
 
 TEST(Directives, KeepTheMacrosThatArePartOfAPath) {
