@@ -143,8 +143,7 @@ Result<BuildFolder::Ran> BuildFolder::run(
                                 .output = output};
   auto end = compile::run_to_its_end(run, {.deadline = deadline_, .stop = stop_});
   const std::string text = read_ends(output);
-  std::error_code ignored;  // it goes with the private folder
-  fs::remove_all(outputs, ignored);
+  remove_whole(outputs);
   if (end)
     return Ran{*end, text};
   if (!text.empty())
@@ -170,16 +169,31 @@ Result<Fields> FileResults::preimage(KeyFields fields) {
 
 Result<std::optional<FoundFiles>> FileResults::get(const KeyFields& fields,
                                                    const std::stop_token& stop) {
-  const Digest key = KILN_TRY(preimage(fields)).digest();
-  CachedBuilds& builds = service_.builds();
-  auto fetched = builds.find(key, {});
-  if (!fetched && service_.is_of_this_process())
-    fetched = KILN_TRY(builds.find_remote(
-        {.key = key, .target = {}, .label = "files", .remotes = Remotes::kBriefly},
-        stop));
+  return find(KILN_TRY(preimage(fields)).digest(), stop);
+}
+
+/// In a forked child remotes are not asked.
+Result<std::optional<FoundFiles>> FileResults::find(const Digest& key,
+                                                    const std::stop_token& stop) {
+  auto found = find_here(key);
+  if (!found || *found || !service_.is_of_this_process())
+    return found;
+  auto fetched = KILN_TRY(service_.builds().find_remote(
+      {.key = key,
+       .target = {},
+       .label = "files",
+       .remotes = service_.config().no_jit ? Remotes::kPatiently : Remotes::kBriefly},
+      stop));
   if (!fetched)
     return std::nullopt;
-  return found_of(key, *std::move(fetched));
+  return KILN_TRY(found_of(key, *std::move(fetched)));
+}
+
+Result<std::optional<FoundFiles>> FileResults::find_here(const Digest& key) {
+  auto fetched = service_.builds().find(key, {});
+  if (!fetched)
+    return std::nullopt;
+  return KILN_TRY(found_of(key, *std::move(fetched)));
 }
 
 Result<FoundFiles> FileResults::put(const FilesOrder& order,
@@ -188,7 +202,7 @@ Result<FoundFiles> FileResults::put(const FilesOrder& order,
   const auto object = KILN_TRY(make_object(order, preimage, files, {}));
   auto published = service_.cache().publish(object);
   if (!published.error) {  // another's may have been there already
-    if (auto found = KILN_TRY(find_here(order.fields)))
+    if (auto found = KILN_TRY(find_here(object.key())))
       return *std::move(found);
   }
   return FoundFiles{.key = object.key(),
@@ -199,6 +213,7 @@ Result<FoundFiles> FileResults::put(const FilesOrder& order,
 
 Result<NewArtifact> FileResults::build_in(const BuildFolder& folder,
                                           const FilesOrder& order,
+                                          const Fields& preimage,
                                           const BuildFiles& build,
                                           std::optional<Given>& too_large) const {
   const auto begun = Clock::now();
@@ -206,20 +221,12 @@ Result<NewArtifact> FileResults::build_in(const BuildFolder& folder,
   const auto took = std::chrono::duration_cast<milliseconds>(Clock::now() - begun);
   auto object = [&]() -> Result<cache::StoredObject> {
     const ReadFiles read = KILN_TRY(read_all(folder.path()));
-    return make_object(order, KILN_TRY(preimage(order.fields)), read.files, took);
+    return make_object(order, preimage, read.files, took);
   }();
   if (!object && object.error().code == ErrorCode::kResourceLimit)
     too_large = Given{folder.path(), KILN_TRY(files_below(folder.path()))};
   return NewArtifact{
       std::make_shared<const cache::StoredObject>(KILN_TRY(std::move(object))), {}};
-}
-
-Result<std::optional<FoundFiles>> FileResults::find_here(const KeyFields& fields) {
-  const Digest key = KILN_TRY(preimage(fields)).digest();
-  auto fetched = service_.builds().find(key, {});
-  if (!fetched)
-    return std::nullopt;
-  return KILN_TRY(found_of(key, *std::move(fetched)));
 }
 
 /// What would fail only once it is built.
@@ -253,22 +260,23 @@ Result<void> FileResults::check_may_build(const Labels& labels) const {
 Result<std::variant<FoundFiles, FilesTicket>> FileResults::begin(
     const FilesOrder& order, milliseconds limit, const std::stop_token& stop) {
   KILN_TRY(check(order, limit));
-  if (auto found = KILN_TRY(get(order.fields, stop)))
+  Fields preimage = KILN_TRY(FileResults::preimage(order.fields));
+  const Digest key = preimage.digest();
+  if (auto found = KILN_TRY(find(key, stop)))
     return *std::move(found);
   KILN_TRY(check_may_build(order.labels));
-  const Digest key = KILN_TRY(preimage(order.fields)).digest();
   auto begun = KILN_TRY(service_.builds().begin(
       {.key = key, .target = {}, .label = label_of(order.labels), .limit = limit},
       stop));
   if (auto* const fetched = std::get_if<Fetched>(&begun))
     return KILN_TRY(found_of(key, std::move(*fetched)));
-  return FilesTicket(order, std::get<BuildTicket>(std::move(begun)));
+  return FilesTicket(order, std::move(preimage),
+                     std::get<BuildTicket>(std::move(begun)));
 }
 
 Result<FoundFiles> FilesTicket::commit(const std::vector<NamedFile>& files) {
-  const Fields preimage = KILN_TRY(FileResults::preimage(order_.fields));
   const auto took = std::chrono::duration_cast<milliseconds>(Clock::now() - begun_);
-  auto object = KILN_TRY(make_object(order_, preimage, files, took));
+  auto object = KILN_TRY(make_object(order_, preimage_, files, took));
   const Digest key = object.key();
   return found_of(
       key,
@@ -279,13 +287,14 @@ Result<FoundFiles> FileResults::build_once(const FilesOrder& order, milliseconds
                                            const BuildFiles& build,
                                            const std::stop_token& stop) {
   KILN_TRY(check(order, limit));
-  if (auto found = service_.config().no_jit || !service_.is_of_this_process()
-                       ? KILN_TRY(get(order.fields, stop))
-                       : KILN_TRY(find_here(order.fields)))
+  const Fields preimage = KILN_TRY(FileResults::preimage(order.fields));
+  const Digest key = preimage.digest();
+  // Else the build asks the remotes.
+  if (auto found = service_.config().no_jit ? KILN_TRY(find(key, stop))
+                                            : KILN_TRY(find_here(key)))
     return *std::move(found);
   KILN_TRY(check_may_build(order.labels));
   const std::string label = label_of(order.labels);
-  const Digest key = KILN_TRY(preimage(order.fields)).digest();
   std::optional<Given> too_large;
   auto fetched = service_.builds().build(
       {.key = key,
@@ -300,10 +309,9 @@ Result<FoundFiles> FileResults::build_once(const FilesOrder& order, milliseconds
          folder.deadline_ = Clock::now() + limit;
          folder.stop_ = stopped;
          on_phase(compile::BuildPhase::kCompiling);
-         auto built = build_in(folder, order, build, too_large);
-         std::error_code ignored;  // it goes with the private folder
+         auto built = build_in(folder, order, preimage, build, too_large);
          if (!too_large)
-           fs::remove_all(folder.path_, ignored);
+           remove_whole(folder.path_);
          return built;
        },
        .whom =

@@ -88,10 +88,13 @@ class FilesTicket {
 
  private:
   friend class FileResults;
-  FilesTicket(FilesOrder order, BuildTicket build)
-      : order_(std::move(order)), build_(std::move(build)) {}
+  FilesTicket(FilesOrder order, Fields preimage, BuildTicket build)
+      : order_(std::move(order)),
+        preimage_(std::move(preimage)),
+        build_(std::move(build)) {}
 
   FilesOrder order_;
+  Fields preimage_;
   BuildTicket build_;
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
 };
@@ -138,8 +141,10 @@ class FileResults {
   [[nodiscard]] static Result<Fields> preimage(KeyFields fields);
 
  private:
-  /// As get(), without remotes.
-  [[nodiscard]] Result<std::optional<FoundFiles>> find_here(const KeyFields& fields);
+  [[nodiscard]] Result<std::optional<FoundFiles>> find(const Digest& key,
+                                                       const std::stop_token& stop);
+  /// The same without remotes.
+  [[nodiscard]] Result<std::optional<FoundFiles>> find_here(const Digest& key);
   [[nodiscard]] static Result<void> check(const FilesOrder& order,
                                           std::chrono::milliseconds limit);
   /// Whether this process may build it.
@@ -147,6 +152,7 @@ class FileResults {
   /// `too_large`: what is given out where it cannot be stored.
   [[nodiscard]] Result<NewArtifact> build_in(const BuildFolder& folder,
                                              const FilesOrder& order,
+                                             const Fields& preimage,
                                              const BuildFiles& build,
                                              std::optional<Given>& too_large) const;
 

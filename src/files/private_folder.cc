@@ -1,6 +1,5 @@
 #include "files/private_folder.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
@@ -52,21 +51,6 @@ UniqueFd locked(const fs::path& folder) {
   if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     return {};
   return lock;
-}
-
-/// A build may leave folders that may not be written.
-void remove_whole(const fs::path& folder) {
-  std::error_code ignored;  // what is left is the next process's
-  fs::remove_all(folder, ignored);
-  if (!fs::exists(folder, ignored))
-    return;
-  for (fs::recursive_directory_iterator entry(folder, ignored), end;
-       !ignored && entry != end; entry.increment(ignored)) {
-    std::error_code not_ours;
-    if (entry->symlink_status(not_ours).type() == fs::file_type::directory)
-      fs::permissions(entry->path(), fs::perms::owner_all, not_ours);
-  }
-  fs::remove_all(folder, ignored);
 }
 
 /// Removes the folders of processes that are gone.
@@ -125,13 +109,27 @@ FileStamp stamp_at(const fs::path& path) {
 
 }  // namespace
 
+void remove_whole(const fs::path& folder) {
+  std::error_code ignored;  // what is left is the next process's
+  fs::remove_all(folder, ignored);
+  if (!fs::exists(folder, ignored))
+    return;
+  for (fs::recursive_directory_iterator entry(folder, ignored), end;
+       !ignored && entry != end; entry.increment(ignored)) {
+    std::error_code not_ours;
+    if (entry->symlink_status(not_ours).type() == fs::file_type::directory)
+      fs::permissions(entry->path(), fs::perms::owner_all, not_ours);
+  }
+  fs::remove_all(folder, ignored);
+}
+
 PrivateFolder::PrivateFolder() {
   hold_over_forks<private_mutex>();
   // NOLINTNEXTLINE(cert-err33-c): it fails without memory; the next sweep removes it
   std::atexit([] {
     PrivateFolder& own = of_process();
     const MutexLock lock(private_mutex());
-    if (own.owner_ && own.owner_->is_this())
+    if (own.is_made())
       remove_whole(own.path_);
   });
 }
@@ -145,27 +143,30 @@ PrivateFolder& PrivateFolder::of_process() {
 Result<fs::path> PrivateFolder::new_folder() {
   const fs::path parent = temporary_folder();
   const auto attempt = [&] {
-    if (!is_made())  // without the lock, which forks wait for
-      sweep(parent);
+    if (needs_folder())
+      sweep(parent);  // without the lock, which forks wait for
     return try_new_folder(parent);
   };
   auto made = attempt();
   return made ? made : attempt();
 }
 
-bool PrivateFolder::is_made() {
+bool PrivateFolder::needs_folder() {
   const MutexLock lock(private_mutex());
+  return !is_made();
+}
+
+bool PrivateFolder::is_made() const {
   return owner_ && owner_->is_this();
 }
 
 Result<fs::path> PrivateFolder::try_new_folder(const fs::path& parent) {
   const MutexLock lock(private_mutex());
-  if (!owner_ || !owner_->is_this()) {
+  if (!is_made()) {
     auto [path, held] = KILN_TRY(make_private(parent));
     known_.clear();
     path_ = std::move(path);
-    std::ignore =
-        held_.release();  // of a parent's folder, if it has one: it stays locked
+    std::ignore = held_.release();  // a parent's folder stays locked
     held_ = std::move(held);
     owner_.emplace();
   }
@@ -185,7 +186,7 @@ std::optional<Given> PrivateFolder::known(const Digest& key) {
   {
     const MutexLock lock(private_mutex());
     const auto found = known_.find(key);
-    if (found == known_.end() || !owner_ || !owner_->is_this())
+    if (found == known_.end() || !is_made())
       return std::nullopt;
     const auto& [given, stamps] = found->second;
     for (std::size_t i = 0; i < stamps.size() && changed.empty(); ++i) {

@@ -52,7 +52,9 @@ class PrivateFolder {
   [[nodiscard]] Result<std::filesystem::path> try_new_folder(
       const std::filesystem::path& parent);
   [[nodiscard]] Given keep(const Digest& key, Known&& made);
-  [[nodiscard]] bool is_made();
+  [[nodiscard]] bool needs_folder();
+  /// By this process. The caller holds the mutex.
+  [[nodiscard]] bool is_made() const;
 
   std::optional<OwnerProcess> owner_;  // of what follows; none: nothing is made yet
   std::filesystem::path path_;
@@ -60,6 +62,10 @@ class PrivateFolder {
   std::map<Digest, Known> known_;
   std::uint64_t folders_ = 0;
 };
+
+/// Folders that may not be written, too. Errors: none; the sweep of a later process
+/// removes what is left.
+void remove_whole(const std::filesystem::path& folder);
 
 /// All regular files below `folder`, sorted. Errors: kIo; kInvalidArgument, naming what
 /// is neither file nor folder.

@@ -175,6 +175,18 @@ std::uint64_t resident_bytes_of_one(pid_t pid) {
 
 }  // namespace
 
+bool send_to_host(ByteView bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::send(kWorkerSocket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n <= 0)
+      return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> children;
   std::error_code gone;  // a process that has ended has no children

@@ -29,6 +29,9 @@ inline constexpr int kWorkerSocket = 3;
 inline constexpr int kExitOverTime = 81;
 inline constexpr int kExitOverMemory = 82;
 
+/// Called in the child: sends all of it to the host. False: the host is gone.
+[[nodiscard]] bool send_to_host(ByteView bytes);
+
 /// Direct children, zombies too; none where the kernel does not say. Thread-safe.
 [[nodiscard]] std::vector<pid_t> children_of(pid_t pid);
 

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <spawn.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -51,16 +50,8 @@ void kill_descendants() {
 }
 
 void tell(const ProgramEnd& end) {
-  const Bytes frame = encode(end);
-  ByteView rest = frame;
-  while (!rest.empty()) {
-    const ssize_t sent = ::send(kWorkerSocket, rest.data(), rest.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR)
-      continue;
-    if (sent <= 0)
-      end_group();
-    rest = rest.subspan(static_cast<std::size_t>(sent));
-  }
+  if (!send_to_host(encode(end)))
+    end_group();
 }
 
 /// Until the program has ended. A forked child of the host may keep the socket open,

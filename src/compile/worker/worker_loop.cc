@@ -50,15 +50,8 @@ constexpr std::size_t kMessageEndBytes = 2 * kTextEndBytes;
 }
 
 void send_all(const Reply& reply) {
-  const Bytes frame = encode_reply(reply);
-  for (ByteView rest = frame; !rest.empty();) {
-    const ssize_t n = ::send(kWorkerSocket, rest.data(), rest.size(), MSG_NOSIGNAL);
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n <= 0)
-      exit_now(EXIT_SUCCESS);
-    rest = rest.subspan(static_cast<std::size_t>(n));
-  }
+  if (!send_to_host(encode_reply(reply)))
+    exit_now(EXIT_SUCCESS);
 }
 
 void read_exactly(std::span<std::byte> bytes) {

@@ -18,16 +18,12 @@
 #include "tests/support/processes.h"
 #include "tests/support/value_of.h"
 
-namespace kiln {
+namespace kiln::test {
 namespace {
 
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 using files::BuildFolder;
-using test::FileResultsTest;
-using test::Texts;
-using test::texts_of;
-using test::value_of;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
@@ -47,6 +43,15 @@ class BuildOnceTest : public FileResultsTest {
       return {};
     };
   }
+  /// A process whose build takes long; its program is in the log.
+  [[nodiscard]] ChildProcess slow_builder(std::chrono::milliseconds limit) {
+    return ChildProcess([this, limit] {
+      Opened own(config());
+      std::ignore = own.results.build_once(
+          order(), limit, by_shell("echo $$ >> " + log() + "; sleep 300"));
+      return 0;
+    });
+  }
   [[nodiscard]] std::size_t lines() const {
     std::ifstream file(log());
     return static_cast<std::size_t>(
@@ -54,7 +59,7 @@ class BuildOnceTest : public FileResultsTest {
   }
   /// The process that a script has written to the log, once it has.
   [[nodiscard]] pid_t logged_process() const {
-    EXPECT_TRUE(test::eventually(20s, [&] { return lines() > 0; }));
+    EXPECT_TRUE(eventually(20s, [&] { return lines() > 0; }));
     pid_t pid = 0;
     std::ifstream(log()) >> pid;
     return pid;
@@ -79,25 +84,23 @@ TEST_F(BuildOnceTest, GivesWhatTheBuildLeavesInItsFolder) {
 TEST_F(BuildOnceTest, SaysWhyNothingWasBuilt) {
   const auto failed = here_.results.build_once(
       order(), 20s, by_shell("echo out; echo err >&2; exit 3"));
-  EXPECT_THAT(failed, test::IsError(ErrorCode::kCompileFailed, "out\nerr\n"));
+  EXPECT_THAT(failed, IsError(ErrorCode::kCompileFailed, "out\nerr\n"));
   const auto no_program = [](const BuildFolder& folder) -> Result<void> {
     return folder.run({"no-such-compiler"}, kEnvironment).map([](const auto&) {});
   };
-  EXPECT_THAT(
-      here_.results.build_once(order("2"), 20s, no_program),
-      test::IsError(ErrorCode::kUnavailable,
-                    AllOf(HasSubstr("no-such-compiler"), HasSubstr("No such file"))));
+  EXPECT_THAT(here_.results.build_once(order("2"), 20s, no_program),
+              IsError(ErrorCode::kUnavailable,
+                      AllOf(HasSubstr("no-such-compiler"), HasSubstr("No such file"))));
   EXPECT_THAT(here_.results.build_once(order("3"), 20s, by_shell("true")),
-              test::IsError(ErrorCode::kInvalidArgument, HasSubstr("has no file")));
+              IsError(ErrorCode::kInvalidArgument, HasSubstr("has no file")));
   EXPECT_THAT(
       here_.results.build_once(order("4"), 20s, by_shell("ln -s /etc/passwd a")),
-      test::IsError(ErrorCode::kInvalidArgument, HasSubstr("neither a file")));
+      IsError(ErrorCode::kInvalidArgument, HasSubstr("neither a file")));
   Config no_jit = config();
   no_jit.no_jit = true;
   Opened node(no_jit);
-  EXPECT_THAT(
-      node.results.build_once(order(), 20s, by_shell("echo > a")),
-      test::IsError(ErrorCode::kUnavailable, HasSubstr("test_kernel for sm_90")));
+  EXPECT_THAT(node.results.build_once(order(), 20s, by_shell("echo > a")),
+              IsError(ErrorCode::kUnavailable, HasSubstr("test_kernel for sm_90")));
 }
 
 TEST_F(BuildOnceTest, ABuildOverItsLimitIsKilledWithAllThatItStarted) {
@@ -106,32 +109,32 @@ TEST_F(BuildOnceTest, ABuildOverItsLimitIsKilledWithAllThatItStarted) {
       here_.results.build_once(order(), 500ms,
                                by_shell("sleep 300 & setsid sleep 300 & echo $! >> " +
                                         log() + "; echo said; sleep 300"));
-  EXPECT_THAT(late, test::IsError(ErrorCode::kTimeout,
-                                  AllOf(HasSubstr("sh took longer than its limit"),
-                                        HasSubstr("said"))));
+  EXPECT_THAT(late, IsError(ErrorCode::kTimeout,
+                            AllOf(HasSubstr("sh took longer than its limit"),
+                                  HasSubstr("said"))));
   EXPECT_LT(std::chrono::steady_clock::now() - begun, 5s);
   const pid_t left = logged_process();
-  EXPECT_TRUE(test::eventually(5s, [&] { return !test::is_running(left); }));
+  EXPECT_TRUE(eventually(5s, [&] { return !is_running(left); }));
 }
 
 TEST_F(BuildOnceTest, NothingThatAnEndedBuildStartedGoesOn) {
   value_of(here_.results.build_once(
       order(), 20s, by_shell("setsid sleep 300 & echo $! >> " + log() + "; echo > a")));
   const pid_t left = logged_process();
-  EXPECT_TRUE(test::eventually(5s, [&] { return !test::is_running(left); }));
+  EXPECT_TRUE(eventually(5s, [&] { return !is_running(left); }));
 }
 
 TEST_F(BuildOnceTest, AProgramEndsWithTheWorkerThatWatchesIt) {
   EXPECT_THAT(
       here_.results.build_once(
           order(), 20s, by_shell("echo $$ >> " + log() + "; kill -9 $PPID; sleep 300")),
-      test::IsError(ErrorCode::kWorkerCrashed, HasSubstr("signal 9")));
+      IsError(ErrorCode::kWorkerCrashed, HasSubstr("signal 9")));
   const pid_t left = logged_process();
-  EXPECT_TRUE(test::eventually(5s, [&] { return !test::is_running(left); }));
+  EXPECT_TRUE(eventually(5s, [&] { return !is_running(left); }));
 }
 
 TEST_F(BuildOnceTest, OfSixteenProcessesOneBuilds) {
-  std::vector<test::ChildProcess> all;
+  std::vector<ChildProcess> all;
   for (int i = 0; i < 16; ++i)
     all.emplace_back([this] {
       Opened own(config());
@@ -144,27 +147,27 @@ TEST_F(BuildOnceTest, OfSixteenProcessesOneBuilds) {
 }
 
 TEST_F(BuildOnceTest, OfThreadsOneBuildsAndItsFailureIsTheirs) {
+  constexpr int kThreads = 8;
+  std::atomic<int> asking = 0;
   std::atomic<int> failed = 0;
+  const auto build = [&](const BuildFolder& folder) {
+    EXPECT_TRUE(eventually(20s, [&] { return asking == kThreads; }));
+    return by_shell("echo built >> " + log() + "; sleep 0.5; echo no; exit 1")(folder);
+  };
   std::vector<std::jthread> all;
-  for (int i = 0; i < 8; ++i)
+  for (int i = 0; i < kThreads; ++i)
     all.emplace_back([&] {
-      const auto found = here_.results.build_once(
-          order(), 20s,
-          by_shell("echo built >> " + log() + "; sleep 0.5; echo no; exit 1"));
+      ++asking;
+      const auto found = here_.results.build_once(order(), 60s, build);
       failed += !found && found.error().message == "no\n" ? 1 : 0;
     });
   all.clear();
-  EXPECT_EQ(failed, 8);
+  EXPECT_EQ(failed, kThreads);
   EXPECT_EQ(lines(), 1U);
 }
 
 TEST_F(BuildOnceTest, WhatABuilderStartedEndsWithItAndAWaiterBuilds) {
-  test::ChildProcess builder([this] {
-    Opened own(config());
-    std::ignore = own.results.build_once(
-        order(), 60s, by_shell("echo $$ >> " + log() + "; sleep 300"));
-    return 0;
-  });
+  ChildProcess builder = slow_builder(60s);
   const pid_t program = logged_process();
   std::jthread killer([&] {
     std::this_thread::sleep_for(300ms);
@@ -173,18 +176,13 @@ TEST_F(BuildOnceTest, WhatABuilderStartedEndsWithItAndAWaiterBuilds) {
   const auto found =
       value_of(here_.results.build_once(order(), 20s, by_shell("echo 2 > a")));
   EXPECT_EQ(texts_of(found.given), (Texts{{"a", "2\n"}}));
-  EXPECT_TRUE(test::eventually(5s, [&] { return !test::is_running(program); }));
+  EXPECT_TRUE(eventually(5s, [&] { return !is_running(program); }));
   killer.join();
   EXPECT_EQ(builder.wait(), -SIGKILL);
 }
 
 TEST_F(BuildOnceTest, AStoppedBuilderIsWaitedForNoLongerThanItsLimitAndFiveSeconds) {
-  test::ChildProcess builder([this] {
-    Opened own(config());
-    std::ignore = own.results.build_once(
-        order(), 1s, by_shell("echo $$ >> " + log() + "; sleep 300"));
-    return 0;
-  });
+  ChildProcess builder = slow_builder(1s);
   EXPECT_GT(logged_process(), 0);
   builder.signal(SIGSTOP);
   const auto begun = std::chrono::steady_clock::now();
@@ -204,7 +202,7 @@ TEST_F(BuildOnceTest, AResultThatIsTooLargeIsGivenAndNotStored) {
 }
 
 TEST_F(BuildOnceTest, WithoutACacheEachBuilds) {
-  Opened off(test::service_config("/dev/null/cache"));
+  Opened off(service_config("/dev/null/cache"));
   for (int i = 0; i < 2; ++i) {
     const auto found =
         value_of(off.results.build_once(order(), 20s, by_shell("echo 1 > a")));
@@ -214,4 +212,4 @@ TEST_F(BuildOnceTest, WithoutACacheEachBuilds) {
 }
 
 }  // namespace
-}  // namespace kiln
+}  // namespace kiln::test

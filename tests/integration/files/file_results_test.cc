@@ -12,22 +12,18 @@
 #include "tests/support/is_error.h"
 #include "tests/support/value_of.h"
 
-namespace kiln {
+namespace kiln::test {
 namespace {
 
 namespace fs = std::filesystem;
 using files::FilesOrder;
-using test::FileResultsTest;
-using test::Texts;
-using test::texts_of;
-using test::value_of;
 using testing::HasSubstr;
 
 const Texts kTexts{
     {"k.cubin", std::string("\0cubin", 6)}, {"meta/k.json", "{}"}, {"empty", ""}};
 
 TEST_F(FileResultsTest, AreFoundByAnotherProcessAsTheyWerePut) {
-  auto files = test::files_of(kTexts);
+  auto files = files_of(kTexts);
   files[1].is_program = true;  // "k.cubin"
   const auto put = value_of(here_.results.put(order(), files));
   EXPECT_FALSE(put.not_stored);
@@ -62,15 +58,14 @@ TEST_F(FileResultsTest, HaveAKeyOfTheirFieldsInAnyOrder) {
   EXPECT_EQ(key({{"a", "1"}, {"b", "2"}}), key({{"b", "2"}, {"a", "1"}}));
   EXPECT_NE(key({{"a", "1"}, {"b", "2"}}), key({{"a", "1b2"}}));
   EXPECT_NE(key({{"a", "1"}}), key({{"a", "2"}}));
-  EXPECT_THAT(
-      files::FileResults::preimage({{"a", "1"}, {"a", "2"}}),
-      test::IsError(ErrorCode::kInvalidArgument, HasSubstr("'a' is given twice")));
+  EXPECT_THAT(files::FileResults::preimage({{"a", "1"}, {"a", "2"}}),
+              IsError(ErrorCode::kInvalidArgument, HasSubstr("'a' is given twice")));
   EXPECT_THAT(here_.results.get({}),
-              test::IsError(ErrorCode::kInvalidArgument, HasSubstr("no fields")));
+              IsError(ErrorCode::kInvalidArgument, HasSubstr("no fields")));
 }
 
 TEST_F(FileResultsTest, ThatSomebodyChangesAreGivenOnceMore) {
-  const auto first = value_of(here_.results.put(order(), test::files_of(kTexts)));
+  const auto first = value_of(here_.results.put(order(), files_of(kTexts)));
   EXPECT_EQ(value_of(here_.results.get(order().fields))->given.folder,
             first.given.folder);
   const fs::path changed = first.given.folder / "meta/k.json";
@@ -87,7 +82,7 @@ TEST_F(FileResultsTest, ThatSomebodyChangesAreGivenOnceMore) {
 }
 
 TEST_F(FileResultsTest, OfADamagedObjectAreAMiss) {
-  const auto put = value_of(here_.results.put(order(), test::files_of(kTexts)));
+  const auto put = value_of(here_.results.put(order(), files_of(kTexts)));
   const fs::path path = object(put.key);
   fs::permissions(path, fs::perms::owner_all);
   std::fstream file(path, std::ios::in | std::ios::out);
@@ -96,7 +91,7 @@ TEST_F(FileResultsTest, OfADamagedObjectAreAMiss) {
   file.close();
   Opened other(config());
   EXPECT_FALSE(value_of(other.results.get(order().fields)));
-  EXPECT_FALSE(value_of(other.results.put(order(), test::files_of(kTexts))).not_stored);
+  EXPECT_FALSE(value_of(other.results.put(order(), files_of(kTexts))).not_stored);
   EXPECT_TRUE(value_of(other.results.get(order().fields)));
 }
 
@@ -105,7 +100,7 @@ TEST_F(FileResultsTest, ThatAreSourceStayOutOfCopiesForOthers) {
   with_source.sources = {"k.ttir"};
   Texts all = kTexts;
   all["k.ttir"] = "module {}";
-  const auto put = value_of(here_.results.put(with_source, test::files_of(all)));
+  const auto put = value_of(here_.results.put(with_source, files_of(all)));
   EXPECT_EQ(texts_of(put.given), all);
   const auto object = value_of(here_.service->cache().inspect(put.key));
   const auto copy = value_of(without_source(*object));
@@ -114,7 +109,7 @@ TEST_F(FileResultsTest, ThatAreSourceStayOutOfCopiesForOthers) {
   EXPECT_TRUE(copy->verify_fully());
   value_of(here_.service->cache().remove(put.key));
   EXPECT_FALSE(here_.service->cache().publish(*copy).error);
-  test::ChildProcess other([this] {  // which was given nothing yet
+  ChildProcess other([this] {  // which was given nothing yet
     Opened own(config());
     const auto found = own.results.get(order().fields);
     return found && *found && texts_of((*found)->given) == kTexts ? 0 : 1;
@@ -123,8 +118,8 @@ TEST_F(FileResultsTest, ThatAreSourceStayOutOfCopiesForOthers) {
 }
 
 TEST_F(FileResultsTest, WithoutACacheAreGivenAndNotStored) {
-  Opened off(test::service_config("/dev/null/cache"));
-  const auto put = value_of(off.results.put(order(), test::files_of(kTexts)));
+  Opened off(service_config("/dev/null/cache"));
+  const auto put = value_of(off.results.put(order(), files_of(kTexts)));
   EXPECT_TRUE(put.not_stored);
   EXPECT_EQ(texts_of(put.given), kTexts);
 }
@@ -134,16 +129,15 @@ TEST_F(FileResultsTest, OfAProcessThatWasKilledAreRemovedByTheNext) {
     return std::distance(fs::directory_iterator(private_.path()),
                          fs::directory_iterator());
   };
-  test::ChildProcess killed([this] {
-    return here_.results.put(order(), test::files_of(kTexts)) ? (::raise(SIGKILL), 0)
-                                                              : 1;
+  ChildProcess killed([this] {
+    return here_.results.put(order(), files_of(kTexts)) ? (::raise(SIGKILL), 0) : 1;
   });
   EXPECT_EQ(killed.wait(), -SIGKILL);
   EXPECT_EQ(folders(), 1);
-  value_of(here_.results.put(order(), test::files_of(kTexts)));
+  value_of(here_.results.put(order(), files_of(kTexts)));
   EXPECT_EQ(folders(), 1);
   const auto mine = value_of(here_.results.get(order().fields))->given.folder;
-  test::ChildProcess other([this, mine] {  // a forked child has a folder of its own
+  ChildProcess other([this, mine] {  // a forked child has a folder of its own
     const auto found = here_.results.get(order().fields);
     return found && *found && (*found)->given.folder != mine &&
                    texts_of((*found)->given) == kTexts
@@ -155,4 +149,4 @@ TEST_F(FileResultsTest, OfAProcessThatWasKilledAreRemovedByTheNext) {
 }
 
 }  // namespace
-}  // namespace kiln
+}  // namespace kiln::test

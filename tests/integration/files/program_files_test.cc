@@ -8,13 +8,9 @@
 #include "tests/support/program.h"
 #include "tests/support/value_of.h"
 
-namespace kiln {
+namespace kiln::test {
 namespace {
 
-using test::FileResultsTest;
-using test::Texts;
-using test::texts_of;
-using test::value_of;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
@@ -25,15 +21,13 @@ class ProgramFilesTest : public FileResultsTest {
     kiln_.set("KILN_CACHE_DIR", config().cache_dir.native());
     files::FilesOrder with_source = order();
     with_source.sources = {"k.ttir"};
-    key_ =
-        value_of(here_.results.put(
-                     with_source,
-                     test::files_of({{"k.cubin", "12345"}, {"k.ttir", "module {}"}})))
-            .key.hex();
+    key_ = value_of(here_.results.put(with_source, files_of({{"k.cubin", "12345"},
+                                                             {"k.ttir", "module {}"}})))
+               .key.hex();
     here_.service->cache().flush(std::chrono::seconds(10));
   }
 
-  test::KilnProgram kiln_;
+  KilnProgram kiln_;
   std::string key_;
 };
 
@@ -65,15 +59,15 @@ TEST_F(ProgramFilesTest, TravelInPacksWithoutTheirSource) {
   for (const bool with_source : {false, true}) {
     const std::string pack =
         (temp_.path() / (with_source ? "with.kpack" : "p.kpack")).native();
-    test::KilnProgram::Arguments words{"pack", "-o", pack};
+    KilnProgram::Arguments words{"pack", "-o", pack};
     if (with_source)
       words.emplace_back("--with-source");
     ASSERT_EQ(kiln_.run(words).status, 0);
-    test::KilnProgram node;
+    KilnProgram node;
     const auto unpacked = node.run({"unpack", pack});
     ASSERT_EQ(unpacked.status, 0) << unpacked.err;
-    test::ChildProcess other([&] {
-      Opened there(test::service_config(node.cache_dir()));
+    ChildProcess other([&] {
+      Opened there(service_config(node.cache_dir()));
       const auto found = there.results.get(order().fields);
       Texts texts{{"k.cubin", "12345"}};
       if (with_source)
@@ -93,4 +87,4 @@ TEST_F(ProgramFilesTest, AreClearedByTheirKind) {
 }
 
 }  // namespace
-}  // namespace kiln
+}  // namespace kiln::test

@@ -15,16 +15,11 @@
 #include "tests/support/processes.h"
 #include "tests/support/value_of.h"
 
-namespace kiln {
+namespace kiln::test {
 namespace {
 
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
-using files::BuildFolder;
-using test::FileResultsTest;
-using test::Texts;
-using test::texts_of;
-using test::value_of;
 
 class FilesTicketTest : public FileResultsTest {
  protected:
@@ -32,66 +27,81 @@ class FilesTicketTest : public FileResultsTest {
   static files::FilesTicket& ticket(Begun& begun) {
     return std::get<files::FilesTicket>(begun);
   }
+  /// A process that says when it asks, and then runs `ask`, which says whether it got
+  /// what it should.
+  template <typename Ask>
+  ChildProcess asking(const Ask& ask) {
+    return ChildProcess([this, ask] {
+      Opened own(config());
+      std::ofstream(log(), std::ios::app) << "asks\n" << std::flush;
+      return ask(own.results) ? 0 : 1;
+    });
+  }
+  /// Until so many ask, and some time: they wait then.
+  void wait_until_asked(std::uintmax_t processes) const {
+    constexpr std::uintmax_t kLine = 5;
+    EXPECT_TRUE(eventually(60s, [&] {
+      std::error_code none;
+      return fs::file_size(log(), none) == kLine * processes;
+    }));
+    std::this_thread::sleep_for(500ms);
+  }
 };
 
 TEST_F(FilesTicketTest, IsForOneAndTheOthersGetWhatItCommits) {
-  auto begun = value_of(here_.results.begin(order(), 20s));
-  std::vector<test::ChildProcess> others;
+  auto begun = value_of(here_.results.begin(order(), 60s));
+  std::vector<ChildProcess> others;
   for (int i = 0; i < 4; ++i)
-    others.emplace_back([this] {
-      Opened own(config());
-      auto found = own.results.begin(order(), 20s);
+    others.push_back(asking([](files::FileResults& results) {
+      const auto found = results.begin(order(), 60s);
       const auto* const files =
           found ? std::get_if<files::FoundFiles>(&*found) : nullptr;
-      return files != nullptr && texts_of(files->given) == Texts{{"a", "1"}} ? 0 : 1;
-    });
-  std::this_thread::sleep_for(300ms);
-  const auto stored = value_of(ticket(begun).commit(test::files_of({{"a", "1"}})));
+      return files != nullptr && texts_of(files->given) == Texts{{"a", "1"}};
+    }));
+  wait_until_asked(4);
+  const auto stored = value_of(ticket(begun).commit(files_of({{"a", "1"}})));
   EXPECT_EQ(texts_of(stored.given), (Texts{{"a", "1"}}));
   EXPECT_FALSE(stored.not_stored);
   for (auto& each : others) EXPECT_EQ(each.wait(), 0);
 }
 
 TEST_F(FilesTicketTest, ThatEndsWithoutFilesIsTheNextOnes) {
-  std::optional<Begun> begun = value_of(here_.results.begin(order(), 20s));
-  test::ChildProcess other([this] {
-    Opened own(config());
-    auto found = own.results.begin(order(), 20s);
+  std::optional<Begun> begun = value_of(here_.results.begin(order(), 60s));
+  ChildProcess other = asking([](files::FileResults& results) {
+    auto found = results.begin(order(), 60s);
     auto* const mine = found ? std::get_if<files::FilesTicket>(&*found) : nullptr;
-    return mine != nullptr && mine->commit(test::files_of({{"a", "2"}})) ? 0 : 1;
+    return mine != nullptr && mine->commit(files_of({{"a", "2"}}));
   });
-  std::this_thread::sleep_for(300ms);
+  wait_until_asked(1);
   begun.reset();
   EXPECT_EQ(other.wait(), 0);
   EXPECT_TRUE(value_of(here_.results.get(order().fields)));
 }
 
 TEST_F(FilesTicketTest, ThatFailsIsTheAnswerOfThoseWhoWait) {
-  auto begun = value_of(here_.results.begin(order(), 20s));
-  test::ChildProcess other([this] {
-    Opened own(config());
-    const auto found = own.results.build_once(order(), 20s, [](const BuildFolder&) {
+  auto begun = value_of(here_.results.begin(order(), 60s));
+  ChildProcess other = asking([](files::FileResults& results) {
+    const auto found = results.build_once(order(), 60s, [](const files::BuildFolder&) {
       return Result<void>(fail(ErrorCode::kIo, "built twice"));
     });
-    return !found && found.error().message.find("no such register") != std::string::npos
-               ? 0
-               : 1;
+    return !found &&
+           found.error().message.find("no such register") != std::string::npos;
   });
-  std::this_thread::sleep_for(300ms);
+  wait_until_asked(1);
   ticket(begun).fail({ErrorCode::kCompileFailed, "no such register"});
   EXPECT_EQ(other.wait(), 0);
 }
 
 TEST_F(FilesTicketTest,
        OfAStoppedProcessIsWaitedForNoLongerThanItsLimitAndFiveSeconds) {
-  test::ChildProcess holder([this] {
+  ChildProcess holder([this] {
     Opened own(config());
     auto begun = own.results.begin(order(), 1s);
     std::ofstream(log()) << "begun\n";
     ::pause();
     return 0;
   });
-  EXPECT_TRUE(test::eventually(20s, [&] { return fs::exists(log()); }));
+  EXPECT_TRUE(eventually(20s, [&] { return fs::exists(log()); }));
   holder.signal(SIGSTOP);
   const auto since = std::chrono::steady_clock::now();
   auto begun = value_of(here_.results.begin(order(), 1s));
@@ -100,4 +110,4 @@ TEST_F(FilesTicketTest,
 }
 
 }  // namespace
-}  // namespace kiln
+}  // namespace kiln::test
