@@ -196,6 +196,9 @@ class Cache {
   [[nodiscard]] Seeds* seeds() const { return seeds_.get(); }
   /// The counts of this process are included.
   [[nodiscard]] Result<Stats> stats();
+  /// Of the objects that list() has. Costs more than stats(), above all without an
+  /// index. Errors: kIo.
+  [[nodiscard]] Result<KindTotals> totals_by_kind();
 
   // Maintenance.
 

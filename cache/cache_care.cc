@@ -65,6 +65,20 @@ Result<Totals> Cache::totals() {
   return totals;
 }
 
+Result<KindTotals> Cache::totals_by_kind() {
+  if (index_ != nullptr) {
+    if (auto kinds = index_->totals_by_kind())
+      return kinds;
+  }
+  KindTotals kinds;
+  for (const Entry& entry : KILN_TRY(walk({}, Damaged::kLeaveOut))) {
+    Totals& of_kind = kinds[entry.kind];
+    ++of_kind.entries;
+    of_kind.bytes += entry.size_bytes;
+  }
+  return kinds;
+}
+
 Result<VerifyResult> Cache::verify(const VerifyOptions& options) {
   VerifyResult result;
   for (unsigned folder = 0; store_ != nullptr && folder < kFolderCount; ++folder) {

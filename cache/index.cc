@@ -292,4 +292,11 @@ Result<Totals> Index::totals() {
   });
 }
 
+Result<KindTotals> Index::totals_by_kind() {
+  return with_connection([&](Connection& connection) -> Result<KindTotals> {
+    KILN_TRY(connection.refresh(layout_, file_system_, store_, {}));
+    return schema::totals_by_kind(connection.database);
+  });
+}
+
 }  // namespace kiln::cache

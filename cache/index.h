@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -25,6 +26,8 @@ struct Totals {
   std::uint64_t entries = 0;
   std::uint64_t bytes = 0;
 };
+/// Of each kind that has entries.
+using KindTotals = std::map<Kind, Totals>;
 
 /// Thread safety: every method may run concurrently; calls are serialized.
 /// The database is open during a call alone.
@@ -58,6 +61,8 @@ class Index {
   [[nodiscard]] Result<std::vector<Entry>> list(const ListQuery& query);
   /// Without refreshing; constant time.
   [[nodiscard]] Result<Totals> totals();
+  /// Refreshes, then reads every row. Errors: as write().
+  [[nodiscard]] Result<KindTotals> totals_by_kind();
 
   /// The process is about to exit: a rebuild stops at the next folder from now on. The
   /// next refresh reads the other folders.

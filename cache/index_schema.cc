@@ -51,10 +51,22 @@ Bytes encode_params(const std::vector<Field>& params) {
   return fields.encode();
 }
 
-Result<Entry> entry_of(const Statement& row) {
-  const std::int64_t kind = row.number(1);
+Result<Kind> kind_of(const Statement& row, int column) {
+  const std::int64_t kind = row.number(column);
   if (kind < 1 || kind > static_cast<std::int64_t>(kKindCount))
     return fail(ErrorCode::kCorrupt, fmt::format("index: there is no kind {}", kind));
+  return static_cast<Kind>(kind);
+}
+
+Result<Totals> totals_of(const Statement& row, int column) {
+  const std::int64_t entries = row.number(column);
+  const std::int64_t bytes = row.number(column + 1);
+  if (entries < 0 || bytes < 0)
+    return fail(ErrorCode::kCorrupt, "index: its totals are wrong");
+  return Totals{static_cast<std::uint64_t>(entries), static_cast<std::uint64_t>(bytes)};
+}
+
+Result<Entry> entry_of(const Statement& row) {
   // describe() rejects files of any other size.
   const std::int64_t size = row.number(6);
   if (size < static_cast<std::int64_t>(header::kBytes) ||
@@ -64,10 +76,10 @@ Result<Entry> entry_of(const Statement& row) {
     return static_cast<std::uint64_t>(row.number(column));
   };
   Entry entry;
-  auto& [key, its_kind, template_name, params, arch, toolchain, size_bytes, created_ns,
+  auto& [key, kind, template_name, params, arch, toolchain, size_bytes, created_ns,
          last_used_ns, compile_ms, registers, shared_bytes, spill_bytes] = entry;
   key = KILN_TRY(schema::key(row, 0));
-  its_kind = static_cast<Kind>(kind);
+  kind = KILN_TRY(kind_of(row, 1));
   template_name = row.text(2);
   params = KILN_TRY(Fields::decode(row.blob(3))).list();
   arch = row.text(4);
@@ -197,10 +209,18 @@ Result<std::vector<Entry>> list(const Database& database, const ListQuery& query
 
 Result<Totals> totals(const Database& database) {
   Statement select = KILN_TRY(database.prepare("SELECT entries, bytes FROM totals"));
-  if (!KILN_TRY(select.step()) || select.number(0) < 0 || select.number(1) < 0)
+  if (!KILN_TRY(select.step()))
     return fail(ErrorCode::kCorrupt, "index: its totals are gone");
-  return Totals{static_cast<std::uint64_t>(select.number(0)),
-                static_cast<std::uint64_t>(select.number(1))};
+  return totals_of(select, 0);
+}
+
+Result<KindTotals> totals_by_kind(const Database& database) {
+  Statement select = KILN_TRY(
+      database.prepare("SELECT kind, COUNT(*), SUM(size) FROM entries GROUP BY kind"));
+  KindTotals kinds;
+  while (KILN_TRY(select.step()))
+    kinds[KILN_TRY(kind_of(select, 0))] = KILN_TRY(totals_of(select, 1));
+  return kinds;
 }
 
 }  // namespace kiln::cache::schema

@@ -43,5 +43,6 @@ inline constexpr std::string_view kNoteFolder =
 [[nodiscard]] Result<std::vector<Entry>> list(const Database& database,
                                               const ListQuery& query);
 [[nodiscard]] Result<Totals> totals(const Database& database);
+[[nodiscard]] Result<KindTotals> totals_by_kind(const Database& database);
 
 }  // namespace kiln::cache::schema

@@ -118,6 +118,8 @@ class StoredObject {
   [[nodiscard]] const Digest& key() const { return key_; }
   [[nodiscard]] std::string_view target() const { return target_; }
   [[nodiscard]] ByteView payload() const { return section(Section::kPayload); }
+  /// SHA-256, as the header has it; verify_fully() checks it.
+  [[nodiscard]] const Digest& payload_digest() const { return payload_digest_; }
   /// The whole file, as it lies on disk.
   [[nodiscard]] ByteView file() const { return bytes_.view(); }
 

@@ -49,12 +49,12 @@ _MODULES = {
     "explain": "_explain",
     "prepare": "_prepare",
 }
-_SUBMODULES = ("compat", "errors", "jax", "ops", "testing")
+_SUBMODULES = ("cache", "compat", "errors", "jax", "ops", "testing")
 
 __all__ = ["__version__", *sorted(_MODULES), *_SUBMODULES]
 
 if TYPE_CHECKING:
-    from . import compat, errors, jax, ops, testing
+    from . import cache, compat, errors, jax, ops, testing
     from ._explain import Explanation, explain
     from ._prepare import prepare
     from .errors import (

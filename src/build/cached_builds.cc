@@ -54,6 +54,20 @@ std::string_view to_string(FetchOutcome outcome) {
   return "unknown";
 }
 
+Event::Kind event_of(const Fetched& fetched) {
+  switch (fetched.outcome) {
+    case FetchOutcome::kHit:
+      return fetched.tier == cache::Tier::kSeed     ? Event::Kind::kSeed
+             : fetched.tier == cache::Tier::kRemote ? Event::Kind::kRemote
+                                                    : Event::Kind::kHit;
+    case FetchOutcome::kCompiled:
+      return Event::Kind::kCompiled;
+    case FetchOutcome::kWaited:
+      return Event::Kind::kWaited;
+  }
+  return Event::Kind::kHit;
+}
+
 CachedBuilds::CachedBuilds(cache::Cache& cache, BuildConditions conditions,
                            Remote* remote)
     : cache_(cache),
@@ -206,8 +220,11 @@ Fetched BuildTicket::commit(ObjectPointer object) {
 void BuildTicket::fail(const Error& error) {
   if (!lock_.held())
     return;
+  if (error.from_outside)
+    return lock_.end_build(cache::BuildEnd::kKilled);
   builds_->failures_.leave(key_, lock_.record(), error, limit_);
-  lock_.end_build();
+  lock_.end_build(error.code == ErrorCode::kTimeout ? cache::BuildEnd::kTimedOut
+                                                    : cache::BuildEnd::kOther);
 }
 
 /// The remotes, and a build beside them.

@@ -19,6 +19,7 @@
 #include "cache/cache.h"
 #include "compile/pool/build_watch.h"
 #include "kiln/result.h"
+#include "kiln/service.h"
 #include "remote/client/remote.h"
 #include "util/mutex.h"
 #include "util/single_flight.h"
@@ -46,6 +47,9 @@ struct Fetched {
   /// names, another compiler), so it answers this request and no other.
   bool is_as_keyed = true;
 };
+
+/// kHit, kSeed, kRemote, kCompiled or kWaited.
+[[nodiscard]] Event::Kind event_of(const Fetched& fetched);
 
 /// The result of a builder.
 struct NewArtifact {

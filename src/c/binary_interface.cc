@@ -99,6 +99,7 @@ KILN_STRUCT(kiln_setting, 6, 48)
 KILN_STRUCT(kiln_device, 10, 72)
 KILN_STRUCT(kiln_source, 21, 168)
 static_assert(offsetof(kiln_source, target) == 112);
+KILN_STRUCT(kiln_file_request, 8, 64)
 KILN_STRUCT(kiln_statistics, 10, 80)
 static_assert(offsetof(kiln_statistics, seed_hits) == 64);
 KILN_STRUCT(kiln_geometry, 12, 56)

@@ -63,6 +63,14 @@ const char* kiln_error_message(const kiln_error* error) {
 const char* kiln_error_log(const kiln_error* error) {
   return error == nullptr ? "" : error->error.message.c_str() + error->log_begin;
 }
+kiln_result kiln_error_new(int code, const char* message) {
+  const auto known = code >= KILN_INVALID_ARGUMENT && code < KILN_FORKED
+                         ? static_cast<kiln::ErrorCode>(code - KILN_INVALID_ARGUMENT)
+                         : kiln::ErrorCode::kInvalidArgument;
+  return kiln::c::answer([&]() -> kiln::Result<void> {
+    return kiln::fail(known, message == nullptr ? "" : message);
+  });
+}
 void kiln_error_free(kiln_error* error) {
   if (error != kiln::c::out_of_memory())
     delete error;

@@ -12,13 +12,14 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "kiln/c.h"
 #include "kiln/kernel.h"
 #include "kiln/result.h"
 #include "kiln/service.h"
-#include "library/public_border.h"
 #include "util/fork_count.h"
+#include "util/public_border.h"
 #include "util/try.h"
 
 // The _INIT macros leave to C what is zero, of which C++ warns.
@@ -80,6 +81,20 @@ template <typename Handle, typename Call>
   return fail(ErrorCode::kInvalidArgument, fmt::format("{} is NULL", name));
 }
 
+/// Errors: kInvalidArgument, where `items` or one of them is NULL.
+template <typename Text = std::string>
+[[nodiscard]] Result<std::vector<Text>> list_of(const char* const* items,
+                                                std::size_t count,
+                                                std::string_view name) {
+  std::vector<Text> list;
+  for (std::size_t i = 0; i < count; ++i) {
+    KILN_TRY(given(items, name));
+    KILN_TRY(given(items[i], fmt::format("{}[{}]", name, i)));
+    list.emplace_back(items[i]);
+  }
+  return list;
+}
+
 /// Checks that `value` is not NULL and has the size of this library's struct, or of an
 /// older one's, which has fewer fields at the end. Errors: kInvalidArgument.
 template <typename Struct>
@@ -121,6 +136,9 @@ void clear(Output** output) {
 
 /// `text`, with invalid UTF-8 replaced: messages contain paths and errors of loaders.
 [[nodiscard]] std::string as_utf8(std::string text);
+
+/// NULL: none is set. Errors: kInvalidArgument.
+[[nodiscard]] Result<Options> options_of(const kiln_options* given_options);
 
 /// The device with this ordinal. Valid as long as the service. Errors: as
 /// Service::device().

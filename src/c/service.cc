@@ -35,18 +35,6 @@ Result<const Device*> device_of(const kiln_service& service, int ordinal) {
 
 namespace {
 
-template <typename Text = std::string>
-Result<std::vector<Text>> list_of(const char* const* items, std::size_t count,
-                                  std::string_view name) {
-  std::vector<Text> list;
-  for (std::size_t i = 0; i < count; ++i) {
-    KILN_TRY(given(items, name));
-    KILN_TRY(given(items[i], fmt::format("{}[{}]", name, i)));
-    list.emplace_back(items[i]);
-  }
-  return list;
-}
-
 /// Calls `call` with the event, which is valid until it returns.
 void call_back(void (*call)(void* user, const kiln_event* event), void* user,
                const Event& event) {
@@ -63,6 +51,8 @@ void call_back(void (*call)(void* user, const kiln_event* event), void* user,
                         .message = message.c_str()};
   call(user, &in_c);
 }
+
+}  // namespace
 
 Result<Options> options_of(const kiln_options* given_options) {
   Options options;
@@ -81,6 +71,8 @@ Result<Options> options_of(const kiln_options* given_options) {
                            const Event& event) { call_back(call, user, event); };
   return options;
 }
+
+namespace {
 
 Result<Request> template_of(const char* name, const char* params_json) {
   KILN_TRY(given(name, "name"));

@@ -4,10 +4,9 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
-#include <string_view>
 #include <vector>
 
+#include "kiln/file_cache.h"
 #include "kiln/result.h"
 #include "util/bytes.h"
 
@@ -15,12 +14,6 @@ namespace kiln {
 
 inline constexpr std::size_t kMaxFileNameBytes = 1024;
 inline constexpr std::size_t kMaxNamedFiles = 10'000;
-
-struct NamedFile {
-  std::string_view name;  // "kernel.cubin", "lib/libx.so"
-  ByteView bytes;
-  bool is_program = false;  // it may be executed
-};
 
 /// In any order; names and bytes are copied. Errors: kInvalidArgument, naming the file:
 /// its name is absolute, has an empty component, ".", ".." or a NUL, is too long, or is

@@ -2,11 +2,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <system_error>
@@ -26,8 +30,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr mode_t kFileMode = 0400;
-constexpr mode_t kProgramMode = 0500;
+constexpr const char* kMemory = "/dev/shm";
+constexpr FileModes kReadOnly{.file = 0400, .program = 0500};
 
 Mutex& private_mutex() {
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): of the process
@@ -35,9 +39,19 @@ Mutex& private_mutex() {
   return *mutex;
 }
 
-fs::path temporary_folder() {
+const char* named_by_user() {
   const char* const set = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe)
-  return set != nullptr && *set == '/' ? set : "/tmp";
+  return set != nullptr && *set == '/' ? set : nullptr;
+}
+
+/// Whether many processes may keep files in it, and run them.
+bool is_large_memory(const char* folder) {
+  constexpr std::uint64_t kEnough = std::uint64_t{4} << 30U;
+  struct statfs kind {};
+  struct statvfs info {};
+  return ::statfs(folder, &kind) == 0 && kind.f_type == TMPFS_MAGIC &&
+         ::statvfs(folder, &info) == 0 && (info.f_flag & ST_NOEXEC) == 0 &&
+         info.f_bavail * info.f_frsize >= kEnough;
 }
 
 std::string prefix() {
@@ -75,8 +89,11 @@ struct Made {
 /// Has another name until it is locked: a sweep leaves it alone.
 Result<Made> make_private(const fs::path& parent) {
   std::string made = (parent / ".kiln-files-XXXXXX").native();
-  if (::mkdtemp(made.data()) == nullptr)
-    return posix_error("mkdtemp", made, errno);
+  if (::mkdtemp(made.data()) == nullptr) {
+    auto failed = posix_error("mkdtemp", made, errno);
+    failed.value().message += "; name another folder in TMPDIR";
+    return failed;
+  }
   UniqueFd lock = locked(made);
   constexpr std::size_t kSuffix = 6;
   fs::path path = parent / (prefix() + made.substr(made.size() - kSuffix));
@@ -88,14 +105,14 @@ Result<Made> make_private(const fs::path& parent) {
 }
 
 Result<void> write(const fs::path& folder, const std::vector<NamedFile>& all,
-                   std::vector<std::string>& names) {
+                   const FileModes& modes, std::vector<std::string>& names) {
   for (const auto& [name, bytes, is_program] : all) {
     const fs::path path = folder / name;
     std::error_code error;
     fs::create_directories(path.parent_path(), error);
     if (error)
       return posix_error("mkdir", path.parent_path(), error.value());
-    KILN_TRY(create_file(path, bytes, is_program ? kProgramMode : kFileMode));
+    KILN_TRY(create_file(path, bytes, is_program ? modes.program : modes.file));
     names.emplace_back(name);
   }
   return {};
@@ -108,6 +125,17 @@ FileStamp stamp_at(const fs::path& path) {
 }
 
 }  // namespace
+
+Result<std::vector<std::string>> write_files(const cache::StoredObject& object,
+                                             const fs::path& folder,
+                                             const FileModes& modes) {
+  std::vector<std::string> names;
+  KILN_TRY(write(folder, KILN_TRY(decode_files(object.payload())), modes, names));
+  const std::string source = KILN_TRY(object.source());
+  KILN_TRY(write(folder, KILN_TRY(decode_files(as_bytes(source))), modes, names));
+  std::ranges::sort(names);
+  return names;
+}
 
 void remove_whole(const fs::path& folder) {
   std::error_code ignored;  // what is left is the next process's
@@ -123,25 +151,43 @@ void remove_whole(const fs::path& folder) {
   fs::remove_all(folder, ignored);
 }
 
-PrivateFolder::PrivateFolder() {
-  hold_over_forks<private_mutex>();
-  // NOLINTNEXTLINE(cert-err33-c): it fails without memory; the next sweep removes it
-  std::atexit([] {
-    PrivateFolder& own = of_process();
-    const MutexLock lock(private_mutex());
-    if (own.is_made())
-      remove_whole(own.path_);
-  });
+void PrivateFolder::remove() {
+  const MutexLock lock(private_mutex());
+  if (is_made())
+    remove_whole(path_);
 }
 
-PrivateFolder& PrivateFolder::of_process() {
+PrivateFolder& PrivateFolder::on_disk() {
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): as above
-  static auto* const folder = new PrivateFolder();
+  static auto* const folder = [] {
+    hold_over_forks<private_mutex>();
+    // NOLINTNEXTLINE(cert-err33-c): it fails without memory; the next sweep removes it
+    std::atexit([] { on_disk().remove(); });
+    return new PrivateFolder({});
+  }();
   return *folder;
 }
 
+PrivateFolder& PrivateFolder::for_small_files() {
+  PrivateFolder& disk = on_disk();
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): as above
+  static auto* const in_memory = [] {
+    // NOLINTNEXTLINE(cert-err33-c): as above
+    std::atexit([] { for_small_files().remove(); });
+    return new PrivateFolder(kMemory);
+  }();
+  return named_by_user() == nullptr && is_large_memory(kMemory) ? *in_memory : disk;
+}
+
+fs::path PrivateFolder::parent() const {
+  if (!parent_.empty())
+    return parent_;
+  const char* const named = named_by_user();
+  return named != nullptr ? named : "/tmp";
+}
+
 Result<fs::path> PrivateFolder::new_folder() {
-  const fs::path parent = temporary_folder();
+  const fs::path parent = this->parent();
   const auto attempt = [&] {
     if (needs_folder())
       sweep(parent);  // without the lock, which forks wait for
@@ -181,11 +227,11 @@ Result<fs::path> PrivateFolder::try_new_folder(const fs::path& parent) {
   return posix_error("mkdir", made, err);
 }
 
-std::optional<Given> PrivateFolder::known(const Digest& key) {
+std::optional<Given> PrivateFolder::known(const Content& content) {
   fs::path changed;
   {
     const MutexLock lock(private_mutex());
-    const auto found = known_.find(key);
+    const auto found = known_.find(content);
     if (found == known_.end() || !is_made())
       return std::nullopt;
     const auto& [given, stamps] = found->second;
@@ -203,31 +249,46 @@ std::optional<Given> PrivateFolder::known(const Digest& key) {
 }
 
 Result<Given> PrivateFolder::give(const cache::StoredObject& object) {
-  if (auto given = known(object.key()))
+  const Content content(object.key(), object.payload_digest());
+  if (auto given = known(content))
     return *std::move(given);
   Known made{.given = {.folder = KILN_TRY(new_folder()), .names = {}}, .stamps = {}};
-  auto& [folder, names] = made.given;
-  const auto written = [&, &folder = folder, &names = names]() -> Result<void> {
-    KILN_TRY(write(folder, KILN_TRY(decode_files(object.payload())), names));
-    const std::string source = KILN_TRY(object.source());
-    return write(folder, KILN_TRY(decode_files(as_bytes(source))), names);
-  }();
+  const fs::path folder = made.given.folder;
+  auto& names = made.given.names;
+  auto written = write_files(object, folder, kReadOnly);
   if (!written) {
     remove_whole(folder);
     return tl::unexpected(written.error());
   }
-  std::ranges::sort(names);
+  names = *std::move(written);
   for (const std::string& name : names) made.stamps.push_back(stamp_at(folder / name));
-  const fs::path own = folder;
-  Given given = keep(object.key(), std::move(made));
-  if (given.folder != own)
-    remove_whole(own);  // another thread was first
+  Given given = keep(content, std::move(made));
+  given.is_new = given.folder == folder;
+  if (!given.is_new)
+    remove_whole(folder);  // another thread was first
   return given;
 }
 
-Given PrivateFolder::keep(const Digest& key, Known&& made) {
+Result<Given> give_files(const cache::StoredObject& object) {
+  constexpr std::size_t kSmall = 16U << 20U;
+  constexpr std::size_t kMostInMemory = 256U << 20U;
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): of the process
+  static std::atomic<std::size_t> in_memory = 0;
+  PrivateFolder& disk = PrivateFolder::on_disk();
+  PrivateFolder& memory = PrivateFolder::for_small_files();
+  const std::size_t bytes = object.file().size();
+  if (&memory != &disk && bytes <= kSmall && in_memory + bytes <= kMostInMemory) {
+    if (auto given = memory.give(object)) {
+      in_memory += given->is_new ? bytes : 0;
+      return given;
+    }
+  }
+  return disk.give(object);
+}
+
+Given PrivateFolder::keep(const Content& content, Known&& made) {
   const MutexLock lock(private_mutex());
-  return known_.try_emplace(key, std::move(made)).first->second.given;
+  return known_.try_emplace(content, std::move(made)).first->second.given;
 }
 
 Result<std::vector<std::string>> files_below(const fs::path& folder) {

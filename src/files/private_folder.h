@@ -3,11 +3,14 @@
 
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cache/object.h"
@@ -23,18 +26,22 @@ namespace kiln::files {
 struct Given {
   std::filesystem::path folder;
   std::vector<std::string> names;  // relative to it, sorted
+  bool is_new = false;             // written by this call
 };
 
-/// "kiln-files-<uid>-XXXXXX" in TMPDIR, else in /tmp. It goes with the process, or, if
-/// that is killed, with the next one that makes such a folder.
+/// "kiln-files-<uid>-XXXXXX". It goes with the process, or, if that is killed, with the
+/// next one that makes such a folder.
 /// Thread safety: every method may run concurrently.
 /// Fork safety: a forked child makes one of its own.
 class PrivateFolder {
  public:
-  /// Of this process; never destroyed.
-  [[nodiscard]] static PrivateFolder& of_process();
+  /// In TMPDIR, else in /tmp; of this process, never destroyed.
+  [[nodiscard]] static PrivateFolder& on_disk();
+  /// The same, or, without TMPDIR, one in /dev/shm, where that is large: there a new
+  /// file takes 15 us, on ext4 up to 200.
+  [[nodiscard]] static PrivateFolder& for_small_files();
 
-  /// The files of a checked object, written at the first call for its key. If somebody
+  /// The files of a checked object, written at the first call for it. If somebody
   /// has changed one, they are written again, in another folder. Cost of a further
   /// call: one stat for each file. Errors: kCorrupt, kIo.
   [[nodiscard]] Result<Given> give(const cache::StoredObject& object);
@@ -42,26 +49,47 @@ class PrivateFolder {
   [[nodiscard]] Result<std::filesystem::path> new_folder();
 
  private:
+  /// A key, and the digest of a payload: an artifact may have been built anew.
+  using Content = std::pair<Digest, Digest>;
   struct Known {
     Given given;
     std::vector<FileStamp> stamps;  // of `given.names`
   };
 
-  PrivateFolder();
-  [[nodiscard]] std::optional<Given> known(const Digest& key);
+  explicit PrivateFolder(std::filesystem::path parent) : parent_(std::move(parent)) {}
+  [[nodiscard]] std::filesystem::path parent() const;
+  void remove();
+  [[nodiscard]] std::optional<Given> known(const Content& content);
   [[nodiscard]] Result<std::filesystem::path> try_new_folder(
       const std::filesystem::path& parent);
-  [[nodiscard]] Given keep(const Digest& key, Known&& made);
+  [[nodiscard]] Given keep(const Content& content, Known&& made);
   [[nodiscard]] bool needs_folder();
   /// By this process. The caller holds the mutex.
   [[nodiscard]] bool is_made() const;
 
-  std::optional<OwnerProcess> owner_;  // of what follows; none: nothing is made yet
+  const std::filesystem::path parent_;  // "": TMPDIR, else /tmp
+  std::optional<OwnerProcess> owner_;   // of what follows; none: nothing is made yet
   std::filesystem::path path_;
   KeptFd held_;  // locked while this lives
-  std::map<Digest, Known> known_;
+  std::map<Content, Known> known_;
   std::uint64_t folders_ = 0;
 };
+
+/// Writes the files of a checked object, or finds them: in memory, if they are small.
+/// Errors: as PrivateFolder::give().
+[[nodiscard]] Result<Given> give_files(const cache::StoredObject& object);
+
+struct FileModes {
+  mode_t file;
+  mode_t program;
+};
+
+/// Writes the files of a checked object, its source too, as new files below `folder`,
+/// and gives their names, sorted. After an error some may be there. Errors: kCorrupt,
+/// kIo (one is there already, too).
+[[nodiscard]] Result<std::vector<std::string>> write_files(
+    const cache::StoredObject& object, const std::filesystem::path& folder,
+    const FileModes& modes);
 
 /// Folders that may not be written, too. Errors: none; the sweep of a later process
 /// removes what is left.

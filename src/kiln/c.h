@@ -95,6 +95,9 @@ KILN_C_API const char* kiln_error_message(const kiln_error* error);
  */
 KILN_C_API const char* kiln_error_log(const kiln_error* error);
 KILN_C_API void kiln_error_free(kiln_error* error);
+/* For callbacks that return one, such as that of kiln_file_cache_build_once(). `code`
+ * is one of those above, else KILN_INVALID_ARGUMENT is taken. */
+KILN_C_RESULT kiln_result kiln_error_new(int code, const char* message);
 
 /* ---- The service: kiln/service.h, kiln/request.h ---- */
 
@@ -367,6 +370,99 @@ KILN_C_RESULT kiln_result kiln_kernel_image(const kiln_kernel* kernel,
 /* 64 hex digits; "" for NULL. */
 KILN_C_API const char* kiln_kernel_key(const kiln_kernel* kernel);
 KILN_C_API void kiln_kernel_free(kiln_kernel* kernel);
+
+/* ---- Files: kiln/file_cache.h ---- */
+
+typedef struct kiln_file_cache kiln_file_cache;
+typedef struct kiln_file_build kiln_file_build;
+typedef struct kiln_files kiln_files;
+
+/* A field of a key, or a file. */
+typedef struct kiln_named_bytes {
+  const char* name;
+  const void* bytes;
+  size_t size;
+  bool is_program; /* of a file: it may be executed */
+} kiln_named_bytes;
+
+typedef struct kiln_file_request {
+  size_t struct_size;
+  const kiln_named_bytes* fields; /* in any order */
+  size_t field_count;
+  const char *name, *target, *tool; /* NULL: "" */
+  const char* const* sources;
+  size_t source_count;
+} kiln_file_request;
+#define KILN_FILE_REQUEST_INIT \
+  { .struct_size = sizeof(kiln_file_request) }
+
+/* `options` NULL: none is set. The caller closes `*cache`. */
+KILN_C_RESULT kiln_result kiln_file_cache_open(const kiln_options* options,
+                                               kiln_file_cache** cache);
+/* Builds that have begun may outlive it, and files are there until the process ends. */
+KILN_C_API void kiln_file_cache_close(kiln_file_cache* cache);
+
+/* Of `request` only the fields count. `*files` NULL: nobody has them; else the caller
+ * frees it, as in the functions below. `cancel` may be NULL. */
+KILN_C_RESULT kiln_result kiln_file_cache_get(kiln_file_cache* cache,
+                                              const kiln_file_request* request,
+                                              kiln_cancel* cancel, kiln_files** files);
+KILN_C_RESULT kiln_result kiln_file_cache_put(kiln_file_cache* cache,
+                                              const kiln_file_request* request,
+                                              const kiln_named_bytes* stored,
+                                              size_t count, kiln_files** files);
+/* False with the setting no_jit, and for NULL. */
+KILN_C_API bool kiln_file_cache_builds(const kiln_file_cache* cache);
+/* Of `request` only the fields count. */
+KILN_C_RESULT kiln_result kiln_file_cache_remove(kiln_file_cache* cache,
+                                                 const kiln_file_request* request);
+/* The caller frees `*folder` with kiln_text_free(). */
+KILN_C_RESULT kiln_result kiln_file_cache_new_folder(kiln_file_cache* cache,
+                                                     char** folder);
+/* Sets one of the last two: `*build` where it is the caller's turn, who frees it. */
+KILN_C_RESULT kiln_result kiln_file_cache_begin(kiln_file_cache* cache,
+                                                const kiln_file_request* request,
+                                                uint64_t limit_ms, kiln_cancel* cancel,
+                                                kiln_files** files,
+                                                kiln_file_build** build);
+/* `build` returns NULL, or an error, which the library frees or returns; it must not
+ * free the kiln_file_build. */
+KILN_C_RESULT kiln_result kiln_file_cache_build_once(
+    kiln_file_cache* cache, const kiln_file_request* request, uint64_t limit_ms,
+    kiln_result (*build)(void* user, kiln_file_build* build), void* user,
+    kiln_cancel* cancel, kiln_files** files);
+
+/* Valid as long as the build. */
+KILN_C_RESULT kiln_result kiln_file_build_folder(kiln_file_build* build,
+                                                 const char** folder);
+/* `command` and `environment` end with NULL. `status`, `signal` and `output` may be
+ * NULL; the caller frees `*output` with kiln_text_free(). */
+KILN_C_RESULT kiln_result kiln_file_build_run(kiln_file_build* build,
+                                              const char* const* command,
+                                              const char* const* environment,
+                                              kiln_cancel* cancel, int* status,
+                                              int* signal, char** output);
+KILN_C_RESULT kiln_result kiln_file_build_describe(kiln_file_build* build,
+                                                   const kiln_file_request* request);
+/* `stored` NULL: all files in the folder. */
+KILN_C_RESULT kiln_result kiln_file_build_commit(kiln_file_build* build,
+                                                 const kiln_named_bytes* stored,
+                                                 size_t count, kiln_files** files);
+KILN_C_RESULT kiln_result kiln_file_build_fail(kiln_file_build* build, int code,
+                                               const char* message);
+/* Before a commit: whoever waits builds. */
+KILN_C_API void kiln_file_build_free(kiln_file_build* build);
+
+/* Texts are valid as long as `files`, the files until the process ends. */
+KILN_C_API const char* kiln_files_key(const kiln_files* files); /* "" for NULL */
+KILN_C_API const char* kiln_files_folder(const kiln_files* files);
+KILN_C_API size_t kiln_files_count(const kiln_files* files);
+/* NULL behind the last. */
+KILN_C_API const char* kiln_files_name(const kiln_files* files, size_t index);
+KILN_C_API int kiln_files_outcome(const kiln_files* files); /* KILN_EVENT_... */
+/* Why they are not in the cache; "": they are. */
+KILN_C_API const char* kiln_files_not_stored(const kiln_files* files);
+KILN_C_API void kiln_files_free(kiln_files* files);
 
 /* ---- Operations ---- */
 

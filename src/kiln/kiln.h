@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kiln/device.h"             // IWYU pragma: export
+#include "kiln/file_cache.h"         // IWYU pragma: export
 #include "kiln/geometry.h"           // IWYU pragma: export
 #include "kiln/kernel.h"             // IWYU pragma: export
 #include "kiln/ops/activation.h"     // IWYU pragma: export

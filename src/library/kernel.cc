@@ -9,7 +9,7 @@
 #include "device/launch.h"
 #include "device/primary_context.h"
 #include "library/loaded_kernel.h"
-#include "library/public_border.h"
+#include "util/public_border.h"
 #include "util/try.h"
 
 namespace kiln {

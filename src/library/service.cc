@@ -16,10 +16,10 @@
 #include "library/only_loaded.h"
 #include "library/prefetcher.h"
 #include "library/profiler_range.h"
-#include "library/public_border.h"
 #include "library/request_record.h"
 #include "library/service_parts.h"
 #include "util/log.h"
+#include "util/public_border.h"
 #include "util/striped.h"
 #include "util/try.h"
 
@@ -62,20 +62,6 @@ FoundBy found_by(const PreparedRequest& request) {
   return wanted != nullptr && !wanted->kernel->has_include()
              ? FoundBy::kNameAndParameters
              : FoundBy::kKeyAlone;
-}
-
-Event::Kind kind_of(const Fetched& fetched) {
-  switch (fetched.outcome) {
-    case FetchOutcome::kHit:
-      return fetched.tier == cache::Tier::kSeed     ? Event::Kind::kSeed
-             : fetched.tier == cache::Tier::kRemote ? Event::Kind::kRemote
-                                                    : Event::Kind::kHit;
-    case FetchOutcome::kCompiled:
-      return Event::Kind::kCompiled;
-    case FetchOutcome::kWaited:
-      return Event::Kind::kWaited;
-  }
-  return Event::Kind::kHit;
 }
 
 /// "scaled_softmax_fwd:dtype=bf16 (key 3f9c21d0a4b2) for device 0 (...): <message>".
@@ -355,7 +341,7 @@ Result<Loaded> Service::Impl::load(const KeyedRequest& request, const Call& call
     return Loaded{nullptr, request.request, std::move(failed).value()};
   }
   const Fetched& fetched = *done;
-  report(kind_of(fetched), call);
+  report(event_of(fetched), call);
   if (fetched.not_stored && fetched.outcome == FetchOutcome::kCompiled)
     report(Event::Kind::kNotStored, call, fetched.not_stored);
   const ProfilerRange range("load", call.kernel);

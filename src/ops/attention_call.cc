@@ -16,13 +16,13 @@
 #include "attention/explanation_json.h"
 #include "kiln/ops/attention.h"
 #include "library/only_loaded.h"
-#include "library/public_border.h"
 #include "library/service_parts.h"
 #include "ops/attention.h"
 #include "ops/check.h"
 #include "ops/cudnn_tensors.h"
 #include "ops/on_device.h"
 #include "ops/run.h"
+#include "util/public_border.h"
 #include "util/try.h"
 
 namespace kiln::ops {

@@ -5,13 +5,13 @@
 #include <utility>
 #include <vector>
 
-#include "library/public_border.h"
 #include "library/service_parts.h"
 #include "ops/known_calls.h"
 #include "ops/on_device.h"
 #include "ops/operation_table.h"
 #include "ops/plans.h"
 #include "ops/run.h"
+#include "util/public_border.h"
 #include "util/try.h"
 
 #define KILN_OPERATION(function, Args)                                               \

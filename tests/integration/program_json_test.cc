@@ -152,6 +152,7 @@ TEST_F(ProgramJsonTest, VerifyTrimClearAndStats) {
   expect_members(kiln_.json_of({"stats"}), {{"entries", "n"},
                                             {"bytes", "n"},
                                             {"limit_bytes", "n"},
+                                            {"kinds", "o"},
                                             {"precompiled", "o"},
                                             {"seeds", "a"},
                                             {"counters", "o"}});

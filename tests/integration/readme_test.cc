@@ -204,11 +204,12 @@ std::map<std::string, int> languages_of(const std::string& page) {
 TEST(ReadmeTest, NoBlockIsOneThatNothingRuns) {
   using Blocks = std::map<std::string, int>;
   // Besides those without a language and the sessions. tests/python has README's
-  // Python, its session with CuPy and all of docs/admin.md, and its test_testing.py the
-  // kit of docs/testing.md.
+  // Python, its session with CuPy and all of docs/admin.md, its test_testing.py the kit
+  // of docs/testing.md, and test_cache.py and test_triton.py those of docs/files.md.
   const std::map<std::string, Blocks> known{
       {"README.md", {{"cpp", 1}, {"python", 1}, {"text", 1}}},
       {"docs/attention.md", {{"cpp", 1}}},
+      {"docs/files.md", {{"python", 1}, {"text", 1}}},
       {"docs/guide.md", {{"c", 1}, {"cmake", 1}, {"json", 1}, {"sh", 2}}},
       {"docs/operations.md", {{"cpp", 1}}},
       {"docs/testing.md", {{"cpp", 1}, {"python", 1}, {"sh", 3}, {"yaml", 1}}},

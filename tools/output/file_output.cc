@@ -33,6 +33,18 @@ Result<void> write_in_place(const std::string& path, ByteView bytes) {
   return {};
 }
 
+Result<void> check_parent(std::string_view option, const std::filesystem::path& path) {
+  auto folder = path.parent_path();
+  if (folder.empty())
+    folder = ".";
+  std::error_code error;
+  if (std::filesystem::is_directory(folder, error))
+    return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{} {}: there is no folder {}", option, path.native(),
+                          folder.native()));
+}
+
 }  // namespace
 
 Result<void> check_output_path(std::string_view option, const std::string& path) {
@@ -43,15 +55,21 @@ Result<void> check_output_path(std::string_view option, const std::string& path)
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} {}: that is a folder", option, path));
   }
-  auto folder = std::filesystem::path(path).parent_path();
-  if (folder.empty())
-    folder = ".";
-  if (!std::filesystem::is_directory(folder, error)) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("{} {}: there is no folder {}", option, path, folder.native()));
+  return check_parent(option, path);
+}
+
+Result<void> check_output_folder(std::string_view option, const std::string& path) {
+  std::error_code error;
+  const auto status = std::filesystem::symlink_status(path, error);
+  if (!std::filesystem::exists(status)) {
+    const std::filesystem::path folder(path);
+    return check_parent(option, folder.has_filename() ? folder : folder.parent_path());
   }
-  return {};
+  if (std::filesystem::is_directory(path, error) &&
+      std::filesystem::is_empty(path, error))
+    return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{} {}: that is not an empty folder", option, path));
 }
 
 Result<void> write_output_file(const std::string& path, ByteView bytes) {

@@ -19,6 +19,11 @@ namespace kiln::tools {
 [[nodiscard]] Result<void> check_output_path(std::string_view option,
                                              const std::string& path);
 
+/// The same for a folder of new files; one that is there must be empty.
+/// Errors: kInvalidArgument.
+[[nodiscard]] Result<void> check_output_folder(std::string_view option,
+                                               const std::string& path);
+
 /// Replaces `path` in one step, so that a full disk leaves the old file whole; "-" is
 /// standard output. The permissions are rw-r--r--. Errors: kIo.
 [[nodiscard]] Result<void> write_output_file(const std::string& path, ByteView bytes);

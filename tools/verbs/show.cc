@@ -2,17 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "attention/plan.h"
 #include "codec/named_files.h"
+#include "files/private_folder.h"
 #include "key/key.h"
 #include "tools/open_cache.h"
 #include "tools/output/entries.h"
 #include "tools/output/file_output.h"
 #include "tools/verbs.h"
+#include "util/posix_error.h"
 #include "util/try.h"
 #include "util/units.h"
 
@@ -102,6 +105,34 @@ ordered_json files_json(const cache::StoredObject& object) {
   return list;
 }
 
+Result<void> extract_files(const cache::StoredObject& object, const std::string& path) {
+  constexpr files::FileModes kModes{.file = 0644, .program = 0755};
+  std::error_code error;
+  const bool is_new = std::filesystem::create_directory(path, error);
+  if (error)
+    return posix_error("mkdir", path, error.value());
+  const auto written = files::write_files(object, path, kModes);
+  if (written)
+    return {};
+  if (is_new)
+    files::remove_whole(path);
+  return tl::unexpected(written.error());
+}
+
+/// Before it writes anything it checks that it can.
+Result<void> extract(const Shown& shown, const std::string& path) {
+  constexpr std::string_view kOption = "--extract";
+  if (shown.object.kind() != cache::Kind::kFiles) {
+    KILN_TRY(check_output_path(kOption, path));
+    return write_output_file(path, shown.raw());
+  }
+  if (path == "-")
+    return fail(ErrorCode::kInvalidArgument,
+                "--extract -: this entry is files, which go to a folder");
+  KILN_TRY(check_output_folder(kOption, path));
+  return extract_files(shown.object, path);
+}
+
 ordered_json names_json(const std::vector<cache::EntryPoint>& names) {
   ordered_json list = ordered_json::array();
   for (const cache::EntryPoint& name : names)
@@ -183,8 +214,6 @@ Result<int> run(Context& context, const ShowOptions& options) {
         ErrorCode::kInvalidArgument,
         "--source, --log, --preimage and --ptx print one text each: ask for one");
   }
-  if (!options.extract.empty())
-    KILN_TRY(check_output_path("--extract", options.extract));
   if (options.extract == "-" && context.json) {
     return fail(ErrorCode::kInvalidArgument,
                 "--extract - and --json both want standard output");
@@ -192,7 +221,7 @@ Result<int> run(Context& context, const ShowOptions& options) {
   const Shown shown = KILN_TRY(find(context.config, options.key));
   const auto text = KILN_TRY(wanted_text(shown.object, options));
   if (!options.extract.empty())
-    KILN_TRY(write_output_file(options.extract, shown.raw()));
+    KILN_TRY(extract(shown, options.extract));
   const cache::Metadata metadata = KILN_TRY(shown.object.metadata());
   const Fields preimage = KILN_TRY(shown.object.preimage());
   if (context.json) {
@@ -224,8 +253,10 @@ Run add_show(OptionSet& cli) {
   cli.flag("--log", options->log, "Print the compiler's log");
   cli.flag("--preimage", options->preimage, "Print what the key is made of");
   cli.flag("--ptx", options->ptx, "Print the PTX");
-  cli.option("--extract", options->extract, "FILE",
-             "Write the raw cubin, PTX or plan to FILE; - is standard output");
+  cli.option(
+      "--extract", options->extract, "PATH",
+      "Write the raw cubin, PTX or plan to the file PATH (- is standard output), "
+      "or files of other programs to the new or empty folder PATH");
   return [options](Context& context) {
     return finish_lookup(context, run(context, *options));
   };

@@ -35,6 +35,14 @@ Result<void> check(const Context& context, const OptionSet& cli,
   return check_output_path("--output", options.output);
 }
 
+nlohmann::ordered_json kinds_json(const cache::KindTotals& kinds) {
+  auto json = nlohmann::ordered_json::object();
+  for (const auto& [kind, totals] : kinds)
+    json[std::string(to_string(kind))] = {{"entries", totals.entries},
+                                          {"bytes", totals.bytes}};
+  return json;
+}
+
 Result<int> run(Context& context, const OptionSet& cli, const StatsOptions& options) {
   KILN_TRY(check(context, cli, options));
   const bool is_metrics = !options.format.empty();  // of which one says what is missing
@@ -46,6 +54,7 @@ Result<int> run(Context& context, const OptionSet& cli, const StatsOptions& opti
     KILN_TRY(write_output_file(options.output, as_bytes(text)));
     return 0;
   }
+  const cache::KindTotals kinds = KILN_TRY(cache->totals_by_kind());
   const auto seeds = cache->seeds() != nullptr ? cache->seeds()->states()
                                                : std::vector<cache::SeedState>();
   const std::uint64_t most_precompiled = precompiled_limit(context.config);
@@ -56,6 +65,7 @@ Result<int> run(Context& context, const OptionSet& cli, const StatsOptions& opti
     print_json({{"entries", stats.totals.entries},
                 {"bytes", stats.totals.bytes},
                 {"limit_bytes", stats.limit_bytes},
+                {"kinds", kinds_json(kinds)},
                 {"seeds", list},
                 {"precompiled",
                  {{"entries", precompiled.entries},
@@ -67,6 +77,12 @@ Result<int> run(Context& context, const OptionSet& cli, const StatsOptions& opti
   print(fmt::format("{}\n{}, {} of {}\n", cache->layout().root().native(),
                     counted(stats.totals.entries, "entry", "entries"),
                     format_size(stats.totals.bytes), format_size(stats.limit_bytes)));
+  for (const auto& [kind, totals] : kinds) {
+    if (kinds.size() > 1)
+      print(fmt::format("{}: {}, {}\n", to_string(kind),
+                        counted(totals.entries, "entry", "entries"),
+                        format_size(totals.bytes)));
+  }
   if (const auto text = over_limit_text(stats); !text.empty())
     print(context.out.fitted(text + "\n"));
   for (const cache::SeedState& seed : seeds)

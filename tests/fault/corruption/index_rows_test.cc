@@ -113,6 +113,7 @@ TEST_F(CorruptRows, fault_18_LiesDecideNoHitAndNoWalk) {
     for (const cache::SortBy sort :
          {cache::SortBy::kCreated, cache::SortBy::kUsed, cache::SortBy::kSize})
       EXPECT_TRUE(cache_->list({.sort = sort}));
+    EXPECT_TRUE(cache_->totals_by_kind());
     EXPECT_TRUE(cache_->stats());
     EXPECT_EQ(cache_->walk({}, cache::Damaged::kInclude).value().size(),
               objects().all().size());

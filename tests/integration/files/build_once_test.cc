@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/integration/files/file_results_fixture.h"
+#include "tests/integration/files/file_cache_fixture.h"
 #include "tests/support/child_process.h"
 #include "tests/support/is_error.h"
 #include "tests/support/processes.h"
@@ -23,22 +23,21 @@ namespace {
 
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
-using files::BuildFolder;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
 const std::vector<std::string> kEnvironment{"PATH=/usr/bin:/bin", "WORD=said"};
 
-class BuildOnceTest : public FileResultsTest {
+class BuildOnceTest : public FileCacheTest {
  protected:
   /// A build by the shell; its output is the error of a script that fails.
-  static files::BuildFiles by_shell(const std::string& script) {
-    return [script](const BuildFolder& folder) -> Result<void> {
+  static std::function<Result<void>(FileBuild&)> by_shell(const std::string& script) {
+    return [script](FileBuild& folder) -> Result<void> {
       auto ran = folder.run({"sh", "-c", script}, kEnvironment);
       if (!ran)
         return tl::unexpected(std::move(ran).error());
-      if (ran->end.status != 0 || ran->end.signal != 0)
+      if (ran->status != 0 || ran->signal != 0)
         return fail(ErrorCode::kCompileFailed, ran->output);
       return {};
     };
@@ -47,8 +46,8 @@ class BuildOnceTest : public FileResultsTest {
   [[nodiscard]] ChildProcess slow_builder(std::chrono::milliseconds limit) {
     return ChildProcess([this, limit] {
       Opened own(config());
-      std::ignore = own.results.build_once(
-          order(), limit, by_shell("echo $$ >> " + log() + "; sleep 300"));
+      std::ignore = own.files.build_once(
+          request(), limit, by_shell("echo $$ >> " + log() + "; sleep 300"));
       return 0;
     });
   }
@@ -71,44 +70,45 @@ TEST_F(BuildOnceTest, GivesWhatTheBuildLeavesInItsFolder) {
       "echo $WORD $HOME > a; mkdir d; printf x > d/b; chmod +x d/b; cat; echo built "
       ">> " +
       log());
-  const auto first = value_of(here_.results.build_once(order(), 20s, build));
-  EXPECT_EQ(first.outcome, FetchOutcome::kCompiled);
-  EXPECT_EQ(texts_of(first.given), (Texts{{"a", "said\n"}, {"d/b", "x"}}));
+  const auto first = value_of(here_.files.build_once(request(), 20s, build));
+  EXPECT_EQ(first.outcome, Event::Kind::kCompiled);
+  EXPECT_EQ(texts_of(first), (Texts{{"a", "said\n"}, {"d/b", "x"}}));
   Opened other(config());
-  const auto second = value_of(other.results.build_once(order(), 20s, build));
-  EXPECT_EQ(second.outcome, FetchOutcome::kHit);
-  EXPECT_EQ(texts_of(second.given), texts_of(first.given));
+  const auto second = value_of(other.files.build_once(request(), 20s, build));
+  EXPECT_EQ(second.outcome, Event::Kind::kHit);
+  EXPECT_EQ(texts_of(second), texts_of(first));
   EXPECT_EQ(lines(), 1U);
 }
 
 TEST_F(BuildOnceTest, SaysWhyNothingWasBuilt) {
-  const auto failed = here_.results.build_once(
-      order(), 20s, by_shell("echo out; echo err >&2; exit 3"));
+  const auto failed = here_.files.build_once(
+      request(), 20s, by_shell("echo out; echo err >&2; exit 3"));
   EXPECT_THAT(failed, IsError(ErrorCode::kCompileFailed, "out\nerr\n"));
-  const auto no_program = [](const BuildFolder& folder) -> Result<void> {
+  const auto no_program = [](FileBuild& folder) -> Result<void> {
     return folder.run({"no-such-compiler"}, kEnvironment).map([](const auto&) {});
   };
-  EXPECT_THAT(here_.results.build_once(order("2"), 20s, no_program),
+  EXPECT_THAT(here_.files.build_once(request("2"), 20s, no_program),
               IsError(ErrorCode::kUnavailable,
                       AllOf(HasSubstr("no-such-compiler"), HasSubstr("No such file"))));
-  EXPECT_THAT(here_.results.build_once(order("3"), 20s, by_shell("true")),
+  EXPECT_THAT(here_.files.build_once(request("3"), 20s, by_shell("true")),
               IsError(ErrorCode::kInvalidArgument, HasSubstr("has no file")));
   EXPECT_THAT(
-      here_.results.build_once(order("4"), 20s, by_shell("ln -s /etc/passwd a")),
+      here_.files.build_once(request("4"), 20s, by_shell("ln -s /etc/passwd a")),
       IsError(ErrorCode::kInvalidArgument, HasSubstr("neither a file")));
   Config no_jit = config();
   no_jit.no_jit = true;
   Opened node(no_jit);
-  EXPECT_THAT(node.results.build_once(order(), 20s, by_shell("echo > a")),
-              IsError(ErrorCode::kUnavailable, HasSubstr("test_kernel for sm_90")));
+  EXPECT_THAT(node.files.build_once(request(), 20s, by_shell("echo > a")),
+              IsError(ErrorCode::kUnavailable,
+                      AllOf(HasSubstr("test_kernel (key "), HasSubstr("for sm_90"))));
 }
 
 TEST_F(BuildOnceTest, ABuildOverItsLimitIsKilledWithAllThatItStarted) {
   const auto begun = std::chrono::steady_clock::now();
   const auto late =
-      here_.results.build_once(order(), 500ms,
-                               by_shell("sleep 300 & setsid sleep 300 & echo $! >> " +
-                                        log() + "; echo said; sleep 300"));
+      here_.files.build_once(request(), 500ms,
+                             by_shell("sleep 300 & setsid sleep 300 & echo $! >> " +
+                                      log() + "; echo said; sleep 300"));
   EXPECT_THAT(late, IsError(ErrorCode::kTimeout,
                             AllOf(HasSubstr("sh took longer than its limit"),
                                   HasSubstr("said"))));
@@ -118,17 +118,18 @@ TEST_F(BuildOnceTest, ABuildOverItsLimitIsKilledWithAllThatItStarted) {
 }
 
 TEST_F(BuildOnceTest, NothingThatAnEndedBuildStartedGoesOn) {
-  value_of(here_.results.build_once(
-      order(), 20s, by_shell("setsid sleep 300 & echo $! >> " + log() + "; echo > a")));
+  value_of(here_.files.build_once(
+      request(), 20s,
+      by_shell("setsid sleep 300 & echo $! >> " + log() + "; echo > a")));
   const pid_t left = logged_process();
   EXPECT_TRUE(eventually(5s, [&] { return !is_running(left); }));
 }
 
 TEST_F(BuildOnceTest, AProgramEndsWithTheWorkerThatWatchesIt) {
-  EXPECT_THAT(
-      here_.results.build_once(
-          order(), 20s, by_shell("echo $$ >> " + log() + "; kill -9 $PPID; sleep 300")),
-      IsError(ErrorCode::kWorkerCrashed, HasSubstr("signal 9")));
+  EXPECT_THAT(here_.files.build_once(
+                  request(), 20s,
+                  by_shell("echo $$ >> " + log() + "; kill -9 $PPID; sleep 300")),
+              IsError(ErrorCode::kWorkerCrashed, HasSubstr("signal 9")));
   const pid_t left = logged_process();
   EXPECT_TRUE(eventually(5s, [&] { return !is_running(left); }));
 }
@@ -138,9 +139,10 @@ TEST_F(BuildOnceTest, OfSixteenProcessesOneBuilds) {
   for (int i = 0; i < 16; ++i)
     all.emplace_back([this] {
       Opened own(config());
-      const auto found = own.results.build_once(
-          order(), 20s, by_shell("echo built >> " + log() + "; sleep 0.5; echo 1 > a"));
-      return found && texts_of(found->given) == Texts{{"a", "1\n"}} ? 0 : 1;
+      const auto found = own.files.build_once(
+          request(), 20s,
+          by_shell("echo built >> " + log() + "; sleep 0.5; echo 1 > a"));
+      return found && texts_of(*found) == Texts{{"a", "1\n"}} ? 0 : 1;
     });
   for (auto& each : all) EXPECT_EQ(each.wait(), 0);
   EXPECT_EQ(lines(), 1U);
@@ -150,7 +152,7 @@ TEST_F(BuildOnceTest, OfThreadsOneBuildsAndItsFailureIsTheirs) {
   constexpr int kThreads = 8;
   std::atomic<int> asking = 0;
   std::atomic<int> failed = 0;
-  const auto build = [&](const BuildFolder& folder) {
+  const auto build = [&](FileBuild& folder) {
     EXPECT_TRUE(eventually(20s, [&] { return asking == kThreads; }));
     return by_shell("echo built >> " + log() + "; sleep 0.5; echo no; exit 1")(folder);
   };
@@ -158,7 +160,7 @@ TEST_F(BuildOnceTest, OfThreadsOneBuildsAndItsFailureIsTheirs) {
   for (int i = 0; i < kThreads; ++i)
     all.emplace_back([&] {
       ++asking;
-      const auto found = here_.results.build_once(order(), 60s, build);
+      const auto found = here_.files.build_once(request(), 60s, build);
       failed += !found && found.error().message == "no\n" ? 1 : 0;
     });
   all.clear();
@@ -174,8 +176,8 @@ TEST_F(BuildOnceTest, WhatABuilderStartedEndsWithItAndAWaiterBuilds) {
     builder.signal(SIGKILL);
   });
   const auto found =
-      value_of(here_.results.build_once(order(), 20s, by_shell("echo 2 > a")));
-  EXPECT_EQ(texts_of(found.given), (Texts{{"a", "2\n"}}));
+      value_of(here_.files.build_once(request(), 20s, by_shell("echo 2 > a")));
+  EXPECT_EQ(texts_of(found), (Texts{{"a", "2\n"}}));
   EXPECT_TRUE(eventually(5s, [&] { return !is_running(program); }));
   killer.join();
   EXPECT_EQ(builder.wait(), -SIGKILL);
@@ -187,26 +189,26 @@ TEST_F(BuildOnceTest, AStoppedBuilderIsWaitedForNoLongerThanItsLimitAndFiveSecon
   builder.signal(SIGSTOP);
   const auto begun = std::chrono::steady_clock::now();
   const auto found =
-      value_of(here_.results.build_once(order(), 1s, by_shell("echo 2 > a")));
+      value_of(here_.files.build_once(request(), 1s, by_shell("echo 2 > a")));
   EXPECT_LT(std::chrono::steady_clock::now() - begun, 8s);
-  EXPECT_EQ(texts_of(found.given), (Texts{{"a", "2\n"}}));
+  EXPECT_EQ(texts_of(found), (Texts{{"a", "2\n"}}));
 }
 
 TEST_F(BuildOnceTest, AResultThatIsTooLargeIsGivenAndNotStored) {
-  const auto found = value_of(here_.results.build_once(
-      order(), 60s, by_shell("truncate -s 513M large; echo built >> " + log())));
+  const auto found = value_of(here_.files.build_once(
+      request(), 60s, by_shell("truncate -s 513M large; echo built >> " + log())));
   ASSERT_TRUE(found.not_stored);
   EXPECT_EQ(found.not_stored->code, ErrorCode::kResourceLimit);
-  EXPECT_EQ(fs::file_size(found.given.folder / "large"), 513U << 20U);
-  EXPECT_FALSE(value_of(here_.results.get(order().fields)));
+  EXPECT_EQ(fs::file_size(found.folder / "large"), 513U << 20U);
+  EXPECT_FALSE(value_of(here_.files.get(request().fields)));
 }
 
 TEST_F(BuildOnceTest, WithoutACacheEachBuilds) {
-  Opened off(service_config("/dev/null/cache"));
+  Opened off(service_config("/proc/kiln"));
   for (int i = 0; i < 2; ++i) {
     const auto found =
-        value_of(off.results.build_once(order(), 20s, by_shell("echo 1 > a")));
-    EXPECT_EQ(texts_of(found.given), (Texts{{"a", "1\n"}}));
+        value_of(off.files.build_once(request(), 20s, by_shell("echo 1 > a")));
+    EXPECT_EQ(texts_of(found), (Texts{{"a", "1\n"}}));
     EXPECT_TRUE(found.not_stored);
   }
 }

@@ -203,6 +203,28 @@ TEST_F(CacheTest, WithAnIndexThatCannotBeHadItTrimsAllTheSame) {
   EXPECT_LE(cache->stats().value().totals.bytes, 4000U);
 }
 
+TEST_F(CacheTest, TotalsByKindAreTheSameWithAndWithoutAnIndex) {
+  SampleObject plan{2, "a plan"};
+  plan->kind = Kind::kPlan;
+  SampleObject other{3, "a longer plan"};
+  other->kind = Kind::kPlan;
+  for (const bool has_index : {true, false}) {
+    if (!has_index)
+      have_no_index();
+    const auto cache = open();
+    EXPECT_EQ(cache->has_index(), has_index);
+    EXPECT_EQ(cache->totals_by_kind().value().empty(), has_index);  // the first time
+    for (SampleObject* object : {&sample_, &plan, &other})
+      std::ignore = cache->publish(**object);
+    const KindTotals kinds = cache->totals_by_kind().value();
+    ASSERT_EQ(kinds.size(), 2U);
+    EXPECT_EQ(kinds.at(Kind::kCubin).entries, 1U);
+    EXPECT_EQ(kinds.at(Kind::kPlan).entries, 2U);
+    EXPECT_EQ(kinds.at(Kind::kCubin).bytes + kinds.at(Kind::kPlan).bytes,
+              cache->stats().value().totals.bytes);
+  }
+}
+
 TEST_F(CacheTest, WithoutIndexAndStampItTrimsByItselfAllTheSame) {
   CacheOptions small = options();
   small.limit_bytes = 4000;

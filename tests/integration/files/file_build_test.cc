@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "tests/integration/files/file_results_fixture.h"
+#include "tests/integration/files/file_cache_fixture.h"
 #include "tests/support/child_process.h"
 #include "tests/support/processes.h"
 #include "tests/support/value_of.h"
@@ -21,12 +21,10 @@ namespace {
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
-class FilesTicketTest : public FileResultsTest {
+class FileBuildTest : public FileCacheTest {
  protected:
-  using Begun = std::variant<files::FoundFiles, files::FilesTicket>;
-  static files::FilesTicket& ticket(Begun& begun) {
-    return std::get<files::FilesTicket>(begun);
-  }
+  using Begun = std::variant<CachedFiles, FileBuild>;
+  static FileBuild& ticket(Begun& begun) { return std::get<FileBuild>(begun); }
   /// A process that says when it asks, and then runs `ask`, which says whether it got
   /// what it should.
   template <typename Ask>
@@ -34,7 +32,7 @@ class FilesTicketTest : public FileResultsTest {
     return ChildProcess([this, ask] {
       Opened own(config());
       std::ofstream(log(), std::ios::app) << "asks\n" << std::flush;
-      return ask(own.results) ? 0 : 1;
+      return ask(own.files) ? 0 : 1;
     });
   }
   /// Until so many ask, and some time: they wait then.
@@ -48,40 +46,39 @@ class FilesTicketTest : public FileResultsTest {
   }
 };
 
-TEST_F(FilesTicketTest, IsForOneAndTheOthersGetWhatItCommits) {
-  auto begun = value_of(here_.results.begin(order(), 60s));
+TEST_F(FileBuildTest, IsForOneAndTheOthersGetWhatItCommits) {
+  auto begun = value_of(here_.files.begin(request(), 60s));
   std::vector<ChildProcess> others;
   for (int i = 0; i < 4; ++i)
-    others.push_back(asking([](files::FileResults& results) {
-      const auto found = results.begin(order(), 60s);
-      const auto* const files =
-          found ? std::get_if<files::FoundFiles>(&*found) : nullptr;
-      return files != nullptr && texts_of(files->given) == Texts{{"a", "1"}};
+    others.push_back(asking([](FileCache& files) {
+      const auto found = files.begin(request(), 60s);
+      const auto* const other = found ? std::get_if<CachedFiles>(&*found) : nullptr;
+      return other != nullptr && texts_of(*other) == Texts{{"a", "1"}};
     }));
   wait_until_asked(4);
   const auto stored = value_of(ticket(begun).commit(files_of({{"a", "1"}})));
-  EXPECT_EQ(texts_of(stored.given), (Texts{{"a", "1"}}));
+  EXPECT_EQ(texts_of(stored), (Texts{{"a", "1"}}));
   EXPECT_FALSE(stored.not_stored);
   for (auto& each : others) EXPECT_EQ(each.wait(), 0);
 }
 
-TEST_F(FilesTicketTest, ThatEndsWithoutFilesIsTheNextOnes) {
-  std::optional<Begun> begun = value_of(here_.results.begin(order(), 60s));
-  ChildProcess other = asking([](files::FileResults& results) {
-    auto found = results.begin(order(), 60s);
-    auto* const mine = found ? std::get_if<files::FilesTicket>(&*found) : nullptr;
+TEST_F(FileBuildTest, ThatEndsWithoutFilesIsTheNextOnes) {
+  std::optional<Begun> begun = value_of(here_.files.begin(request(), 60s));
+  ChildProcess other = asking([](FileCache& files) {
+    auto found = files.begin(request(), 60s);
+    auto* const mine = found ? std::get_if<FileBuild>(&*found) : nullptr;
     return mine != nullptr && mine->commit(files_of({{"a", "2"}}));
   });
   wait_until_asked(1);
   begun.reset();
   EXPECT_EQ(other.wait(), 0);
-  EXPECT_TRUE(value_of(here_.results.get(order().fields)));
+  EXPECT_TRUE(value_of(here_.files.get(request().fields)));
 }
 
-TEST_F(FilesTicketTest, ThatFailsIsTheAnswerOfThoseWhoWait) {
-  auto begun = value_of(here_.results.begin(order(), 60s));
-  ChildProcess other = asking([](files::FileResults& results) {
-    const auto found = results.build_once(order(), 60s, [](const files::BuildFolder&) {
+TEST_F(FileBuildTest, ThatFailsIsTheAnswerOfThoseWhoWait) {
+  auto begun = value_of(here_.files.begin(request(), 60s));
+  ChildProcess other = asking([](FileCache& files) {
+    const auto found = files.build_once(request(), 60s, [](FileBuild&) {
       return Result<void>(fail(ErrorCode::kIo, "built twice"));
     });
     return !found &&
@@ -92,11 +89,10 @@ TEST_F(FilesTicketTest, ThatFailsIsTheAnswerOfThoseWhoWait) {
   EXPECT_EQ(other.wait(), 0);
 }
 
-TEST_F(FilesTicketTest,
-       OfAStoppedProcessIsWaitedForNoLongerThanItsLimitAndFiveSeconds) {
+TEST_F(FileBuildTest, OfAStoppedProcessIsWaitedForNoLongerThanItsLimitAndFiveSeconds) {
   ChildProcess holder([this] {
     Opened own(config());
-    auto begun = own.results.begin(order(), 1s);
+    auto begun = own.files.begin(request(), 1s);
     std::ofstream(log()) << "begun\n";
     ::pause();
     return 0;
@@ -104,9 +100,9 @@ TEST_F(FilesTicketTest,
   EXPECT_TRUE(eventually(20s, [&] { return fs::exists(log()); }));
   holder.signal(SIGSTOP);
   const auto since = std::chrono::steady_clock::now();
-  auto begun = value_of(here_.results.begin(order(), 1s));
+  auto begun = value_of(here_.files.begin(request(), 1s));
   EXPECT_LT(std::chrono::steady_clock::now() - since, 8s);
-  EXPECT_TRUE(std::holds_alternative<files::FilesTicket>(begun));
+  EXPECT_TRUE(std::holds_alternative<FileBuild>(begun));
 }
 
 }  // namespace

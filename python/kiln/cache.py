@@ -1,0 +1,234 @@
+"""Files of other programs in Kiln's cache: found like kernels, or built once on a machine.
+
+    from kiln import cache
+
+    def build(folder, run):
+        (folder / "adder.cu").write_text(source)
+        run(["nvcc", "-shared", "-o", "adder.so", "adder.cu"])
+
+    adder = cache.build_once({"source": source, "nvcc": version}, build, timeout=300, name="adder")
+    ctypes.CDLL(adder["adder.so"])
+
+The files lie in a folder of this process, which nobody else writes, until it ends. They are verified
+on every read, and packed, signed, pushed, listed and cleared by the kiln program like kernels. A
+process that is forked from one that has used this can get() and put(); it cannot build.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, Union
+
+from . import errors
+from ._given import text
+from ._library import library
+
+__all__ = ["Files", "build_once", "get", "put", "remove"]
+
+Bytes = Union[str, bytes, bytearray, memoryview]
+_OUTCOMES = ("hit", "compiled", "waited", "", "", "", "seed", "remote")  # KILN_EVENT_...
+
+
+class Files(Mapping[str, str]):
+    """Files in a folder: the path of each by its name.
+
+    ``key`` has 64 hex digits; ``outcome`` is "hit", "compiled" (this call stored them), "waited" (another
+    built them meanwhile), "seed" or "remote". ``not_stored`` says why they are not in the cache; "": they are.
+    """
+
+    def __init__(self, found: Sequence[Any]):
+        key, folder, names, outcome, not_stored = found
+        self.key = str(key)
+        self.folder = Path(os.fsdecode(bytes(folder)))
+        self.outcome = _OUTCOMES[outcome]
+        self.not_stored = str(not_stored)
+        base = os.fspath(self.folder)
+        self._paths = {name: f"{base}/{name}" for name in map(os.fsdecode, map(bytes, names))}
+
+    def __getitem__(self, name: str) -> str:
+        return self._paths[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __repr__(self) -> str:
+        return f"Files({', '.join(self)}; key {self.key[:12]}, {self.outcome}, in {self.folder})"
+
+
+class Run(Protocol):
+    """What ``build`` starts programs with."""
+
+    def __call__(self, command: Sequence[str | os.PathLike], env: Mapping[str, str] | None = None) -> str:
+        """Runs a program in the build's folder to its end, and returns its output.
+
+        command: a path, or a name that is looked for in PATH, and arguments.
+        env: all variables; None: those of this process.
+
+        At the limit, at its end and with this process, the program and all that it started are killed.
+        Raises CompileFailed if its status is not 0, with the output as ``log``; Timeout; Unavailable if it
+        cannot be started.
+        """
+
+
+def get(fields: Mapping[str, Bytes]) -> Files | None:
+    """The files under that key, from memory, disk, a seed or a remote; None: nobody has them.
+
+    fields: everything that determines the files: labels and values. Their SHA-256 is the key.
+
+    Raises InvalidArgument; IoError where the files cannot be given out. A fault of the cache is a miss.
+    """
+    found = library().files_get(_fields(fields))
+    return None if found is None else Files(found)
+
+
+def put(
+    fields: Mapping[str, Bytes],
+    files: Mapping[str, Bytes],
+    *,
+    name: str = "",
+    target: str = "",
+    tool: str = "",
+    sources: Iterable[str] = (),
+    programs: Iterable[str] = (),
+) -> Files:
+    """Stores files, and returns them, or what another has stored under that key.
+
+    files: names, such as ``"lib/adder.so"``, and contents.
+    name, target, tool: for listings and messages: "adder", "sm_90" (at most 16 characters), "nvcc-13.0".
+    sources: names of files that are source text: packs and remotes do not get them.
+    programs: names of files that may be executed.
+
+    Raises InvalidArgument; ResourceLimit above 512 MiB. Where the cache cannot store them, ``not_stored``
+    says why.
+    """
+    words = labels(name, target, tool, sources)
+    return put_labelled(fields, files, words, programs)
+
+
+def put_labelled(
+    fields: Mapping[str, Bytes], files: Mapping[str, Bytes], words: list[bytes], programs: Iterable[str] = ()
+) -> Files:
+    """put() with what labels() returns."""
+    return Files(library().files_put(_fields(fields), words, listed(files, programs)))
+
+
+def build_once(
+    fields: Mapping[str, Bytes],
+    build: Callable[[Path, Run], None],
+    *,
+    timeout: float = 300.0,
+    name: str = "",
+    target: str = "",
+    tool: str = "",
+    sources: Iterable[str] = (),
+) -> Files:
+    """What get() finds, or the files that ``build(folder, run)`` leaves in its folder.
+
+    build: runs in this thread. ``folder`` is empty, and its own; ``run`` (see Run) starts everything that
+      takes time.
+    timeout: seconds, after which programs of ``run`` are killed.
+
+    Of all processes and threads of this machine one builds a key. The others wait, no longer than
+    ``timeout`` and five seconds, whoever dies, stops or fails, and then build themselves. InvalidArgument,
+    CompileFailed, WorkerCrashed, Timeout and ResourceLimit of ``build`` are the answer of all who wait;
+    after other exceptions they build. Above 512 MiB the files are given out and not stored. Raises what
+    ``build`` raises; as get(); Unavailable for a miss with KILN_NO_JIT.
+    """
+    words = labels(name, target, tool, sources)
+    begun = begin(fields, words, timeout)
+    if isinstance(begun, Files):
+        return begun
+    module = library()
+    try:
+        folder = Path(os.fsdecode(bytes(module.file_build_folder(begun))))
+        build(folder, _runner(begun))
+        return Files(module.file_build_commit(begun, words, None))
+    except BaseException as error:
+        module.file_build_end(begun, getattr(error, "code", errors.Unavailable.code), str(error))
+        raise
+
+
+def begin(fields: Mapping[str, Bytes], words: list[bytes], timeout: float) -> Any:
+    """Files, or the caller's turn: an object for the library's file_build_commit() and file_build_end()."""
+    try:
+        is_time = math.isfinite(timeout)
+    except TypeError:
+        is_time = False
+    if not is_time:
+        raise errors.InvalidArgument(f"timeout is {timeout!r}, and not a number of seconds")
+    begun = library().files_begin(_fields(fields), words, max(0, min(math.ceil(timeout * 1000), 2**62)))
+    return begun if type(begun).__name__ == "FileBuild" else Files(begun)
+
+
+def remove(fields: Mapping[str, Bytes]) -> None:
+    """Takes files out of the cache that cannot be used. Seeds and remotes keep theirs.
+
+    Raises InvalidArgument, IoError, Unavailable (a read-only cache), ForkError.
+    """
+    library().files_remove(_fields(fields))
+
+
+def _runner(build: Any) -> Run:
+    def run(command: Sequence[str | os.PathLike], env: Mapping[str, str] | None = None) -> str:
+        if isinstance(command, (str, bytes)):
+            raise errors.InvalidArgument(f"command is {command!r}, and not a list of words")
+        words = [os.fsencode(word) for word in command]
+        variables = [os.fsencode(f"{key}={value}") for key, value in (os.environ if env is None else env).items()]
+        status, signal, output = library().file_build_run(build, words, variables)
+        told = bytes(output).decode(errors="replace")
+        if status == 0 and signal == 0:
+            return told
+        how = f"was killed by signal {signal}" if signal else f"ended with status {status}"
+        raise errors.CompileFailed(f"{os.fsdecode(words[0])} {how}:\n{told}", told)
+
+    return run
+
+
+def _bytes(value: Bytes, what: str) -> bytes:
+    if isinstance(value, str):
+        return value.encode(errors="surrogateescape")
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise errors.InvalidArgument(f"{what} is a {type(value).__name__}, and neither a text nor bytes")
+
+
+def _fields(fields: Mapping[str, Bytes]) -> list[bytes]:
+    if not isinstance(fields, Mapping):
+        raise errors.InvalidArgument(f"fields is {fields!r}, and not a mapping of labels to values")
+    items = []
+    for label, value in fields.items():
+        items += [b"." + _name("a label", label), _bytes(value, f"the field {label!r}")]
+    return items
+
+
+def listed(files: Mapping[str, Bytes], programs: Iterable[str] = ()) -> list[bytes]:
+    """As the library takes them: a name behind "*" for a program or ".", a content, and so on."""
+    if not isinstance(files, Mapping):
+        raise errors.InvalidArgument(f"files is {files!r}, and not a mapping of names to contents")
+    executable = set(programs)
+    if unknown := executable - set(files):
+        raise errors.InvalidArgument(f"programs has {min(unknown)!r}, which is none of the files")
+    items = []
+    for name, content in files.items():
+        mark = b"*" if name in executable else b"."
+        items += [mark + _name("a name", name), _bytes(content, f"the file {name!r}")]
+    return items
+
+
+def _name(what: str, value: Any) -> bytes:
+    name = os.fsencode(text(what, value))
+    if b"\0" in name:
+        raise errors.InvalidArgument(f"{what} is {value!r}, which has a NUL")
+    return name
+
+
+def labels(name: str, target: str, tool: str, sources: Iterable[str]) -> list[bytes]:
+    """As the library takes them."""
+    words = [_name("name", name), _name("target", target), _name("tool", tool)]
+    return words + [_name("sources", each) for each in ([sources] if isinstance(sources, str) else sources)]
