@@ -328,6 +328,14 @@ provide_frameworks() {
     env PYTHONPATH="$deps/frameworks" "$deps/python/bin/python3" -c 'import einops' || return 0
 }
 
+# provide_triton [oldest]: for tests/python/test_triton.py, which compiles without a GPU.
+provide_triton() {
+  local name=${1:+$1-}triton file=${1:+$1_}triton size=286
+  [[ -z ${1:-} ]] && file=triton_requirements || size=209
+  fetch_folder "$name" "$file.txt" "${1:+the $1 }Triton for the tests (about $size MB)" \
+    env PYTHONPATH="$deps/$name" "$deps/python/bin/python3" -c 'import triton' || return 0
+}
+
 # Without them the tests run with the newest torch alone, and no test has an S3 server.
 provide_oldest_torch() {
   fetch_folder oldest-torch oldest_torch.txt "the oldest torch for the tests of Python (about 770 MB)" \

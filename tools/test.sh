@@ -44,7 +44,8 @@ and the cuDNN frontend's headers are each taken from an installed toolkit (CUDA_
 folder of nvcc on PATH, /usr/local/cuda, /usr), else fetched as wheels into .deps. Further NVRTCs are
 always wheels. The packages that the tests of Python need are put into .deps/python, torch without
 the CUDA libraries that it depends on, and the frameworks for which Kiln stands in into
-.deps/frameworks; for --full the oldest torch, too, into .deps/oldest-torch. If a part other than the
+.deps/frameworks, Triton into .deps/triton; for --full the oldest torch and Triton, too, into
+.deps/oldest-torch and .deps/oldest-triton. If a part other than the
 CUDA headers is missing, only the tests that need it are skipped.
 
 Environment:
@@ -421,8 +422,8 @@ install_packages "${groups[@]}"
 provide_parts nvrtc nvjitlink headers cudnn frontend
 [[ -n $mode && $mode != --tidy-all && $mode != --full ]] || provide_parts nvrtc-12 test-nvrtc-newest
 [[ $mode != --full ]] || provide_parts test-nvrtc-oldest
-[[ $mode == --quick || $mode == --mutants ]] || { provide_python; provide_frameworks; provide_nginx; }
-[[ $mode != --full ]] || { provide_oldest_torch; provide_s3; }
+[[ $mode == --quick || $mode == --mutants ]] || { provide_python; provide_frameworks; provide_triton; provide_nginx; }
+[[ $mode != --full ]] || { provide_oldest_torch; provide_triton oldest; provide_s3; }
 
 tier=submission
 kept_budgets=no

@@ -3,14 +3,13 @@ process, or several, beneath the stand-in or not, that compiles programs by ctyp
 long."""
 
 import itertools
-import json
 import os
 import subprocess
 import sys
 import time
 
 from machine import find_nvrtc
-from pairs import LeftOut, Limit, Row, Sides
+from pairs import LeftOut, Limit, Row, Sides, said_by
 
 HIT = 100e-6
 FIRST_HIT = 8e-3
@@ -117,21 +116,14 @@ def _start(arguments, changes, code=COMPILES):
     return subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
 
 
-def _end(child):
-    said, _ = child.communicate()
-    if child.returncode != 0:
-        raise RuntimeError(f"a child ended with {child.returncode}")
-    return json.loads(said)
-
-
 def _run(arguments, changes, code=COMPILES):
-    return _end(_start(arguments, changes, code))
+    return said_by(_start(arguments, changes, code))
 
 
 def _wall(each, changes):
     begin = time.perf_counter()
     for child in [_start(arguments, changes) for arguments in each]:
-        _end(child)
+        said_by(child)
     return time.perf_counter() - begin
 
 

@@ -5,6 +5,7 @@ As comparison.h in C++: all are sampled in turns, in one run, so that they meet 
 machine, and only ratios of medians are trusted. No time makes anything fail.
 """
 
+import json
 import statistics
 import time
 import traceback
@@ -12,6 +13,14 @@ from dataclasses import dataclass, field
 from typing import Callable, Optional
 
 Sample = Callable[[], float]  # measures once: seconds
+
+
+def said_by(child):
+    """What a child process prints as JSON, at its end."""
+    said, _ = child.communicate()
+    if child.returncode != 0:
+        raise RuntimeError(f"a child ended with {child.returncode}")
+    return json.loads(said)
 
 
 class LeftOut(Exception):

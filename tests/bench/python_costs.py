@@ -26,6 +26,7 @@ from call_rows import CallRows
 from nvrtc_rows import NvrtcRows
 from place import Place, compiler_backend
 from process_rows import ProcessRows
+from triton_rows import TritonRows
 
 
 def arguments():
@@ -82,6 +83,7 @@ def run(options, scratch):
         for row in (
             *ProcessRows(scratch).rows(),
             *NvrtcRows(scratch, options.calls).rows(),
+            *TritonRows(scratch).rows(),
             *calls.rows(),
         )
         if re.search(options.filter, row.name) and (options.long or not row.is_long)

@@ -2,6 +2,8 @@
 //   KILN_PRELOAD_NETWORK=DIR   statfs says that DIR is on NFS; lock calls take an hour
 //   KILN_PRELOAD_LOCKS=DIR     every lock call on a file below DIR is written down ...
 //   KILN_PRELOAD_RECORD=FILE   ... here, a line each, before it is made
+//   KILN_PRELOAD_LATE=DIR      what is new below DIR is opened only after a while, and
+//                              empty folders stay: a distributed file system's ways
 //   KILN_PRELOAD_CLOCK=SECONDS the time of day is that much later; other clocks are not
 // What a statically linked program or a bare system call does is not seen: a test shows
 // first that the record has what it must have.
@@ -10,6 +12,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -17,6 +20,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -67,6 +71,31 @@ void before_lock(const char* call, int fd) {
   }
   if (is_below(path.data(), "KILN_PRELOAD_NETWORK"))
     ::sleep(kHour);
+}
+
+/// A file that was renamed or linked a moment ago, and that this opens to read.
+bool is_too_new(int fd, int flags) {
+  constexpr long kMoment = 30'000'000;
+  struct stat info {};
+  struct timespec now {};
+  if ((flags & (O_CREAT | O_DIRECTORY)) != 0 ||
+      std::getenv("KILN_PRELOAD_LATE") == nullptr ||
+      !is_below(path_of(fd).data(), "KILN_PRELOAD_LATE") || ::fstat(fd, &info) != 0 ||
+      !S_ISREG(info.st_mode))
+    return false;
+  ::syscall(SYS_clock_gettime, CLOCK_REALTIME, &now);
+  return (now.tv_sec - info.st_ctim.tv_sec) * 1'000'000'000 + now.tv_nsec -
+             info.st_ctim.tv_nsec <
+         kMoment;
+}
+
+int opened(const char* name, int folder, const char* path, int flags, mode_t mode) {
+  const int fd = next<int(int, const char*, int, ...)>(name)(folder, path, flags, mode);
+  if (fd < 0 || !is_too_new(fd, flags))
+    return fd;
+  ::close(fd);
+  errno = ENOENT;
+  return -1;
 }
 
 bool is_lock(int command) {
@@ -128,6 +157,32 @@ KILN_SHOWN int fcntl64(int fd, int command, ...) {
   va_end(arguments);
   return any_fcntl("fcntl64", fd, command, argument);
 }
+#define KILN_OPEN(name, ...)                                  \
+  va_list arguments;                                          \
+  va_start(arguments, flags);                                 \
+  const bool has_mode = (flags & (O_CREAT | O_TMPFILE)) != 0; \
+  const auto mode = has_mode ? va_arg(arguments, mode_t) : 0; \
+  va_end(arguments);                                          \
+  return opened(name, __VA_ARGS__, path, flags, mode)
+KILN_SHOWN int open(const char* path, int flags, ...) {
+  KILN_OPEN("openat", AT_FDCWD);
+}
+KILN_SHOWN int open64(const char* path, int flags, ...) {
+  KILN_OPEN("openat64", AT_FDCWD);
+}
+KILN_SHOWN int openat(int folder, const char* path, int flags, ...) {
+  KILN_OPEN("openat", folder);
+}
+KILN_SHOWN int openat64(int folder, const char* path, int flags, ...) {
+  KILN_OPEN("openat64", folder);
+}
+KILN_SHOWN int rmdir(const char* path) noexcept {
+  if (!is_below(path, "KILN_PRELOAD_LATE"))
+    return next<int(const char*)>("rmdir")(path);
+  errno = EBUSY;
+  return -1;
+}
+
 KILN_SHOWN int flock(int fd, int operation) noexcept {
   before_lock("flock", fd);
   return next<int(int, int)>("flock")(fd, operation);

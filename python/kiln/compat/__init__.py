@@ -23,7 +23,7 @@ from .. import errors
 from .._library import library_path
 from . import _finder
 from ._own_path import FallbackWarning, is_strict, warn_once
-from ._table import EXTENSION, FRAMEWORKS, IF_ABSENT, REPLACED, Module
+from ._table import EXTENSION, FRAMEWORKS, IF_ABSENT, REPLACED, VARIABLE, Module
 
 __all__ = ["FRAMEWORKS", "FallbackWarning", "Installation", "describe", "install"]
 
@@ -53,8 +53,8 @@ class Installation:
 def install(*frameworks: str) -> Installation:
     """Lets Kiln's functions stand in for those of frameworks, in this process.
 
-    frameworks: "neox", "apex", "transformer_engine", "liger", "xformers". Where two
-      have a module of the same name, the first one's functions are in it.
+    frameworks: "neox", "apex", "transformer_engine", "liger", "xformers", "triton". Where
+      two have a module of the same name, the first one's functions are in it.
 
     Call it before the framework is imported: in a module that was imported before,
     functions are replaced, but not where others have imported them from it. Raises
@@ -118,6 +118,10 @@ def _why_kept(module: Module) -> str:
         return _why_not()
     if module.kind == EXTENSION:
         return ""
+    if module.kind == VARIABLE:
+        for variable, value in module.functions.items():
+            if os.environ.get(variable, value) not in ("", value):
+                return f"{variable} is {os.environ[variable]}"
     name = module.loader or module.name
     package = name.partition(".")[0]
     if module.kind == IF_ABSENT:

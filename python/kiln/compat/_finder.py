@@ -10,12 +10,13 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import os
 import sys
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 
 from ._own_path import guarded, warn_once
-from ._table import EXTENSION, IF_ABSENT, REPLACED, Module
+from ._table import EXTENSION, IF_ABSENT, REPLACED, VARIABLE, Module
 
 
 @dataclass
@@ -240,7 +241,11 @@ FINDER = Finder()
 def install(modules) -> None:
     """Makes imports find these modules; replaces in those that are imported already."""
     for module in modules:
-        FINDER.add(module)
+        if module.kind == VARIABLE:
+            for name, value in module.functions.items():
+                os.environ[name] = os.environ.get(name) or value
+        else:
+            FINDER.add(module)
     if FINDER not in sys.meta_path:
         sys.meta_path.insert(0, FINDER)
     FINDER.replace_loaded()

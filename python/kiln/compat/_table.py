@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 EXTENSION = "extension"  # imported in place of the compiled module, which may be absent
 REPLACED = "replaced"  # functions of a Python module, after it has been imported
 IF_ABSENT = "if absent"  # a Python module where the framework is not installed
+VARIABLE = "variable"  # of the environment, by which the module chooses a class
 
 
 @dataclass(frozen=True)
@@ -186,12 +187,22 @@ XFORMERS = tuple(
     )
 )
 
+TRITON = (
+    Module(
+        "triton.runtime.cache",
+        "cache",
+        {"TRITON_CACHE_MANAGER": "kiln.triton:CacheManager"},
+        VARIABLE,
+    ),
+)
+
 FRAMEWORKS = {
     "neox": NEOX,
     "apex": APEX,
     "transformer_engine": TRANSFORMER_ENGINE,
     "liger": LIGER,
     "xformers": XFORMERS,
+    "triton": TRITON,
 }
 
 
