@@ -8,6 +8,7 @@ a machine, and packed, listed and cleared by the kiln program like every other. 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import platform
@@ -194,9 +195,7 @@ class CacheManager(_theirs.CacheManager):
         if name.endswith(_AUTOTUNING):
             device = _device()
             return None if device is None else fields | {"device": device}
-        # Of a library in C; Triton 3.0 has nothing of the machine in its key.
-        machine = " ".join((platform.machine(), *platform.libc_ver()))
-        return fields | {"python": str(sysconfig.get_config_var("EXT_SUFFIX")).encode(), "machine": machine.encode()}
+        return fields | _machine()
 
     def _write(self, name: str, content: bytes) -> str:
         try:
@@ -226,6 +225,13 @@ class CacheManager(_theirs.CacheManager):
                     with open(new, "wb") as file:
                         file.write(content)
                     os.replace(new, place)
+
+
+@functools.cache
+def _machine() -> _Fields:
+    """What a library in C belongs to. Triton 3.0 has nothing of it in its key."""
+    machine = " ".join((platform.machine(), *platform.libc_ver()))
+    return {"python": str(sysconfig.get_config_var("EXT_SUFFIX")).encode(), "machine": machine.encode()}
 
 
 def _read(path: str) -> bytes:

@@ -75,6 +75,8 @@ CachedBuilds::CachedBuilds(cache::Cache& cache, BuildConditions conditions,
       failures_(node_folder(cache, "failed"), std::move(conditions)) {}
 
 std::optional<Fetched> CachedBuilds::find_in_memory(const Digest& key) {
+  if (!owner_.is_this())
+    return std::nullopt;
   const MutexLock lock(mutex_);
   const auto found = unstored_.find(key);
   return found == unstored_.end() ? std::nullopt : std::optional(found->second);
@@ -212,6 +214,14 @@ Result<std::variant<Fetched, BuildTicket>> CachedBuilds::begin(
   return BuildTicket(*this, order.key, order.limit, std::move(held));
 }
 
+Fetched CachedBuilds::put(ObjectPointer object) {
+  Fetched fetched =
+      publish({.object = std::move(object), .outcome = FetchOutcome::kCompiled});
+  if (remote_ != nullptr && owner_.is_this())
+    upload(fetched.object);
+  return fetched;
+}
+
 Fetched BuildTicket::commit(ObjectPointer object) {
   return builds_->publish_built(
       {.object = std::move(object), .outcome = FetchOutcome::kCompiled}, lock_);
@@ -329,7 +339,7 @@ void CachedBuilds::upload(ObjectPointer object) {
 
 Fetched CachedBuilds::publish(Fetched fetched) {
   fetched.not_stored = cache_.publish(*fetched.object).error;
-  if (fetched.not_stored) {
+  if (fetched.not_stored && owner_.is_this()) {
     const MutexLock guard(mutex_);
     unstored_.emplace(fetched.object->key(), Fetched{.object = fetched.object,
                                                      .outcome = FetchOutcome::kHit,

@@ -21,6 +21,7 @@
 #include "kiln/result.h"
 #include "kiln/service.h"
 #include "remote/client/remote.h"
+#include "util/fork_count.h"
 #include "util/mutex.h"
 #include "util/single_flight.h"
 
@@ -147,6 +148,10 @@ class CachedBuilds {
   [[nodiscard]] Result<std::variant<Fetched, BuildTicket>> begin(
       const BuildOrder& order, const std::stop_token& stop);
 
+  /// Publishes and uploads what its caller has made without a turn. As find(), it works
+  /// in a forked child, which uploads nothing.
+  [[nodiscard]] Fetched put(std::shared_ptr<const cache::StoredObject> object);
+
   /// Takes a sound object out that cannot be used here: this process finds it no more,
   /// on a remote either. Errors: kIo; kUnavailable (a read-only cache).
   [[nodiscard]] Result<void> remove(const Digest& key);
@@ -200,6 +205,7 @@ class CachedBuilds {
   [[nodiscard]] Fetched publish_built(Fetched fetched, cache::OwnedRange& lock);
   void upload(std::shared_ptr<const cache::StoredObject> object);
 
+  const OwnerProcess owner_;  // a forked child may find `mutex_` locked for ever
   cache::Cache& cache_;
   remote::Remote* const remote_;  // null: there is none
   const SharedFailures failures_;

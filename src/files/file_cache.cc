@@ -264,14 +264,9 @@ Result<CachedFiles> FileCache::Impl::put(const FileRequest& request,
   const Fields preimage = KILN_TRY(preimage_of(request.fields));
   auto object = std::make_shared<const cache::StoredObject>(
       KILN_TRY(make_object(request, preimage, files, {})));
-  auto published = service_->cache().publish(*object);
-  if (!published.error && published.outcome != cache::Published::kStored) {
-    if (auto found = service_->builds().find(object->key(), {}))
-      return given_of(*found);  // another's
-  }
-  return given_of({.object = std::move(object),
-                   .outcome = FetchOutcome::kCompiled,
-                   .not_stored = std::move(published.error)});
+  if (auto found = service_->builds().find(object->key(), {}))
+    return given_of(*found);  // another's
+  return given_of(service_->builds().put(std::move(object)));
 }
 
 Result<void> FileCache::Impl::remove(const FileFields& fields) {

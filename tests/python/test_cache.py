@@ -4,10 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 
 import pytest
-from conftest import ROOT, blocks, environment
+from conftest import KIT, ROOT, blocks, environment
 
 SETUP = """
 import os, sys, threading, time
@@ -135,6 +136,26 @@ os.wait()
 print(texts(cache.get({"of": "2"})))
 """
     assert run(code) == "{'a': '1'} {'b': '2'}\n{'b': '2'}"
+
+
+@pytest.mark.skipif(not (KIT.parent / "bin/kiln-remote").exists(), reason="this build has no kiln-remote")
+def test_files_go_to_remotes_without_their_source_and_come_from_there(run, tmp_path):
+    code = """
+    put = lambda n: cache.put({"of": n}, {"a": n, "a.src": "secret"}, sources=["a.src"])
+    def build(folder, run):
+        (folder / "a").write_text("3")
+    print(texts(put("1"))["a"], texts(cache.build_once({"of": "3"}, build))["a"])
+    """
+    both = """
+    found = {each: cache.get({"of": each}) for each in "13"}
+    print({each: (files.outcome, texts(files)) for each, files in found.items()})
+    """
+    (tmp_path / "remote").mkdir()
+    remote = {"KILN_REMOTE": f"file://{tmp_path / 'remote'};unsigned=1", "KILN_REMOTE_WAIT": "20s"}
+    assert run(textwrap.dedent(code), **remote, KILN_REMOTE_MODE="rw") == "1 3"
+    said = run(textwrap.dedent(both), **remote, KILN_CACHE_DIR=str(tmp_path / "other"))
+    assert said == "{'1': ('remote', {'a': '1'}), '3': ('remote', {'a': '3'})}"
+    assert not any(b"secret" in each.read_bytes() for each in (tmp_path / "remote").rglob("*") if each.is_file())
 
 
 def test_a_changed_file_is_given_once_more_as_it_was(run):
