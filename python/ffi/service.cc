@@ -46,14 +46,14 @@ State& state() {
   return *instance;
 }
 
-std::vector<const char*> settings_of(const State& all) {
+std::vector<const char*> settings_of(const std::vector<std::string>& kept) {
   std::vector<const char*> settings;
-  for (const std::string& setting : all.settings) settings.push_back(setting.c_str());
+  for (const std::string& setting : kept) settings.push_back(setting.c_str());
   return settings;
 }
 
 kiln_service* open(const State& all) {
-  const std::vector<const char*> settings = settings_of(all);
+  const std::vector<const char*> settings = settings_of(all.settings);
   kiln_options options = KILN_OPTIONS_INIT;
   options.settings = settings.data();
   options.setting_count = settings.size();
@@ -170,8 +170,16 @@ kiln_file_cache* file_cache() {
   State& all = state();
   if (kiln_file_cache* const open_one = all.files.load(std::memory_order_acquire))
     return open_one;
-  // Without a lock, which a fork would have to wait for: two threads may open one each.
-  const std::vector<const char*> settings = settings_of(all);
+  std::vector<std::string> kept;
+  {
+    std::unique_lock lock(all.mutex, std::defer_lock);
+    if (!all.is_forked)  // else a thread of the parent may hold it for ever
+      lock.lock();
+    kept = all.settings;
+  }
+  // Without the lock, which a fork would have to wait for: two threads may open one
+  // each.
+  const std::vector<const char*> settings = settings_of(kept);
   kiln_options options = KILN_OPTIONS_INIT;
   options.settings = settings.data();
   options.setting_count = settings.size();

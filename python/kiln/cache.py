@@ -150,7 +150,8 @@ def build_once(
         build(folder, _runner(begun))
         return Files(module.file_build_commit(begun, words, None))
     except BaseException as error:
-        module.file_build_end(begun, getattr(error, "code", errors.Unavailable.code), str(error))
+        code = error.code if isinstance(error, errors.Error) else errors.Unavailable.code
+        module.file_build_end(begun, code, str(error))
         raise
 
 

@@ -49,7 +49,7 @@ class _Turn:
 
 
 class _Thread(threading.local):
-    turn: _Turn | None = None  # one: a compile that failed may have left its own
+    turn: _Turn | None = None  # one: the next ends what a failed compile has left
 
 
 _thread = _Thread()
@@ -58,10 +58,9 @@ _thread = _Thread()
 class CacheManager(_theirs.CacheManager):
     """The files of one key of Triton.
 
-    A miss of a kernel, or of a library that Triton builds in C, is this thread's turn to build, until it has
-    stored the files, compiles something else or ends, until this manager ends, or until 115 s have passed:
-    other processes and threads that miss the same files wait for them that long, and 5 s more. A fault of
-    the cache is a miss.
+    A miss of a kernel, or of a library that Triton builds in C, begins this thread's turn to build. The turn
+    ends when the files are stored, when the thread compiles something else or ends, or when this manager ends.
+    Others who miss the same files wait for the turn's end, at most 120 s. A fault of the cache is a miss.
 
     What users change by hand is left to Triton's own manager: the folders of TRITON_KERNEL_DUMP and
     TRITON_KERNEL_OVERRIDE, and all results with the latter. Kernels with ``ir_override`` are not stored.
@@ -135,12 +134,13 @@ class CacheManager(_theirs.CacheManager):
         is_built = "group" in fields or name.endswith(_LIBRARY)
         try:
             found = self._begin(name, fields) if is_built else cache.get(fields)
-        except (errors.ForkError, errors.Unavailable):  # no turns in a forked child
-            if "group" in fields and not library().files_builds():
+        except errors.InvalidArgument:  # a setting
+            raise
+        except errors.Error as error:
+            may_be_refusal = isinstance(error, (errors.Unavailable, errors.ForkError)) and "group" in fields
+            if may_be_refusal and not library().files_builds():
                 raise
-            found = None
-        except (errors.IoError, errors.ResourceLimit, errors.Timeout, errors.CompileFailed):
-            found = None
+            found = None  # a forked child has no turns
         return found or {}
 
     def _begin(self, name: str, fields: _Fields) -> cache.Files | None:
@@ -175,7 +175,7 @@ class CacheManager(_theirs.CacheManager):
             self._end(name)
 
     def _store_file(self, name: str, fields: _Fields, content: bytes) -> str | None:
-        """In the place of another content: that could not be used, or is of before."""
+        """In the place of another content, which could not be used, or is older."""
         labels = _labels(name, {})
         path = self._store(name, fields, {name: content}, labels).get(name)
         with contextlib.suppress(errors.Error, OSError):
@@ -222,9 +222,12 @@ class CacheManager(_theirs.CacheManager):
                 if not os.path.exists(place) or _read(place) != content:
                     os.makedirs(os.path.dirname(place), exist_ok=True)
                     new = f"{place}.{os.getpid()}.{threading.get_ident()}"
-                    with open(new, "wb") as file:
-                        file.write(content)
-                    os.replace(new, place)
+                    try:
+                        with open(new, "wb") as file:
+                            file.write(content)
+                        os.replace(new, place)
+                    except OSError:
+                        os.unlink(new)
 
 
 @functools.cache

@@ -40,6 +40,11 @@ Remote::Built kind_of(const Result<Fetched>& built) {
   return Remote::Built::kAnswer;
 }
 
+tl::unexpected<Error> stopped_asking(std::string_view label) {
+  return fail(ErrorCode::kCancelled,
+              fmt::format("stopped while remote caches were asked for {}", label));
+}
+
 }  // namespace
 
 std::string_view to_string(FetchOutcome outcome) {
@@ -108,6 +113,22 @@ Result<std::optional<Fetched>> CachedBuilds::find_remote(const BuildOrder& order
   if (fetched.error().code == ErrorCode::kNotFound)
     return std::nullopt;
   return tl::unexpected(std::move(fetched).error());
+}
+
+Result<std::optional<Fetched>> CachedBuilds::ask_remote(const BuildOrder& order,
+                                                        const std::stop_token& stop) {
+  if (remote_ == nullptr)
+    return std::nullopt;
+  const auto is_over = [](const std::stop_token&) { return Remote::Built::kAnswer; };
+  auto found = order.remotes == Remotes::kPatiently
+                   ? remote_->get(order.key, order.target, stop)
+                   : remote_->get(order.key, order.target, stop, is_over,
+                                  std::chrono::steady_clock::now() - order.begun);
+  if (found)
+    return publish_found(*std::move(found));
+  if (stop.stop_requested())
+    return stopped_asking(order.label);
+  return std::nullopt;
 }
 
 Result<Fetched> CachedBuilds::build(const BuildOrder& order,
@@ -211,6 +232,10 @@ Result<std::variant<Fetched, BuildTicket>> CachedBuilds::begin(
   cache::OwnedRange& held = locked.acquired.lock;
   if (held.held())
     held.set_phase(cache::Phase::kCompiling);
+  if (auto found = KILN_TRY(ask_remote(order, stop))) {
+    held.end_build();
+    return *std::move(found);
+  }
   return BuildTicket(*this, order.key, order.limit, std::move(held));
 }
 
@@ -255,22 +280,23 @@ CachedBuilds::Ended CachedBuilds::ask_and_build(const BuildOrder& order,
   if (!found && built)
     return *std::move(built);
   if (!found && stop.stop_requested())
-    return {fail(
-        ErrorCode::kCancelled,
-        fmt::format("stopped while remote caches were asked for {}", order.label))};
+    return {stopped_asking(order.label)};
   Ended ended{fail(ErrorCode::kNotFound, "no remote cache has it")};
-  if (found) {
-    cache_.counters().add(cache::Counter::kHits);
-    cache_.counters().add(cache::Counter::kRemoteHits);
-    ended.fetched = publish({.object = std::make_shared<const cache::StoredObject>(
-                                 std::move(found->object)),
-                             .outcome = FetchOutcome::kHit,
-                             .tier = cache::Tier::kRemote,
-                             .server = std::move(found->server)});
-  }
+  if (found)
+    ended.fetched = publish_found(*std::move(found));
   // Whoever waits for this lock takes the object, or asks at the same time as others.
   acquired.lock.end_build();
   return ended;
+}
+
+Fetched CachedBuilds::publish_found(remote::Found found) {
+  cache_.counters().add(cache::Counter::kHits);
+  cache_.counters().add(cache::Counter::kRemoteHits);
+  return publish(
+      {.object = std::make_shared<const cache::StoredObject>(std::move(found.object)),
+       .outcome = FetchOutcome::kHit,
+       .tier = cache::Tier::kRemote,
+       .server = std::move(found.server)});
 }
 
 CachedBuilds::Ended CachedBuilds::build_here(const BuildOrder& order,
@@ -352,6 +378,10 @@ Fetched CachedBuilds::publish(Fetched fetched) {
 Result<void> CachedBuilds::remove(const Digest& key) {
   if (remote_ != nullptr)
     remote_->pass_over(key);
+  {
+    const MutexLock lock(mutex_);
+    unstored_.erase(key);
+  }
   KILN_TRY(cache_.remove(key));
   return {};
 }

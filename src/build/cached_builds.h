@@ -142,9 +142,14 @@ class CachedBuilds {
                                       const std::stop_token& stop,
                                       Answers* whom = nullptr);
 
-  /// After a miss: what others have built meanwhile, or a ticket for the caller's own
-  /// build. Waits for no longer than build(). `order.build` is not called, and remotes
-  /// are not asked. Errors: those of the build that was waited for; kCancelled.
+  /// The same without waiting for others, who may ask at the same time. Errors:
+  /// kCancelled.
+  [[nodiscard]] Result<std::optional<Fetched>> ask_remote(const BuildOrder& order,
+                                                          const std::stop_token& stop);
+
+  /// After a miss: what others have built meanwhile, what a remote has, or a ticket for
+  /// the caller's own build. Waits for others no longer than build(). `order.build` is
+  /// not called. Errors: those of the build that was waited for; kCancelled.
   [[nodiscard]] Result<std::variant<Fetched, BuildTicket>> begin(
       const BuildOrder& order, const std::stop_token& stop);
 
@@ -201,6 +206,7 @@ class CachedBuilds {
                                     cache::KeyLock::Acquired& acquired);
   [[nodiscard]] Ended build_here(const BuildOrder& order, const std::stop_token& stop,
                                  cache::KeyLock::Acquired& acquired);
+  [[nodiscard]] Fetched publish_found(remote::Found found);
   [[nodiscard]] Fetched publish(Fetched fetched);
   [[nodiscard]] Fetched publish_built(Fetched fetched, cache::OwnedRange& lock);
   void upload(std::shared_ptr<const cache::StoredObject> object);

@@ -220,6 +220,8 @@ class FileBuild::Impl {
   }
 
  private:
+  [[nodiscard]] Result<void> check_process() const;
+
   // Constant after construction.
   const OwnerProcess owner_;
   const std::shared_ptr<FileCache::Impl> cache_;  // whose service `turn_` uses
@@ -248,7 +250,7 @@ Result<std::optional<CachedFiles>> FileCache::Impl::find(const Digest& key,
   CachedBuilds& builds = service_->builds();
   auto found = builds.find(key, {});
   if (!found && service_->is_of_this_process())
-    found = KILN_TRY(builds.find_remote(
+    found = KILN_TRY(builds.ask_remote(
         {.key = key,
          .target = {},
          .label = "files",
@@ -298,11 +300,20 @@ Result<std::variant<CachedFiles, FileBuild>> FileCache::Impl::begin(
   KILN_TRY(check(request, limit));
   Fields preimage = KILN_TRY(preimage_of(request.fields));
   const Digest key = preimage.digest();
-  if (auto found = KILN_TRY(impl->find(key, stop)))
-    return *std::move(found);
+  if (impl->config().no_jit) {
+    if (auto found = KILN_TRY(impl->find(key, stop)))
+      return *std::move(found);
+  }
+  CachedBuilds& builds = impl->service_->builds();
+  if (const auto found = builds.find(key, {}))
+    return KILN_TRY(given_of(*found));
   KILN_TRY(impl->check_may_build(request, key));
-  auto begun = KILN_TRY(impl->service_->builds().begin(
-      {.key = key, .target = {}, .label = label_of(request), .limit = limit}, stop));
+  auto begun = KILN_TRY(builds.begin({.key = key,
+                                      .target = {},
+                                      .label = label_of(request),
+                                      .remotes = Remotes::kBriefly,
+                                      .limit = limit},
+                                     stop));
   if (const auto* const fetched = std::get_if<Fetched>(&begun))
     return KILN_TRY(given_of(*fetched));
   return FileBuild(std::make_unique<FileBuild::Impl>(
@@ -311,6 +322,7 @@ Result<std::variant<CachedFiles, FileBuild>> FileCache::Impl::begin(
 }
 
 Result<fs::path> FileBuild::Impl::folder() {
+  KILN_TRY(check_process());
   const MutexLock lock(mutex_);
   if (folder_.empty())
     folder_ = KILN_TRY(PrivateFolder::on_disk().new_folder());
@@ -320,6 +332,7 @@ Result<fs::path> FileBuild::Impl::folder() {
 Result<FileBuild::Ran> FileBuild::Impl::run(const std::vector<std::string>& command,
                                             const std::vector<std::string>& environment,
                                             const std::stop_token& stop) {
+  KILN_TRY(check_process());
   const fs::path outputs = KILN_TRY(PrivateFolder::on_disk().new_folder());
   const fs::path output = outputs / "output";
   auto end = [&]() -> Result<compile::ProgramEnd> {
@@ -346,9 +359,15 @@ void FileBuild::Impl::describe(const FileRequest& request) {
   request_ = std::move(described);
 }
 
+Result<void> FileBuild::Impl::check_process() const {
+  if (owner_.is_this())
+    return {};
+  return kiln::fail(ErrorCode::kUnavailable,
+                    "the process that this one was forked from builds these files");
+}
+
 Result<CachedFiles> FileBuild::Impl::commit(const std::vector<NamedFile>& files) {
-  if (!owner_.is_this())
-    return kiln::fail(ErrorCode::kUnavailable, "the parent builds these files");
+  KILN_TRY(check_process());
   const auto took = std::chrono::duration_cast<milliseconds>(Clock::now() - begun_);
   auto object = KILN_TRY(make_object(request_, preimage_, files, took));
   return given_of(

@@ -14,8 +14,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
+#include "cache/file_system.h"
 #include "codec/named_files.h"
 #include "util/fork_mutex.h"
 #include "util/log.h"
@@ -58,17 +60,24 @@ std::string prefix() {
   return fmt::format("kiln-files-{}-", ::geteuid());
 }
 
-/// Open and locked; none, if another process has locked it, or it cannot be opened.
-UniqueFd locked(const fs::path& folder) {
-  UniqueFd lock(
+struct Opened {
+  UniqueFd folder;
+  bool is_locked = false;
+};
+
+Opened open_and_lock(const fs::path& folder) {
+  UniqueFd opened(
       ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    return {};
-  return lock;
+  const bool is_locked = opened && ::flock(opened.get(), LOCK_EX | LOCK_NB) == 0;
+  return {std::move(opened), is_locked};
 }
 
-/// Removes the folders of processes that are gone.
+/// Removes the folders of processes that are gone. Where others cannot see a lock, none
+/// is removed.
 void sweep(const fs::path& parent) {
+  struct statfs kind {};
+  if (::statfs(parent.c_str(), &kind) != 0 || cache::is_network_type(kind.f_type))
+    return;
   std::error_code error;
   for (fs::directory_iterator entry(parent, error), end; !error && entry != end;
        entry.increment(error)) {
@@ -76,7 +85,7 @@ void sweep(const fs::path& parent) {
     struct stat info {};
     if (path.filename().native().starts_with(prefix()) &&
         ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) &&
-        info.st_uid == ::geteuid() && locked(path))
+        info.st_uid == ::geteuid() && open_and_lock(path).is_locked)
       remove_whole(path);
   }
 }
@@ -94,7 +103,7 @@ Result<Made> make_private(const fs::path& parent) {
     failed.value().message += "; name another folder in TMPDIR";
     return failed;
   }
-  UniqueFd lock = locked(made);
+  UniqueFd lock = open_and_lock(made).folder;
   constexpr std::size_t kSuffix = 6;
   fs::path path = parent / (prefix() + made.substr(made.size() - kSuffix));
   if (lock && ::rename(made.c_str(), path.c_str()) == 0)
@@ -168,15 +177,15 @@ PrivateFolder& PrivateFolder::on_disk() {
   return *folder;
 }
 
-PrivateFolder& PrivateFolder::for_small_files() {
-  PrivateFolder& disk = on_disk();
+PrivateFolder& PrivateFolder::in_memory() {
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): as above
-  static auto* const in_memory = [] {
+  static auto* const folder = [] {
+    std::ignore = on_disk();  // which makes the mutex safe over forks
     // NOLINTNEXTLINE(cert-err33-c): as above
-    std::atexit([] { for_small_files().remove(); });
+    std::atexit([] { in_memory().remove(); });
     return new PrivateFolder(kMemory);
   }();
-  return named_by_user() == nullptr && is_large_memory(kMemory) ? *in_memory : disk;
+  return *folder;
 }
 
 fs::path PrivateFolder::parent() const {
@@ -189,8 +198,11 @@ fs::path PrivateFolder::parent() const {
 Result<fs::path> PrivateFolder::new_folder() {
   const fs::path parent = this->parent();
   const auto attempt = [&] {
-    if (needs_folder())
-      sweep(parent);  // without the lock, which forks wait for
+    if (needs_folder()) {  // without the lock, which forks wait for
+      sweep(parent);
+      if (parent != kMemory)
+        sweep(kMemory);
+    }
     return try_new_folder(parent);
   };
   auto made = attempt();
@@ -227,7 +239,8 @@ Result<fs::path> PrivateFolder::try_new_folder(const fs::path& parent) {
   return posix_error("mkdir", made, err);
 }
 
-std::optional<Given> PrivateFolder::known(const Content& content) {
+std::optional<Given> PrivateFolder::known(const cache::StoredObject& object) {
+  const Content content(object.key(), object.payload_digest());
   fs::path changed;
   {
     const MutexLock lock(private_mutex());
@@ -249,9 +262,9 @@ std::optional<Given> PrivateFolder::known(const Content& content) {
 }
 
 Result<Given> PrivateFolder::give(const cache::StoredObject& object) {
-  const Content content(object.key(), object.payload_digest());
-  if (auto given = known(content))
+  if (auto given = known(object))
     return *std::move(given);
+  const Content content(object.key(), object.payload_digest());
   Known made{.given = {.folder = KILN_TRY(new_folder()), .names = {}}, .stamps = {}};
   const fs::path folder = made.given.folder;
   auto& names = made.given.names;
@@ -273,13 +286,18 @@ Result<Given> give_files(const cache::StoredObject& object) {
   constexpr std::size_t kSmall = 16U << 20U;
   constexpr std::size_t kMostInMemory = 256U << 20U;
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): of the process
-  static std::atomic<std::size_t> in_memory = 0;
+  static std::atomic<std::size_t> used = 0;
   PrivateFolder& disk = PrivateFolder::on_disk();
-  PrivateFolder& memory = PrivateFolder::for_small_files();
+  PrivateFolder& memory = PrivateFolder::in_memory();
+  for (PrivateFolder* const folder : {&disk, &memory}) {
+    if (auto given = folder->known(object))
+      return *std::move(given);
+  }
   const std::size_t bytes = object.file().size();
-  if (&memory != &disk && bytes <= kSmall && in_memory + bytes <= kMostInMemory) {
+  if (bytes <= kSmall && used + bytes <= kMostInMemory && named_by_user() == nullptr &&
+      is_large_memory(kMemory)) {
     if (auto given = memory.give(object)) {
-      in_memory += given->is_new ? bytes : 0;
+      used += given->is_new ? bytes : 0;
       return given;
     }
   }

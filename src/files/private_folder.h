@@ -37,10 +37,11 @@ class PrivateFolder {
  public:
   /// In TMPDIR, else in /tmp; of this process, never destroyed.
   [[nodiscard]] static PrivateFolder& on_disk();
-  /// The same, or, without TMPDIR, one in /dev/shm, where that is large: there a new
-  /// file takes 15 us, on ext4 up to 200.
-  [[nodiscard]] static PrivateFolder& for_small_files();
+  /// The same in /dev/shm, where a new file takes 15 us, and on ext4 up to 200.
+  [[nodiscard]] static PrivateFolder& in_memory();
 
+  /// What give() has written for an object, if nobody has changed it.
+  [[nodiscard]] std::optional<Given> known(const cache::StoredObject& object);
   /// The files of a checked object, written at the first call for it. If somebody
   /// has changed one, they are written again, in another folder. Cost of a further
   /// call: one stat for each file. Errors: kCorrupt, kIo.
@@ -59,7 +60,6 @@ class PrivateFolder {
   explicit PrivateFolder(std::filesystem::path parent) : parent_(std::move(parent)) {}
   [[nodiscard]] std::filesystem::path parent() const;
   void remove();
-  [[nodiscard]] std::optional<Given> known(const Content& content);
   [[nodiscard]] Result<std::filesystem::path> try_new_folder(
       const std::filesystem::path& parent);
   [[nodiscard]] Given keep(const Content& content, Known&& made);
@@ -75,8 +75,9 @@ class PrivateFolder {
   std::uint64_t folders_ = 0;
 };
 
-/// Writes the files of a checked object, or finds them: in memory, if they are small.
-/// Errors: as PrivateFolder::give().
+/// Writes the files of a checked object, or finds them: in memory, if they are few
+/// bytes, TMPDIR names no place, and /dev/shm has plenty. Errors: as
+/// PrivateFolder::give().
 [[nodiscard]] Result<Given> give_files(const cache::StoredObject& object);
 
 struct FileModes {

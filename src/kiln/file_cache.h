@@ -33,8 +33,8 @@
 
 namespace kiln {
 
-/// Everything that determines the files: labels and values of any bytes. The key is the
-/// SHA-256 of them. What is left out here can change, and the old files are found.
+/// Everything that determines the files: labels and values of any bytes, whose SHA-256
+/// is the key. If something is missing here, a change of it still finds the old files.
 using FileFields = std::map<std::string, std::string>;
 
 struct FileRequest {
@@ -67,8 +67,8 @@ struct CachedFiles {
   std::optional<Error> not_stored{};
 };
 
-/// The caller's turn to build what nobody has. Others wait for it, until its limit and
-/// five seconds, and no longer than this lives: then one of them builds.
+/// The caller's turn to build what nobody has. Others wait until this ends, or for its
+/// limit and five seconds; then one of them builds.
 /// Thread safety: run() may be called concurrently; else one thread at a time, which
 /// need not be the one that began it.
 class KILN_EXPORT FileBuild {
@@ -100,12 +100,12 @@ class KILN_EXPORT FileBuild {
   /// Replaces name, target, tool and sources; fields stay.
   void describe(const FileRequest& request);
 
-  /// Stores files, and ends the build; call it once. Errors: as FileCache::put(); then
-  /// the build goes on.
+  /// Stores files, and ends the build; call it once. Errors: as FileCache::put();
+  /// kUnavailable (a forked child).
   [[nodiscard]] Result<CachedFiles> commit(const std::vector<NamedFile>& files);
   /// The same with all files in folder(). Above 512 MiB they are given out where they
-  /// are, and not stored. Errors: kIo; kInvalidArgument: what is neither a file nor a
-  /// folder.
+  /// are, and not stored. Errors: kIo; kInvalidArgument: the folder holds something
+  /// else than files and folders.
   [[nodiscard]] Result<CachedFiles> commit();
 
   /// Ends the build. kInvalidArgument, kCompileFailed, kWorkerCrashed, kTimeout and
@@ -144,8 +144,8 @@ class KILN_EXPORT FileCache {
 
   /// Stores `files`, and gives them, or what another has stored under that key. Errors:
   /// kInvalidArgument (no fields, no files, a name that leads out of the folder or is
-  /// given twice), kResourceLimit (over 512 MiB), kIo. A cache that cannot store them
-  /// is none: CachedFiles::not_stored.
+  /// given twice), kResourceLimit (over 512 MiB), kIo. If the cache cannot store them,
+  /// they are given all the same, and CachedFiles::not_stored says why.
   [[nodiscard]] Result<CachedFiles> put(const FileRequest& request,
                                         const std::vector<NamedFile>& files);
 

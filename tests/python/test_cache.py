@@ -25,6 +25,9 @@ def texts(files):
     return {name: Path(path).read_text() for name, path in files.items()}
 """
 EXPECTED = {"a": "said\n", "d/b": "x"}
+needs_remote = pytest.mark.skipif(
+    not (KIT.parent / "bin/kiln-remote").exists(), reason="this build has no kiln-remote"
+)
 
 
 def start(folder, code, **changes):
@@ -73,7 +76,7 @@ def test_a_stopped_builder_is_waited_for_no_longer_than_the_limit_and_five_secon
         stopped.wait()
 
 
-@pytest.mark.parametrize("ends", ["os.kill(os.getpid(), 9)", "raise ValueError('no')"])
+@pytest.mark.parametrize("ends", ["os.kill(os.getpid(), 9)", "raise ValueError('no')", "sys.exit('no')"])
 def test_after_a_builder_that_dies_or_raises_another_builds(tmp_path, ends):
     first = start(
         tmp_path,
@@ -138,7 +141,7 @@ print(texts(cache.get({"of": "2"})))
     assert run(code) == "{'a': '1'} {'b': '2'}\n{'b': '2'}"
 
 
-@pytest.mark.skipif(not (KIT.parent / "bin/kiln-remote").exists(), reason="this build has no kiln-remote")
+@needs_remote
 def test_files_go_to_remotes_without_their_source_and_come_from_there(run, tmp_path):
     code = """
     put = lambda n: cache.put({"of": n}, {"a": n, "a.src": "secret"}, sources=["a.src"])
@@ -156,6 +159,16 @@ def test_files_go_to_remotes_without_their_source_and_come_from_there(run, tmp_p
     said = run(textwrap.dedent(both), **remote, KILN_CACHE_DIR=str(tmp_path / "other"))
     assert said == "{'1': ('remote', {'a': '1'}), '3': ('remote', {'a': '3'})}"
     assert not any(b"secret" in each.read_bytes() for each in (tmp_path / "remote").rglob("*") if each.is_file())
+
+
+@needs_remote
+def test_of_processes_with_a_remote_that_has_nothing_one_builds(tmp_path):
+    (tmp_path / "remote").mkdir()
+    remote = {"KILN_REMOTE": f"file://{tmp_path / 'remote'};unsigned=1", "KILN_REMOTE_MODE": "rw"}
+    code = f"assert texts(cache.build_once({{'of': '1'}}, build, timeout=60)) == {EXPECTED}"
+    others = [start(tmp_path, code, **remote) for _ in range(6)]
+    assert [each.wait(60) for each in others] == [0] * 6
+    assert built(tmp_path) == 1
 
 
 def test_a_changed_file_is_given_once_more_as_it_was(run):
