@@ -185,6 +185,7 @@ std::invoke_result_t<Action, Index::Connection&> Index::with_connection(
     connection.reset();
     connection = KILN_TRY(open(rejected));
     return action(*connection);
+    // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): a unique_ptr has it
   };
   // SQLite's own locks may be held by a thread that does not exist in the child.
   if (!state_->owner.is_this())
