@@ -98,7 +98,7 @@ HIDDEN = {"megatron_core": "transformer_engine"}
 
 
 def test_each_name_has_a_program():
-    assert CASES.keys() == FRAMEWORKS.keys()
+    assert CASES.keys() == FRAMEWORKS.keys() - {"triton"}, "test_triton.py has that one"
 
 
 @pytest.mark.parametrize("name", CASES)
