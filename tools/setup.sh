@@ -330,9 +330,10 @@ provide_frameworks() {
 
 # provide_triton [oldest]: for tests/python/test_triton.py, which compiles without a GPU.
 provide_triton() {
-  local name=${1:+$1-}triton file=${1:+$1_}triton size=286
-  [[ -z ${1:-} ]] && file=triton_requirements || size=209
-  fetch_folder "$name" "$file.txt" "${1:+the $1 }Triton for the tests (about $size MB)" \
+  local name=triton file=triton_requirements.txt what="Triton for the tests (about 286 MB)"
+  [[ ${1:-} != oldest ]] ||
+    name=oldest-triton file=oldest_triton.txt what="the oldest Triton for the tests (about 209 MB)"
+  fetch_folder "$name" "$file" "$what" \
     env PYTHONPATH="$deps/$name" "$deps/python/bin/python3" -c 'import triton' || return 0
 }
 

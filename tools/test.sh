@@ -45,8 +45,8 @@ folder of nvcc on PATH, /usr/local/cuda, /usr), else fetched as wheels into .dep
 always wheels. The packages that the tests of Python need are put into .deps/python, torch without
 the CUDA libraries that it depends on, and the frameworks for which Kiln stands in into
 .deps/frameworks, Triton into .deps/triton; for --full the oldest torch and Triton, too, into
-.deps/oldest-torch and .deps/oldest-triton. If a part other than the
-CUDA headers is missing, only the tests that need it are skipped.
+.deps/oldest-torch and .deps/oldest-triton. If a part other than the CUDA headers is missing, only the
+tests that need it are skipped.
 
 Environment:
   KILN_TIDY_SECONDS=N  time limit of each half of step 2, and of step 3 (default: 150)

@@ -68,7 +68,7 @@ struct Asked {
       const std::string& name = texts_.emplace_back(std::string(items[at]));
       bytes_.push_back(items[at + 1]);
       if (name.empty())
-        refuse("a name is nothing");
+        refuse("a name has no mark");
       list.push_back({name.c_str() + 1, bytes_.back().data(), bytes_.back().size(),
                       name.starts_with('*')});
     }

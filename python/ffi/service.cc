@@ -52,11 +52,16 @@ std::vector<const char*> settings_of(const std::vector<std::string>& kept) {
   return settings;
 }
 
-kiln_service* open(const State& all) {
-  const std::vector<const char*> settings = settings_of(all.settings);
+kiln_options options_of(const std::vector<const char*>& settings) {
   kiln_options options = KILN_OPTIONS_INIT;
   options.settings = settings.data();
   options.setting_count = settings.size();
+  return options;
+}
+
+kiln_service* open(const State& all) {
+  const std::vector<const char*> settings = settings_of(all.settings);
+  kiln_options options = options_of(settings);
   // NOLINTBEGIN(performance-no-int-to-ptr)
   options.on_event = reinterpret_cast<decltype(options.on_event)>(all.on_event);
   options.on_event_user = reinterpret_cast<void*>(all.on_event_user);
@@ -180,9 +185,7 @@ kiln_file_cache* file_cache() {
   // Without the lock, which a fork would have to wait for: two threads may open one
   // each.
   const std::vector<const char*> settings = settings_of(kept);
-  kiln_options options = KILN_OPTIONS_INIT;
-  options.settings = settings.data();
-  options.setting_count = settings.size();
+  const kiln_options options = options_of(settings);
   kiln_file_cache* opened = nullptr;
   check(kiln_file_cache_open(&options, &opened));
   kiln_file_cache* first = nullptr;

@@ -202,8 +202,7 @@ class CacheManager(_theirs.CacheManager):
             if not self._folder:
                 self._folder = os.fsdecode(bytes(library().files_new_folder()))
             path = f"{self._folder}/{name}"
-            with open(path, "wb") as file:
-                file.write(content)
+            _write(path, content)
         except (errors.Error, OSError):
             return _theirs.FileCacheManager(self.key).put(content, name)
         return path
@@ -213,21 +212,10 @@ class CacheManager(_theirs.CacheManager):
         folder = os.environ.get("TRITON_CACHE_DIR")
         if not folder or "torch._inductor" not in sys.modules:
             return
-        for name, path in files.items():
-            place = os.path.join(folder, self.key, name)
-            with contextlib.suppress(OSError):
-                if not name.endswith(_DEVICE_CODE):
-                    continue
-                content = _read(path)
-                if not os.path.exists(place) or _read(place) != content:
-                    os.makedirs(os.path.dirname(place), exist_ok=True)
-                    new = f"{place}.{os.getpid()}.{threading.get_ident()}"
-                    try:
-                        with open(new, "wb") as file:
-                            file.write(content)
-                        os.replace(new, place)
-                    except OSError:
-                        os.unlink(new)
+        for name in files:
+            if name.endswith(_DEVICE_CODE):
+                with contextlib.suppress(OSError):
+                    _replace(os.path.join(folder, self.key, name), _read(files[name]))
 
 
 @functools.cache
@@ -240,6 +228,24 @@ def _machine() -> _Fields:
 def _read(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
+
+
+def _write(path: str, content: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(content)
+
+
+def _replace(path: str, content: bytes) -> None:
+    """At once, for those who read it meanwhile."""
+    if os.path.exists(path) and _read(path) == content:
+        return
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    new = f"{path}.{os.getpid()}.{threading.get_ident()}"
+    try:
+        _write(new, content)
+        os.replace(new, path)
+    except OSError:
+        os.unlink(new)
 
 
 def _is_overridden() -> bool:

@@ -173,6 +173,8 @@ class FileCache::Impl {
   explicit Impl(std::unique_ptr<BuildService> opened) : service_(std::move(opened)) {}
 
   static Result<std::shared_ptr<Impl>> open(const Options& options);
+  /// Without remotes.
+  Result<std::optional<CachedFiles>> find_here(const Digest& key);
   Result<std::optional<CachedFiles>> find(const Digest& key,
                                           const std::stop_token& stop);
   Result<CachedFiles> put(const FileRequest& request,
@@ -244,18 +246,25 @@ Result<std::shared_ptr<FileCache::Impl>> FileCache::Impl::open(const Options& op
       KILN_TRY(BuildService::open(config, {.may_be_elsewhere = true})));
 }
 
+Result<std::optional<CachedFiles>> FileCache::Impl::find_here(const Digest& key) {
+  const auto found = service_->builds().find(key, {});
+  if (!found)
+    return std::nullopt;
+  return KILN_TRY(given_of(*found));
+}
+
 /// In a forked child remotes are not asked.
 Result<std::optional<CachedFiles>> FileCache::Impl::find(const Digest& key,
                                                          const std::stop_token& stop) {
-  CachedBuilds& builds = service_->builds();
-  auto found = builds.find(key, {});
-  if (!found && service_->is_of_this_process())
-    found = KILN_TRY(builds.ask_remote(
-        {.key = key,
-         .target = {},
-         .label = "files",
-         .remotes = config().no_jit ? Remotes::kPatiently : Remotes::kBriefly},
-        stop));
+  auto here = find_here(key);
+  if (!here || *here || !service_->is_of_this_process())
+    return here;
+  const auto found = KILN_TRY(service_->builds().ask_remote(
+      {.key = key,
+       .target = {},
+       .label = "files",
+       .remotes = config().no_jit ? Remotes::kPatiently : Remotes::kBriefly},
+      stop));
   if (!found)
     return std::nullopt;
   return KILN_TRY(given_of(*found));
@@ -266,15 +275,17 @@ Result<CachedFiles> FileCache::Impl::put(const FileRequest& request,
   const Fields preimage = KILN_TRY(preimage_of(request.fields));
   auto object = std::make_shared<const cache::StoredObject>(
       KILN_TRY(make_object(request, preimage, files, {})));
-  if (auto found = service_->builds().find(object->key(), {}))
-    return given_of(*found);  // another's
+  if (auto found = KILN_TRY(find_here(object->key())))
+    return *std::move(found);  // another's
   return given_of(service_->builds().put(std::move(object)));
 }
 
 Result<void> FileCache::Impl::remove(const FileFields& fields) {
   const Digest key = KILN_TRY(preimage_of(fields)).digest();
   if (!service_->is_of_this_process())
-    return kiln::fail(ErrorCode::kUnavailable, "nothing is removed in a forked child");
+    return kiln::fail(ErrorCode::kUnavailable,
+                      "nothing is removed in a forked child: remove it in "
+                      "the process that opened Kiln");
   return service_->builds().remove(key);
 }
 
@@ -300,20 +311,17 @@ Result<std::variant<CachedFiles, FileBuild>> FileCache::Impl::begin(
   KILN_TRY(check(request, limit));
   Fields preimage = KILN_TRY(preimage_of(request.fields));
   const Digest key = preimage.digest();
-  if (impl->config().no_jit) {
-    if (auto found = KILN_TRY(impl->find(key, stop)))
-      return *std::move(found);
-  }
-  CachedBuilds& builds = impl->service_->builds();
-  if (const auto found = builds.find(key, {}))
-    return KILN_TRY(given_of(*found));
+  // Who builds asks remotes below the key's lock.
+  const bool builds = !impl->config().no_jit;
+  if (auto found = KILN_TRY(builds ? impl->find_here(key) : impl->find(key, stop)))
+    return *std::move(found);
   KILN_TRY(impl->check_may_build(request, key));
-  auto begun = KILN_TRY(builds.begin({.key = key,
-                                      .target = {},
-                                      .label = label_of(request),
-                                      .remotes = Remotes::kBriefly,
-                                      .limit = limit},
-                                     stop));
+  auto begun = KILN_TRY(impl->service_->builds().begin({.key = key,
+                                                        .target = {},
+                                                        .label = label_of(request),
+                                                        .remotes = Remotes::kBriefly,
+                                                        .limit = limit},
+                                                       stop));
   if (const auto* const fetched = std::get_if<Fetched>(&begun))
     return KILN_TRY(given_of(*fetched));
   return FileBuild(std::make_unique<FileBuild::Impl>(
@@ -363,7 +371,8 @@ Result<void> FileBuild::Impl::check_process() const {
   if (owner_.is_this())
     return {};
   return kiln::fail(ErrorCode::kUnavailable,
-                    "the process that this one was forked from builds these files");
+                    "these files are built by the process that this one was forked "
+                    "from: go on with them there");
 }
 
 Result<CachedFiles> FileBuild::Impl::commit(const std::vector<NamedFile>& files) {

@@ -262,8 +262,6 @@ std::optional<Given> PrivateFolder::known(const cache::StoredObject& object) {
 }
 
 Result<Given> PrivateFolder::give(const cache::StoredObject& object) {
-  if (auto given = known(object))
-    return *std::move(given);
   const Content content(object.key(), object.payload_digest());
   Known made{.given = {.folder = KILN_TRY(new_folder()), .names = {}}, .stamps = {}};
   const fs::path folder = made.given.folder;

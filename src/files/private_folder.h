@@ -40,11 +40,11 @@ class PrivateFolder {
   /// The same in /dev/shm, where a new file takes 15 us, and on ext4 up to 200.
   [[nodiscard]] static PrivateFolder& in_memory();
 
-  /// What give() has written for an object, if nobody has changed it.
+  /// What give() has written for an object, if nobody has changed it; else it is to be
+  /// given again, in another folder. Cost: one stat for each file.
   [[nodiscard]] std::optional<Given> known(const cache::StoredObject& object);
-  /// The files of a checked object, written at the first call for it. If somebody
-  /// has changed one, they are written again, in another folder. Cost of a further
-  /// call: one stat for each file. Errors: kCorrupt, kIo.
+  /// Writes the files of a checked object that known() does not have. Errors: kCorrupt,
+  /// kIo.
   [[nodiscard]] Result<Given> give(const cache::StoredObject& object);
   /// An empty folder. Errors: kIo.
   [[nodiscard]] Result<std::filesystem::path> new_folder();
