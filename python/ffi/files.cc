@@ -217,6 +217,13 @@ Array<Any> file_build_run(FileBuild build, Array<Bytes> command,
           Bytes(std::string(output == nullptr ? "" : output))};
 }
 
+void file_build_add_inputs(FileBuild build, Array<Bytes> files, Array<Bytes> tools) {
+  const SharedBuild handle = open_build(build);
+  Asked asked;
+  check(kiln_file_build_add_inputs(handle.get(), asked.keep_words(files),
+                                   asked.keep_words(tools)));
+}
+
 // `files` None: all that are in the folder. Ends the build.
 Any file_build_commit(FileBuild build, Array<Bytes> labels,
                       tvm::ffi::Optional<Array<Bytes>> files) {
@@ -257,6 +264,7 @@ TVM_FFI_DLL_EXPORT_TYPED_FUNC(files_remove, files_remove)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(files_new_folder, files_new_folder)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(file_build_folder, file_build_folder)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(file_build_run, file_build_run)
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(file_build_add_inputs, file_build_add_inputs)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(file_build_commit, file_build_commit)
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(file_build_end, file_build_end)
 

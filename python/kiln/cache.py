@@ -16,9 +16,13 @@ process that is forked from one that has used this can get() and put(); it canno
 
 from __future__ import annotations
 
+import functools
 import math
 import os
+import platform
+import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Union
 
@@ -26,7 +30,7 @@ from . import errors
 from ._given import text
 from ._library import library
 
-__all__ = ["Files", "build_once", "get", "put", "remove"]
+__all__ = ["Files", "Inputs", "build_once", "get", "put", "remove"]
 
 Bytes = Union[str, bytes, bytearray, memoryview]
 _OUTCOMES = ("hit", "compiled", "waited", "", "", "", "seed", "remote")  # KILN_EVENT_...
@@ -59,6 +63,22 @@ class Files(Mapping[str, str]):
 
     def __repr__(self) -> str:
         return f"Files({', '.join(self)}; key {self.key[:12]}, {self.outcome}, in {self.folder})"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a build has read and no field names.
+
+    files: paths, such as the headers in a compiler's dependency file. Those in the build's folder are ignored.
+    tools: programs, by path or by a name that is looked for in PATH; known by their ELF build id.
+
+    Files are found only where each input is as it was. Where a tool is not there, nothing could be built:
+    inputs that are not there, either, count as they were. An input that changes while the files are
+    built, or just before, keeps them out of the cache.
+    """
+
+    files: Iterable[str | os.PathLike] = ()
+    tools: Iterable[str | os.PathLike] = ()
 
 
 class Run(Protocol):
@@ -120,7 +140,7 @@ def put_labelled(
 
 def build_once(
     fields: Mapping[str, Bytes],
-    build: Callable[[Path, Run], None],
+    build: Callable[[Path, Run], Inputs | None],
     *,
     timeout: float = 300.0,
     name: str = "",
@@ -131,7 +151,7 @@ def build_once(
     """What get() finds, or the files that ``build(folder, run)`` leaves in its folder.
 
     build: runs in this thread. ``folder`` is empty, and its own; ``run`` (see Run) starts everything that
-      takes time.
+      takes time. It may return the Inputs that it has found out.
     timeout: seconds, after which programs of ``run`` are killed.
 
     Of all processes and threads of this machine one builds a key. The others wait, no longer than
@@ -147,7 +167,9 @@ def build_once(
     module = library()
     try:
         folder = Path(os.fsdecode(bytes(module.file_build_folder(begun))))
-        build(folder, _runner(begun))
+        if (inputs := build(folder, _runner(begun))) is not None:
+            paths, tools = ([_name("an input", os.fspath(each)) for each in of] for of in (inputs.files, inputs.tools))
+            module.file_build_add_inputs(begun, paths, tools)
         return Files(module.file_build_commit(begun, words, None))
     except BaseException as error:
         code = error.code if isinstance(error, errors.Error) else errors.Unavailable.code
@@ -165,6 +187,13 @@ def begin(fields: Mapping[str, Bytes], words: list[bytes], timeout: float) -> An
         raise errors.InvalidArgument(f"timeout is {timeout!r}, and not a number of seconds")
     begun = library().files_begin(_fields(fields), words, max(0, min(math.ceil(timeout * 1000), 2**62)))
     return begun if type(begun).__name__ == "FileBuild" else Files(begun)
+
+
+@functools.cache
+def machine_fields() -> dict[str, bytes]:
+    """What host code in a library of Python belongs to."""
+    machine = " ".join((platform.machine(), *platform.libc_ver()))
+    return {"python": str(sysconfig.get_config_var("EXT_SUFFIX")).encode(), "machine": machine.encode()}
 
 
 def remove(fields: Mapping[str, Bytes]) -> None:

@@ -8,12 +8,9 @@ a machine, and packed, listed and cleared by the kiln program like every other. 
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
-import platform
 import sys
-import sysconfig
 import threading
 import weakref
 from collections.abc import Mapping
@@ -195,7 +192,7 @@ class CacheManager(_theirs.CacheManager):
         if name.endswith(_AUTOTUNING):
             device = _device()
             return None if device is None else fields | {"device": device}
-        return fields | _machine()
+        return fields | cache.machine_fields()  # Triton 3.0 has nothing of it in its key
 
     def _write(self, name: str, content: bytes) -> str:
         try:
@@ -216,13 +213,6 @@ class CacheManager(_theirs.CacheManager):
             if name.endswith(_DEVICE_CODE):
                 with contextlib.suppress(OSError):
                     _replace(os.path.join(folder, self.key, name), _read(files[name]))
-
-
-@functools.cache
-def _machine() -> _Fields:
-    """What a library in C belongs to. Triton 3.0 has nothing of it in its key."""
-    machine = " ".join((platform.machine(), *platform.libc_ver()))
-    return {"python": str(sysconfig.get_config_var("EXT_SUFFIX")).encode(), "machine": machine.encode()}
 
 
 def _read(path: str) -> bytes:

@@ -194,8 +194,12 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
             return seeds->toolchains(need == SeedNeed::kHint ? cache::SeedPlaces::kLocal
                                                              : cache::SeedPlaces::kAll);
           }),
-      keys_(hint_folder(*cache_, cache_->layout().memo()),
+      keys_(memo_folder(),
             compile::find_standard_headers(config_.worker.value_or(""))) {}
+
+OwnFolder BuildService::memo_folder() {
+  return hint_folder(*cache_, cache_->layout().memo());
+}
 
 Result<void> BuildService::check_process() const {
   if (is_of_this_process())

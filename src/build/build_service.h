@@ -124,6 +124,8 @@ class BuildService {
   [[nodiscard]] const LazyCount& jobs() const { return jobs_; }
   [[nodiscard]] const render::TemplateCatalog& catalog() const { return catalog_; }
   [[nodiscard]] cache::Cache& cache() { return *cache_; }
+  /// For memos of files' stamps.
+  [[nodiscard]] OwnFolder memo_folder();
   [[nodiscard]] Toolchains& toolchains() { return toolchains_; }
   [[nodiscard]] compile::WorkerPool& workers() { return workers_; }
   [[nodiscard]] CachedBuilds& builds() { return builds_; }

@@ -225,8 +225,8 @@ CachedBuilds::Ended CachedBuilds::build_locked(const BuildOrder& order,
 }
 
 Result<std::variant<Fetched, BuildTicket>> CachedBuilds::begin(
-    const BuildOrder& order, const std::stop_token& stop) {
-  Locked locked = lock(order, stop, Wait::kYes);
+    const BuildOrder& order, const std::stop_token& stop, Wait wait) {
+  Locked locked = lock(order, stop, wait);
   if (locked.ended)
     return KILN_TRY(std::move(locked.ended->fetched));
   cache::OwnedRange& held = locked.acquired.lock;

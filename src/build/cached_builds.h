@@ -121,6 +121,8 @@ class BuildTicket {
 /// Thread safety: every method may run concurrently; no lock is held across a build.
 class CachedBuilds {
  public:
+  enum class Wait : bool { kNo, kYes };  // for another who builds the same key
+
   /// `cache` and `remote`, which may be null, must outlive it. `conditions` are those
   /// of all builds.
   CachedBuilds(cache::Cache& cache, BuildConditions conditions,
@@ -151,7 +153,7 @@ class CachedBuilds {
   /// the caller's own build. Waits for others no longer than build(). `order.build` is
   /// not called. Errors: those of the build that was waited for; kCancelled.
   [[nodiscard]] Result<std::variant<Fetched, BuildTicket>> begin(
-      const BuildOrder& order, const std::stop_token& stop);
+      const BuildOrder& order, const std::stop_token& stop, Wait wait = Wait::kYes);
 
   /// Publishes and uploads what its caller has made without a turn. As find(), it works
   /// in a forked child, which uploads nothing.
@@ -192,7 +194,6 @@ class CachedBuilds {
 
   friend class BuildTicket;
   using Flights = SingleFlight<Digest, Ended>;
-  enum class Wait : bool { kNo, kYes };
 
   [[nodiscard]] std::optional<Fetched> find_in_memory(const Digest& key);
   [[nodiscard]] Flights::Landed run_once(Flights& flights, const BuildOrder& order,

@@ -265,6 +265,18 @@ kiln_result kiln_file_build_run(kiln_file_build* build, const char* const* comma
   });
 }
 
+kiln_result kiln_file_build_add_inputs(kiln_file_build* build, const char* const* files,
+                                       const char* const* tools) {
+  constexpr const char* const kNone = nullptr;
+  return answer(build, [&]() -> Result<void> {
+    const auto paths =
+        KILN_TRY(kiln::c::words_of(files == nullptr ? &kNone : files, "files"));
+    return build->build.add_inputs(
+        {paths.begin(), paths.end()},
+        KILN_TRY(kiln::c::words_of(tools == nullptr ? &kNone : tools, "tools")));
+  });
+}
+
 kiln_result kiln_file_build_describe(kiln_file_build* build,
                                      const kiln_file_request* request) {
   return answer(build, [&]() -> Result<void> {

@@ -137,8 +137,9 @@ Result<ReadHeader> HeaderStore::read(const std::filesystem::path& path,
   auto content = std::make_shared<HeaderContent>();
   content->digest = Digest::of(read->bytes);
   content->bytes = read->bytes.size();
-  content->directives =
-      KILN_TRY(about(path.native(), find_directives(as_text(read->bytes), stop)));
+  if (scans_ == Scans::kDirectives)
+    content->directives =
+        KILN_TRY(about(path.native(), find_directives(as_text(read->bytes), stop)));
   // A size of 0 says nothing: files of procfs have it, too.
   const bool settled = read->is_steady && is_settled(read->stamp, now) &&
                        content->bytes == read->stamp.size && content->bytes > 0;

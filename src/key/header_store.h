@@ -42,11 +42,15 @@ struct ReadHeader {
   bool is_steady = true;  // false: it was written to while it was read, at each try
 };
 
+/// What of a file is wanted beside its digest.
+enum class Scans : std::uint8_t { kDirectives, kNothing };
+
 /// Thread safety: all members may be called concurrently; no lock is held while a file
 /// is read or written.
 class HeaderStore {
  public:
-  explicit HeaderStore(OwnFolder memo_folder) : memo_folder_(std::move(memo_folder)) {}
+  explicit HeaderStore(OwnFolder memo_folder, Scans scans = Scans::kDirectives)
+      : memo_folder_(std::move(memo_folder)), scans_(scans) {}
 
   /// Loads the memo of that name, once per process.
   void load(const std::string& memo);
@@ -75,6 +79,7 @@ class HeaderStore {
   void keep(const FileStamp& stamp, SharedContent content);
 
   const OwnFolder memo_folder_;
+  const Scans scans_;
   mutable Mutex mutex_;
   std::unordered_map<FileStamp, SharedContent, StampHash> known_
       KILN_GUARDED_BY(mutex_);

@@ -442,6 +442,10 @@ KILN_C_RESULT kiln_result kiln_file_build_run(kiln_file_build* build,
                                               const char* const* environment,
                                               kiln_cancel* cancel, int* status,
                                               int* signal, char** output);
+/* `files` and `tools` end with NULL; NULL: none. */
+KILN_C_RESULT kiln_result kiln_file_build_add_inputs(kiln_file_build* build,
+                                                     const char* const* files,
+                                                     const char* const* tools);
 KILN_C_RESULT kiln_result kiln_file_build_describe(kiln_file_build* build,
                                                    const kiln_file_request* request);
 /* `stored` NULL: all files in the folder. */

@@ -55,7 +55,7 @@ std::optional<FileStamp> stamp_of(int fd) {
 }
 
 bool is_settled(const FileStamp& stamp, std::chrono::system_clock::time_point read_at,
-                std::chrono::seconds age) {
+                std::chrono::nanoseconds age) {
   const std::int64_t limit = std::chrono::duration_cast<std::chrono::nanoseconds>(
                                  (read_at - age).time_since_epoch())
                                  .count();

@@ -50,7 +50,7 @@ inline constexpr std::chrono::seconds kSettleTime{60};
 /// clock: enough for files that nobody maps for writing.
 [[nodiscard]] bool is_settled(const FileStamp& stamp,
                               std::chrono::system_clock::time_point read_at,
-                              std::chrono::seconds age = kSettleTime);
+                              std::chrono::nanoseconds age = kSettleTime);
 
 /// A file that somebody opened.
 struct OpenedFile {

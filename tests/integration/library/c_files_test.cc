@@ -149,6 +149,8 @@ TEST_F(CFilesTest, AreBuiltByTheHolderOfATurn) {
   EXPECT_EQ(error_of(kiln_file_build_fail(turn, KILN_TIMEOUT, "late")), "");
   kiln_file_build_free(turn);
   ASSERT_EQ(begin(), "");
+  const std::array inputs{"/etc/hostname", static_cast<const char*>(nullptr)};
+  EXPECT_EQ(error_of(kiln_file_build_add_inputs(turn, inputs.data(), nullptr)), "");
   request_.name = "renamed";
   EXPECT_EQ(error_of(kiln_file_build_describe(turn, &request_)), "");
   const kiln_named_bytes stored{.name = "a", .bytes = "1", .size = 1};

@@ -1,0 +1,238 @@
+#include "files/file_build.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "cache/object.h"
+#include "compile/pool/program_run.h"
+#include "compile/pool/worker_path.h"
+#include "files/private_folder.h"
+#include "files/stored_files.h"
+#include "util/public_border.h"
+#include "util/read_file.h"
+#include "util/try.h"
+#include "util/unique_fd.h"
+#include "util/units.h"
+
+namespace kiln {
+namespace {
+
+namespace fs = std::filesystem;
+using files::PrivateFolder;
+using std::chrono::milliseconds;
+
+constexpr std::size_t kShownOutputBytes = 1U << 20U;
+
+/// Of a long one begin and end; "" if there is none.
+std::string read_ends(const fs::path& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat info {};
+  if (!file || ::fstat(file.get(), &info) != 0)
+    return {};
+  const auto read = [&](std::size_t bytes, off_t at) {
+    std::string text(bytes, '\0');
+    const ssize_t got = ::pread(file.get(), text.data(), bytes, at);
+    text.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    return text;
+  };
+  const auto size = static_cast<std::size_t>(info.st_size);
+  if (size <= kShownOutputBytes)
+    return read(size, 0);
+  constexpr std::size_t kHalf = kShownOutputBytes / 2;
+  return fmt::format("{}\n[{} left out]\n{}", read(kHalf, 0),
+                     format_size(size - kShownOutputBytes),
+                     read(kHalf, static_cast<off_t>(size - kHalf)));
+}
+
+/// The files below `folder`, and what their bytes are views of.
+struct ReadFiles {
+  std::vector<std::string> names;
+  std::vector<Bytes> contents;
+  std::vector<NamedFile> files;
+};
+
+/// kResourceLimit: too much to store.
+Result<ReadFiles> read_all(const fs::path& folder) {
+  ReadFiles read{
+      .names = KILN_TRY(files::files_below(folder)), .contents = {}, .files = {}};
+  std::uint64_t left = cache::kMaxObjectBytes;
+  for (const std::string& name : read.names) {
+    auto content = KILN_TRY(read_file(folder / name, left));
+    if (!content)
+      return fail(ErrorCode::kIo, fmt::format("{} is gone", (folder / name).native()));
+    left -= content->size();
+    read.contents.push_back(*std::move(content));
+  }
+  for (std::size_t i = 0; i < read.names.size(); ++i) {
+    const fs::path path = folder / read.names[i];
+    std::error_code error;  // of a file that was read
+    const auto mode = fs::status(path, error).permissions();
+    read.files.push_back({read.names[i], read.contents[i],
+                          (mode & fs::perms::owner_exec) != fs::perms::none});
+  }
+  return read;
+}
+
+}  // namespace
+
+Result<fs::path> FileBuild::Impl::folder() {
+  KILN_TRY(check_process());
+  const MutexLock lock(mutex_);
+  if (folder_.empty())
+    folder_ = KILN_TRY(PrivateFolder::on_disk().new_folder());
+  return folder_;
+}
+
+Result<FileBuild::Ran> FileBuild::Impl::run(const std::vector<std::string>& command,
+                                            const std::vector<std::string>& environment,
+                                            const std::stop_token& stop) {
+  KILN_TRY(check_process());
+  const fs::path outputs = KILN_TRY(PrivateFolder::on_disk().new_folder());
+  const fs::path output = outputs / "output";
+  auto end = [&]() -> Result<compile::ProgramEnd> {
+    const auto& worker = shared_->service->config().worker;
+    const compile::ProgramRun run{
+        .worker = KILN_TRY(compile::find_worker({.path = worker.value_or("")})),
+        .command = command,
+        .environment = environment,
+        .folder = KILN_TRY(folder()),
+        .output = output};
+    return compile::run_to_its_end(run, {.deadline = deadline_, .stop = stop});
+  }();
+  const std::string text = read_ends(output);
+  files::remove_whole(outputs);
+  if (end)
+    return Ran{.status = end->status, .signal = end->signal, .output = text};
+  if (!text.empty())
+    end.error().message += fmt::format("; its output:\n{}", text);
+  return tl::unexpected(std::move(end).error());
+}
+
+void FileBuild::Impl::describe(const FileRequest& request) {
+  FileRequest described = request;
+  described.fields = std::move(request_.fields);
+  request_ = std::move(described);
+}
+
+Result<void> FileBuild::Impl::check_process() const {
+  if (owner_.is_this())
+    return {};
+  return kiln::fail(ErrorCode::kUnavailable,
+                    "these files are built by the process that this one was forked "
+                    "from: go on with them there");
+}
+
+Result<void> FileBuild::Impl::add_inputs(const std::vector<fs::path>& files,
+                                         const std::vector<std::string>& tools) {
+  const fs::path own = KILN_TRY(folder());
+  for (const fs::path& file : files) {
+    std::string path = (own / file).lexically_normal().native();
+    if (path.find('\0') != std::string::npos)
+      return kiln::fail(ErrorCode::kInvalidArgument, "an input's name has a NUL");
+    if (!path.starts_with(own.native() + "/"))
+      inputs_.push_back(std::move(path));
+  }
+  tools_.insert(tools_.end(), tools.begin(), tools.end());
+  return {};
+}
+
+/// With inputs that no look-up knows yet their list takes the place of the files.
+Result<Fetched> FileBuild::Impl::store(const std::vector<NamedFile>& files) {
+  const auto share = [](cache::StoredObject object) {
+    return std::make_shared<const cache::StoredObject>(std::move(object));
+  };
+  const auto took = std::chrono::duration_cast<milliseconds>(Clock::now() - begun_);
+  auto inputs = shared_->inputs.read(inputs_, tools_, begun_at_);
+  Fields list;
+  for (const auto& [label, identity] : inputs.all.list()) {
+    const auto known = preimage_.find(label);
+    if (!known)
+      list.add(label, identity);
+    else if (*known != identity && !inputs.unfit)
+      inputs.unfit = Error{ErrorCode::kUnavailable,
+                           fmt::format("{} changed while it was built", label)};
+  }
+  Fields preimage = preimage_;
+  for (const auto& [label, identity] : list.list()) preimage.add(label, identity);
+  auto object = share(KILN_TRY(files::make_object(request_, preimage, files, took)));
+  if (inputs.unfit)
+    return Fetched{.object = std::move(object),
+                   .outcome = FetchOutcome::kCompiled,
+                   .not_stored = std::move(inputs.unfit)};
+  if (list.list().empty())
+    return turn_.commit(std::move(object));
+  auto stored = shared_->service->builds().put(std::move(object));
+  std::ignore =
+      turn_.commit(share(KILN_TRY(files::make_list(request_, preimage_, list))));
+  return stored;
+}
+
+Result<CachedFiles> FileBuild::Impl::commit(const std::vector<NamedFile>& files) {
+  KILN_TRY(check_process());
+  KILN_TRY(files::check_no_list(files));
+  return files::given_of(KILN_TRY(store(files)));
+}
+
+Result<CachedFiles> FileBuild::Impl::commit_folder() {
+  const fs::path folder = KILN_TRY(this->folder());
+  auto stored = [&]() -> Result<CachedFiles> {
+    const ReadFiles read = KILN_TRY(read_all(folder));
+    return commit(read.files);
+  }();
+  if (stored || stored.error().code != ErrorCode::kResourceLimit)
+    return stored;
+  is_given_ = true;
+  return CachedFiles{.key = preimage_.digest().hex(),
+                     .folder = folder,
+                     .names = KILN_TRY(files::files_below(folder)),
+                     .outcome = Event::Kind::kCompiled,
+                     .not_stored = std::move(stored).error()};
+}
+
+Result<void> FileBuild::add_inputs(const std::vector<fs::path>& files,
+                                   const std::vector<std::string>& tools) {
+  return at_border([&] { return impl_->add_inputs(files, tools); });
+}
+
+FileBuild::FileBuild(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+FileBuild::FileBuild(FileBuild&& other) noexcept = default;
+FileBuild& FileBuild::operator=(FileBuild&& other) noexcept = default;
+FileBuild::~FileBuild() = default;
+
+Result<fs::path> FileBuild::folder() {
+  return at_border([&] { return impl_->folder(); });
+}
+
+Result<FileBuild::Ran> FileBuild::run(const std::vector<std::string>& command,
+                                      const std::vector<std::string>& environment,
+                                      const std::stop_token& stop) {
+  return at_border([&] { return impl_->run(command, environment, stop); });
+}
+
+void FileBuild::describe(const FileRequest& request) {
+  std::ignore = at_border([&]() -> Result<void> {
+    impl_->describe(request);
+    return {};
+  });
+}
+
+Result<CachedFiles> FileBuild::commit(const std::vector<NamedFile>& files) {
+  return at_border([&] { return impl_->commit(files); });
+}
+
+Result<CachedFiles> FileBuild::commit() {
+  return at_border([&] { return impl_->commit_folder(); });
+}
+
+void FileBuild::fail(const Error& error) {
+  std::ignore = at_border([&]() -> Result<void> {
+    impl_->fail(error);
+    return {};
+  });
+}
+}  // namespace kiln
