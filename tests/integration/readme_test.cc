@@ -205,10 +205,12 @@ TEST(ReadmeTest, NoBlockIsOneThatNothingRuns) {
   using Blocks = std::map<std::string, int>;
   // Besides those without a language and the sessions. tests/python has README's
   // Python, its session with CuPy and all of docs/admin.md, its test_testing.py the kit
-  // of docs/testing.md, and test_cache.py and test_triton.py those of docs/files.md.
+  // of docs/testing.md, test_cache.py and test_triton.py those of docs/files.md, and
+  // test_cpp_extension.py that of docs/extensions.md.
   const std::map<std::string, Blocks> known{
       {"README.md", {{"cpp", 1}, {"python", 1}, {"text", 1}}},
       {"docs/attention.md", {{"cpp", 1}}},
+      {"docs/extensions.md", {{"text", 1}}},
       {"docs/files.md", {{"python", 1}, {"text", 1}}},
       {"docs/guide.md", {{"c", 1}, {"cmake", 1}, {"json", 1}, {"sh", 2}}},
       {"docs/operations.md", {{"cpp", 1}}},

@@ -120,3 +120,30 @@ def has_torch():
 
 
 needs_torch = pytest.mark.skipif(not has_torch(), reason="torch is not installed")
+
+
+PARTS_OF_FIGURES = ("s", "ms", "ago", "now")
+
+
+def as_shown(line):
+    """Its words but for figures, which are this machine's."""
+    return [word for word in line.split() if not any(each.isdigit() for each in word) and word not in PARTS_OF_FIGURES]
+
+
+def check_session(page, folder, env):
+    """Runs the commands of a page's session in `folder`, each of which must print the lines below it; returns how
+    many there are."""
+    (session,) = blocks(page, "text")
+    programs = folder / "bin-of-session"
+    programs.mkdir()
+    (programs / "kiln").symlink_to(KIT.parent / "bin/kiln")
+    (programs / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (programs / "python").chmod(0o755)
+    env = env | {"PATH": f"{programs}:{env['PATH']}"}
+    shown = [part.splitlines() for part in session.split("$ ")[1:]]
+    for command, *expected in shown:
+        done = subprocess.run(["sh", "-c", command], env=env, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        said = [as_shown(line) for line in (done.stderr + done.stdout).splitlines()]
+        assert [line for line in expected if as_shown(line) not in said] == [], done.stderr + done.stdout
+    return len(shown)

@@ -57,6 +57,7 @@ def compiler(place, text):
 @pytest.fixture
 def ask(run, place):
     """Prints in a process of its own."""
+
     def asked(code="print(get()[:2])", **changes):
         changes = {"PATH": f"{place / 'bin'}:/usr/bin:/bin", **changes}
         return run(f"settle()\n{code}", folder=place, **changes)
@@ -104,7 +105,9 @@ def test_without_the_compiler_what_is_not_there_counts_as_it_was(ask, place):
     assert ask("print(cache.get({'of': '1'}))", PATH="/usr/bin:/bin") == "None"
 
 
-@pytest.mark.parametrize("change", ["(HERE / 'one').write_text('2')", "(HERE / 'one').unlink()", "os.utime(HERE / 'top')"])
+@pytest.mark.parametrize(
+    "change", ["(HERE / 'one').write_text('2')", "(HERE / 'one').unlink()", "os.utime(HERE / 'top')"]
+)
 def test_an_input_that_changes_during_the_build_keeps_the_files_out_of_the_cache(ask, place, change):
     told = ask(f"print(get(lambda *given: build(*given, at_end=lambda: {change})))")
     assert told.startswith("('compiled', 'a @one;1;', 'the build read ") and "inputs/" in told
@@ -113,7 +116,10 @@ def test_an_input_that_changes_during_the_build_keeps_the_files_out_of_the_cache
 
 
 def test_processes_that_wait_get_the_files_behind_the_inputs(place):
-    code = SETUP + "settle(); out = get(lambda *given: build(*given, at_end=lambda: time.sleep(0.5)))\nassert out[1] == 'a @one;1;', out"
+    code = (
+        SETUP
+        + "settle(); out = get(lambda *given: build(*given, at_end=lambda: time.sleep(0.5)))\nassert out[1] == 'a @one;1;', out"
+    )
     env = environment(place, PATH=f"{place / 'bin'}:/usr/bin:/bin")
     code = "import sys; sys.modules['torch'] = None\n" + code
     processes = [subprocess.Popen([sys.executable, "-c", code], env=env, cwd=place) for _ in range(8)]
@@ -122,21 +128,29 @@ def test_processes_that_wait_get_the_files_behind_the_inputs(place):
 
 def test_a_forked_child_finds_files_by_their_inputs(ask):
     ask()
-    print_in_child = "get()\npid = os.fork()\nif not pid:\n    print(get()[:2], flush=True); os._exit(0)\nos.waitpid(pid, 0)"
+    print_in_child = (
+        "get()\npid = os.fork()\nif not pid:\n    print(get()[:2], flush=True); os._exit(0)\nos.waitpid(pid, 0)"
+    )
     assert ask(print_in_child) == "('hit', 'a @one;1;')"
 
 
 def test_without_a_cache_and_in_one_that_is_read_only_files_are_given_all_the_same(ask, place):
     assert ask("print(get()[:2]); print(get()[:2])", KILN_CACHE_DIR="/proc/nowhere").splitlines() == [
-        "('compiled', 'a @one;1;')", "('hit', 'a @one;1;')"]
+        "('compiled', 'a @one;1;')",
+        "('hit', 'a @one;1;')",
+    ]
 
 
 def test_a_pack_has_the_inputs_too_and_a_damaged_list_is_a_miss(ask, place):
     kiln, other = str(KIT.parent / "bin/kiln"), place / "other"
     ask()
     subprocess.run([kiln, "pack", "-o", place / "job.kpack"], env=environment(place), check=True, capture_output=True)
-    assert ask(KILN_CACHE_DIR=str(other), KILN_SEED=str(place / "job.kpack"), KILN_NO_JIT="1") == "('seed', 'a @one;1;')"
-    [path] = [each for each in (place / "cache/objects").rglob("*") if each.is_file() and b"k (inputs)" in each.read_bytes()]
+    assert (
+        ask(KILN_CACHE_DIR=str(other), KILN_SEED=str(place / "job.kpack"), KILN_NO_JIT="1") == "('seed', 'a @one;1;')"
+    )
+    [path] = [
+        each for each in (place / "cache/objects").rglob("*") if each.is_file() and b"k (inputs)" in each.read_bytes()
+    ]
     path.chmod(0o600)
     path.write_bytes(path.read_bytes()[:-40])
     assert ask() == "('compiled', 'a @one;1;')" and ask().startswith("('hit'")
@@ -144,9 +158,17 @@ def test_a_pack_has_the_inputs_too_and_a_damaged_list_is_a_miss(ask, place):
 
 def test_a_miss_of_the_files_behind_a_list_is_one_build_for_those_who_wait(ask, place):
     ask()
-    keys = subprocess.run([str(KIT.parent / "bin/kiln"), "ls", "--json"], env=environment(place), capture_output=True, text=True, check=True)
+    keys = subprocess.run(
+        [str(KIT.parent / "bin/kiln"), "ls", "--json"],
+        env=environment(place),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     [key] = [each["key"] for each in json.loads(keys.stdout)["entries"] if each["name"] == "k"]
-    subprocess.run([str(KIT.parent / "bin/kiln"), "clear", key], env=environment(place), check=True, capture_output=True)
+    subprocess.run(
+        [str(KIT.parent / "bin/kiln"), "clear", key], env=environment(place), check=True, capture_output=True
+    )
     assert ask() == "('compiled', 'a @one;1;')" and ask().startswith("('hit'") and built(place) == 2
 
 

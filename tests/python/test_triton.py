@@ -8,8 +8,7 @@ import sys
 import time
 
 import pytest
-from beneath import KILN
-from conftest import KIT, ROOT, WITHOUT_TORCH, blocks
+from conftest import KIT, ROOT, WITHOUT_TORCH, check_session
 from triton_job import FOLDERS, MANAGER, Job, end, ended
 
 every_triton = pytest.mark.parametrize("triton", FOLDERS, ids=lambda each: each.name)
@@ -292,35 +291,7 @@ def test_kiln_run_puts_it_beneath_a_job(job):
 
 
 def test_the_session_of_the_page_is_as_it_is_shown(job):
-    (session,) = blocks((ROOT / "docs/files.md").read_text(), "text")
     (job.folder / "train.py").write_text(f"{WITHOUT_TORCH}import triton_kernels as t; t.main(['64', '128'])")
-    (job.folder / "bin").mkdir()
-    (job.folder / "bin/kiln").symlink_to(KILN)
-    (job.folder / "bin/python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    (job.folder / "bin/python").chmod(0o755)
-    path = f"{job.folder / 'bin'}:{os.environ['PATH']}"
-    shown = [part.splitlines() for part in session.split("$ ")[1:]]
-    assert len(shown) == 4
-    for command, *expected in shown:
-        command = command.replace("/tmp/node", str(job.folder / "node"))
-        process = subprocess.run(
-            ["sh", "-c", command],
-            env=job.environment(None, PATH=path),
-            cwd=job.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert process.returncode == 0, process.stderr
-        said = (process.stderr + process.stdout).splitlines()
-        if expected:
-            assert [as_shown(line) for line in said] == [as_shown(line) for line in expected]
+    page = (ROOT / "docs/files.md").read_text().replace("/tmp/node", str(job.folder / "node"))
+    assert check_session(page, job.folder, job.environment(None)) == 4
     assert job.assembled() == 2
-
-
-PARTS_OF_FIGURES = ("s", "ms", "ago", "now")
-
-
-def as_shown(line):
-    """Its words but for figures, which are this machine's."""
-    return [word for word in line.split() if not any(each.isdigit() for each in word) and word not in PARTS_OF_FIGURES]

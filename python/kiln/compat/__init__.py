@@ -53,8 +53,8 @@ class Installation:
 def install(*frameworks: str) -> Installation:
     """Lets Kiln's functions stand in for those of frameworks, in this process.
 
-    frameworks: "neox", "apex", "transformer_engine", "liger", "xformers", "triton". Where
-      two have a module of the same name, the first one's functions are in it.
+    frameworks: "neox", "apex", "transformer_engine", "liger", "xformers", "triton",
+      "cpp_extension". Where two have a module of the same name, the first one's functions are in it.
 
     Call it before the framework is imported: in a module that was imported before,
     functions are replaced, but not where others have imported them from it. Raises

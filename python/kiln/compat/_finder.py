@@ -161,6 +161,8 @@ def provided(module: str, name: str, where: str, original):
     value = getattr(importlib.import_module(f"{__package__}.{file}"), ours)
     if isinstance(value, type):
         return value
+    if getattr(value, "takes_own", False):
+        value = functools.partial(value, original())
     return guarded(f"{module}.{name}", value, original)
 
 

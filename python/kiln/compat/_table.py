@@ -196,6 +196,16 @@ TRITON = (
     ),
 )
 
+CPP_EXTENSION = (
+    Module(
+        "torch.utils.cpp_extension",
+        "cache",
+        _same("cpp_extension", "load", "load_inline")
+        | {"_jit_compile": "cpp_extension.jit_compile"},
+        REPLACED,
+    ),
+)
+
 FRAMEWORKS = {
     "neox": NEOX,
     "apex": APEX,
@@ -203,6 +213,7 @@ FRAMEWORKS = {
     "liger": LIGER,
     "xformers": XFORMERS,
     "triton": TRITON,
+    "cpp_extension": CPP_EXTENSION,
 }
 
 

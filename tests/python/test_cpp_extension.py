@@ -1,0 +1,301 @@
+"""torch.utils.cpp_extension with Kiln's cache beneath it: real compilers, and faults while they run."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from conftest import KIT, ROOT, check_session, environment, needs_torch
+
+pytestmark = [
+    needs_torch,
+    pytest.mark.skipif(not (shutil.which("ninja") and shutil.which("c++")), reason="no ninja and c++"),
+]
+KILN = str(KIT.parent / "bin/kiln")
+MODULE = """
+#include <Python.h>
+#include "number.h"
+static PyObject* number(PyObject*, PyObject*) { return PyLong_FromLong(NUMBER); }
+static PyMethodDef methods[] = {{"number", number, METH_NOARGS, ""}, {}};
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "ext", 0, -1, methods};
+extern "C" PyObject* PyInit_ext() { return PyModule_Create(&definition); }
+"""
+PROGRAM = """
+import os, sys, time
+import kiln.compat
+kiln.compat.install("cpp_extension")
+from torch.utils.cpp_extension import load, load_inline
+
+HERE = os.getcwd()
+
+def ext(**changes):
+    arguments = {"sources": ["ext.cpp"], "extra_include_paths": [HERE + "/include"]} | changes
+    return load("ext", **arguments)
+
+"""
+
+
+class Place:
+    """A folder with an extension, a header, and a compiler that logs its runs."""
+
+    def __init__(self, folder):
+        self.folder, self.log = folder, folder / "compiled"
+        (folder / "include").mkdir()
+        (folder / "ext.cpp").write_text(MODULE)
+        self.number(1)
+        self.compiler("first")
+
+    def number(self, value):
+        (self.folder / "include/number.h").write_text(f"#define NUMBER {value}\n")
+
+    def compiler(self, text, before=""):
+        (self.folder / "bin").mkdir(exist_ok=True)
+        program = self.folder / "bin/c++"
+        program.write_text(
+            f'#!/bin/sh\n# {text}\ncase "$*" in *" -c "*) echo run >> {self.log}; {before} ;; esac\nexec {shutil.which("c++")} "$@"\n'
+        )
+        program.chmod(0o755)
+
+    def compiled(self):
+        return len(self.log.read_text().splitlines()) if self.log.exists() else 0
+
+    def start(self, code, **changes):
+        path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
+        env = environment(self.folder, **{"PATH": path, "TORCH_NO_COMPILER_WRAPPER": "1", **changes})
+        return subprocess.Popen(
+            [sys.executable, "-c", PROGRAM + textwrap.dedent(code)],
+            env=env,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, code="print(ext().number())", status=0, **changes):
+        process = self.start(code, **changes)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == status, f"status {process.returncode}\n{out}\n{err}"
+        self.err = err
+        return out.strip()
+
+    def wait_for_compile(self, count=1):
+        deadline = time.monotonic() + 60
+        while self.compiled() < count:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path)
+
+
+def compilers_in(folder):
+    """The processes that have it as their working directory, or below."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.readlink(each / "cwd").startswith(str(folder)) and b"sleep" in (each / "cmdline").read_bytes():
+                found.append(each.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_what_a_login_node_builds_is_loaded_where_no_compiler_and_no_header_is(place):
+    assert place.run() == "1" and place.err.count("kiln: building the extension ext") == 1
+    assert place.run() == "1" and "building" not in place.err and place.compiled() == 1
+    subprocess.run(
+        [KILN, "pack", "-o", "job.kpack"],
+        cwd=place.folder,
+        env=environment(place.folder),
+        check=True,
+        capture_output=True,
+    )
+    (place.folder / "include/number.h").unlink()
+    node = {
+        "KILN_CACHE_DIR": str(place.folder / "node"),
+        "KILN_SEED": "job.kpack",
+        "KILN_NO_JIT": "1",
+        "PATH": "/nowhere",
+        "CUDA_HOME": None,
+    }
+    assert place.run(**node) == "1"
+    missing = "import pytest\ntry: ext(extra_cflags=['-DX'])\nexcept RuntimeError as error: print(error)"
+    told = place.run(missing, **node)
+    assert "ext" in told and "KILN_NO_JIT" in told
+    assert place.compiled() == 1
+
+
+def test_a_changed_header_compiler_flag_or_variable_is_a_new_library(place):
+    assert place.run() == "1"
+    place.number(2)
+    assert (
+        place.run(
+            "print(ext().number()); open('include/number.h', 'w').write('#define NUMBER 3\\n'); print(ext().number())"
+        )
+        == "2\n3"
+    )
+    place.number(2)
+    assert place.run() == "2" and place.compiled() == 3
+    place.compiler("second")
+    assert (
+        place.run("ext(); ext(extra_cflags=['-DA']); os.environ['CPATH'] = HERE; ext(); print(ext().number())") == "2"
+    )
+    assert place.compiled() == 6
+
+
+def test_a_failed_build_says_all_that_the_compilers_said(place):
+    place.compiler("failing", before="seq 300000; exit 1")
+    told = place.run("""
+        try:
+            ext()
+        except RuntimeError as error:
+            said = str(error)
+            print(said.startswith("Error building extension 'ext': "), "\\n1\\n" in said, "\\n150000\\n" in said, "\\n300000\\n" in said)
+    """)
+    assert told == "True True True True"
+    place.compiler("mended")
+    assert place.run() == "1"
+
+
+def test_of_many_processes_one_builds(place):
+    processes = [place.start("print(ext().number())") for _ in range(8)]
+    assert [each.communicate(timeout=120)[0].strip() for each in processes] == ["1"] * 8
+    assert place.compiled() == 1
+
+
+def test_after_a_builder_that_is_killed_another_builds_and_its_compilers_are_gone(place):
+    place.compiler("slow", before="sleep 60")
+    builder = place.start("ext()", TMPDIR=str(place.folder))
+    place.wait_for_compile()
+    place.compiler("slow")
+    assert compilers_in(place.folder)
+    builder.kill()
+    builder.communicate()
+    begun = time.monotonic()
+    assert place.run() == "1" and time.monotonic() - begun < 30
+    assert not compilers_in(place.folder)
+
+
+def test_beside_a_builder_that_is_stopped_nobody_waits_longer_than_the_limit_and_five_seconds(place):
+    place.compiler("slow", before="sleep 60")
+    builder = place.start("ext()", KILN_EXTENSION_TIMEOUT="4")
+    try:
+        place.wait_for_compile()
+        builder.send_signal(signal.SIGSTOP)
+        place.compiler("slow")
+        waited = float(
+            place.run("begun = time.monotonic(); ext(); print(time.monotonic() - begun)", KILN_EXTENSION_TIMEOUT="4")
+        )
+        assert waited < 4 + 5 + 4  # and the build
+    finally:
+        builder.kill()
+        builder.communicate()
+
+
+def test_a_compiler_that_hangs_is_killed_at_the_limit_for_all_who_wait(place):
+    place.compiler("hanging", before="sleep 60")
+    code = """
+        begun = time.monotonic()
+        try:
+            ext()
+        except TimeoutError as error:
+            print(time.monotonic() - begun < 10, "ext.o, ext.so not yet" in str(error))
+    """
+    processes = [place.start(code, KILN_EXTENSION_TIMEOUT="3", TMPDIR=str(place.folder)) for _ in range(2)]
+    assert [each.communicate(timeout=60)[0].strip() for each in processes] == ["True True"] * 2
+    assert not compilers_in(place.folder)
+    assert (
+        place.run("ext()", status=1, KILN_EXTENSION_TIMEOUT="soon") == ""
+        and "KILN_EXTENSION_TIMEOUT is 'soon'" in place.err
+    )
+
+
+def test_options_of_load_mean_what_they_mean_in_torch(place):
+    (place.folder / "main.cpp").write_text('#include <cstdio>\nint main() { std::puts("ran"); }')
+    out = place.run("""
+        import subprocess
+        named = ext(build_directory=HERE + "/named", verbose=True)
+        print(named.number(), sorted(os.listdir("named")), named.__file__.startswith(HERE))
+        path = load("ext", sources="ext.cpp", extra_include_paths=[HERE + "/include"], is_python_module=False)
+        print(os.path.basename(path))
+        program = load("program", sources=["main.cpp"], is_python_module=False, is_standalone=True)
+        print(subprocess.run([program], capture_output=True, text=True).stdout.strip())
+    """)
+    lines = out.splitlines()
+    assert any(" -c " in line and "ext.cpp" in line for line in lines)  # of ninja
+    assert lines[-3:] == ["1 ['build.ninja', 'ext.so'] False", "ext.so", "ran"]
+    assert "kiln: extension ext: compiled" in place.err
+    assert "mutually exclusive" in place.run("try: ext(is_standalone=True)\nexcept ValueError as error: print(error)")
+
+
+INLINE = "".join(f"{line}\n" for line in MODULE.splitlines() if "number.h" not in line)
+
+
+def test_sources_of_two_programs_with_one_name_and_one_folder_do_not_mix(place):
+    (place.folder / "inline.txt").write_text(INLINE)
+    if (
+        place.run("import inspect; print('no_implicit_headers' in inspect.signature(load_inline).parameters)")
+        == "False"
+    ):
+        pytest.skip("this torch compiles its own headers, each time for half a minute")
+    code = """
+        source = f"#define NUMBER {sys_number}\\n" + open("inline.txt").read()
+        for _ in range(2):
+            print(load_inline("ext", source, no_implicit_headers=True, build_directory=HERE + "/named").number())
+    """
+    processes = [place.start(f"sys_number = {i}\n" + textwrap.dedent(code)) for i in range(4)]
+    assert [each.communicate(timeout=120)[0].split() for each in processes] == [[str(i)] * 2 for i in range(4)]
+    assert place.compiled() == 4 and sorted(os.listdir(place.folder / "named")) == [
+        "build.ninja",
+        "ext.so",
+        "main.cpp",
+    ]
+
+
+def test_functions_that_were_imported_before_kiln_are_kilns_too(place):
+    assert place.run("", status=0) == ""
+    code = "from torch.utils.cpp_extension import load\n" + PROGRAM.replace(
+        "import load, load_inline", "import load_inline"
+    )
+    (place.folder / "early.py").write_text(code + "\nprint(ext().number())")
+    env = environment(place.folder, TORCH_NO_COMPILER_WRAPPER="1", PATH=f"{place.folder / 'bin'}:{os.environ['PATH']}")
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "early.py"], env=env, cwd=place.folder, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == "1"
+    assert place.compiled() == 1
+
+
+def test_what_kiln_does_not_build_is_torchs_with_one_line(place):
+    process = place.start(
+        "ext(with_cuda=True)", TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES="1", TORCH_CUDA_ARCH_LIST="8.0"
+    )
+    said = process.communicate(timeout=120)[1]  # without a toolkit torch fails
+    assert said.count("but its own path: nvcc does not say which headers it reads") == 1, said
+
+
+def test_device_code_for_no_device_names_the_variable_to_set(place):
+    (place.folder / "kernel.cu").write_text("__global__ void k() {}")
+    told = place.run("try: ext(sources=['ext.cpp', 'kernel.cu'])\nexcept RuntimeError as error: print(error)")
+    assert "no GPU here" in told and "set TORCH_CUDA_ARCH_LIST" in told and place.compiled() == 0
+
+
+def test_the_session_of_the_page_is_as_it_is_shown(place):
+    (place.folder / "train.py").write_text(PROGRAM.replace('kiln.compat.install("cpp_extension")', "") + "ext()")
+    env = environment(place.folder, TORCH_NO_COMPILER_WRAPPER="1", PATH=f"{place.folder / 'bin'}:{os.environ['PATH']}")
+    assert check_session((ROOT / "docs/extensions.md").read_text(), place.folder, env) == 4
+    assert place.compiled() == 1
+
+
+def test_a_cache_that_cannot_be_written_gives_the_library_all_the_same(place):
+    assert place.run("print(ext().number(), ext().number())", KILN_CACHE_DIR="/proc/nowhere") == "1 1"
+    assert place.compiled() == 1 and "is not stored" in place.err
