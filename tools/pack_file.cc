@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
@@ -15,6 +14,7 @@
 #include "cache/file_system.h"
 #include "util/posix_error.h"
 #include "util/read_file.h"
+#include "util/scratch_file.h"
 #include "util/try.h"
 #include "util/write_file.h"
 
@@ -28,30 +28,6 @@ constexpr std::uint64_t kLargestMinisig = 65536;
 // A pack of cubins shrinks four or five times. What grows more than this is no pack.
 constexpr std::uint64_t kMostGrowth = 200;
 constexpr std::uint64_t kAlwaysAllowed = 64ULL << 20U;
-
-std::filesystem::path temporary_folder() {
-  std::error_code error;
-  auto folder = std::filesystem::temp_directory_path(error);
-  return error ? "/tmp" : folder;
-}
-
-/// An unnamed file, which is gone with its descriptor: in `folder`, else, as in a
-/// container whose temporary folder is read-only, in memory.
-Result<UniqueFd> open_scratch(const std::filesystem::path& folder) {
-  UniqueFd file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  if (file)
-    return file;
-  std::string name = (folder / "kiln-XXXXXX").native();  // NFS, overlayfs
-  file = UniqueFd(::mkostemp(name.data(), O_CLOEXEC));
-  if (file) {
-    std::ignore = ::unlink(name.c_str());
-    return file;
-  }
-  file = UniqueFd(::memfd_create("kiln pack", MFD_CLOEXEC));
-  if (!file)
-    return posix_error("create", name, errno);
-  return file;
-}
 
 /// Calls `take` with every byte of `file`, from its start.
 template <typename Take>

@@ -275,6 +275,10 @@ bool is_version_of(std::string_view file_name, std::string_view name) {
          rest.find_first_not_of(".0123456789") == std::string_view::npos;
 }
 
+std::vector<fs::path> folders_of_variable(const char* name) {
+  return split_path_list(environment(name));
+}
+
 LibraryPlaces LibraryPlaces::of_process() {
   LibraryPlaces places;
   places.loaded = loaded_libraries();
@@ -285,7 +289,7 @@ LibraryPlaces LibraryPlaces::of_process() {
     if (const std::string root = environment(name); !root.empty())
       places.named_toolkits.emplace_back(root);
   }
-  places.loader_path = split_path_list(environment("LD_LIBRARY_PATH"));
+  places.loader_path = folders_of_variable("LD_LIBRARY_PATH");
   places.loader_cache = "/etc/ld.so.cache";
   places.default_folders = {fs::path("/lib") / kMultiarch,
                             fs::path("/usr/lib") / kMultiarch, "/lib64", "/usr/lib64",

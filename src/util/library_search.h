@@ -58,6 +58,10 @@ struct LibraryCandidate {
 [[nodiscard]] Result<std::vector<LibraryCandidate>> find_libraries(
     const LibraryQuery& query, const LibraryPlaces& places);
 
+/// The folders that a variable of the environment lists, such as LD_LIBRARY_PATH; none
+/// in a set-uid program.
+[[nodiscard]] std::vector<std::filesystem::path> folders_of_variable(const char* name);
+
 /// True for `name` itself and `name` followed by ".<digits>" any number of times.
 [[nodiscard]] bool is_version_of(std::string_view file_name, std::string_view name);
 

@@ -1,0 +1,39 @@
+#include "util/scratch_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+#include <system_error>
+#include <tuple>
+
+#include "util/posix_error.h"
+
+namespace kiln {
+
+std::filesystem::path temporary_folder() {
+  std::error_code error;
+  auto folder = std::filesystem::temp_directory_path(error);
+  return error ? "/tmp" : folder;
+}
+
+Result<UniqueFd> open_scratch(const std::filesystem::path& folder) {
+  UniqueFd file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (file)
+    return file;
+  std::string name = (folder / "kiln-XXXXXX").native();  // NFS, overlayfs
+  file = UniqueFd(::mkostemp(name.data(), O_CLOEXEC));
+  if (file) {
+    std::ignore = ::unlink(name.c_str());
+    return file;
+  }
+  file = UniqueFd(::memfd_create("kiln scratch", MFD_CLOEXEC));
+  if (!file)
+    return posix_error("create", name, errno);
+  return file;
+}
+
+}  // namespace kiln
