@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string_view>
 
 #include "util/elf.h"
+#include "util/elf_headers.h"
 #include "util/little_endian.h"
 #include "util/try.h"
 
@@ -39,11 +41,14 @@ std::optional<std::string_view> word_after(std::string_view text,
   return rest.substr(0, rest.find_first_of(kEnds));
 }
 
-// ".note.nv.tkinfo" holds ptxas's command line: "-arch sm_90a -m 64 ".
+constexpr std::uint32_t kToolkitInfo = 2000;
+constexpr std::string_view kNvidia = "NVIDIA Corp";
+
+// ".note.nv.tkinfo" holds ptxas's version, "Cuda compilation tools, release 13.0,
+// V13.0.88", and its command line, "-arch sm_90a -m 64 ".
 Result<std::optional<Architecture>> architecture_in_notes(const ElfFile& file) {
-  constexpr std::uint32_t kToolkitInfo = 2000;
   for (const ElfNote& note : KILN_TRY(file.notes())) {
-    if (note.name != "NVIDIA Corp" || note.type != kToolkitInfo)
+    if (note.name != kNvidia || note.type != kToolkitInfo)
       continue;
     const auto word = word_after(as_text(note.description), "-arch ");
     if (!word)
@@ -116,19 +121,25 @@ struct CubinArchitecture {
   std::optional<ArchSuffix> suffix;  // as in CubinInfo
 };
 
+CubinArchitecture architecture_in_header(std::uint8_t abi_version,
+                                         std::uint32_t flags) {
+  if (abi_version >= kFirstAbiWithSmInSecondByte)
+    return {capability_of(flags >> 8U & 0xFFU), std::nullopt};
+  CubinArchitecture found{capability_of(flags & 0xFFU), std::nullopt};
+  if ((flags & kOldFlagOfSuffixA) != 0)
+    found.suffix = ArchSuffix::kA;
+  return found;
+}
+
+Result<void> check_machine(std::uint16_t machine) {
+  if (machine == EM_CUDA)
+    return {};
+  return corrupt(fmt::format("an ELF file for machine {}, not for CUDA", machine));
+}
+
 Result<CubinArchitecture> architecture_of(const ElfFile& file) {
-  if (file.machine() != EM_CUDA)
-    return corrupt(
-        fmt::format("an ELF file for machine {}, not for CUDA", file.machine()));
-  const std::uint32_t flags = file.flags();
-  CubinArchitecture found;
-  if (file.abi_version() >= kFirstAbiWithSmInSecondByte) {
-    found.capability = capability_of(flags >> 8U & 0xFFU);
-  } else {
-    found.capability = capability_of(flags & 0xFFU);
-    if ((flags & kOldFlagOfSuffixA) != 0)
-      found.suffix = ArchSuffix::kA;
-  }
+  KILN_TRY(check_machine(file.machine()));
+  CubinArchitecture found = architecture_in_header(file.abi_version(), file.flags());
   if (const auto noted = KILN_TRY(architecture_in_notes(file))) {
     if (noted->capability != found.capability) {
       return corrupt(fmt::format("its header says {}, its toolkit note {}",
@@ -196,6 +207,24 @@ Result<void> check_lto_ir(ByteView image) {
   return {};
 }
 
+// The description of the toolkit note, found by its bytes: the table of sections is at
+// the end of a cubin. memmem() because megabytes of names may come first.
+std::string_view toolkit_note_in(ByteView begin) {
+  constexpr std::size_t kTypeBytes = 4;  // before the name; the size is before it
+  const std::string_view text = as_text(begin);
+  std::size_t at = 0;
+  while (const void* const found = ::memmem(text.data() + at, text.size() - at,
+                                            kNvidia.data(), kNvidia.size())) {
+    at = static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
+    const std::size_t start = at + kNvidia.size() + 1;
+    if (at >= 2 * kTypeBytes && start < text.size() &&
+        load_le<std::uint32_t>(begin, at - kTypeBytes) == kToolkitInfo)
+      return text.substr(start, load_le<std::uint32_t>(begin, at - 2 * kTypeBytes));
+    ++at;
+  }
+  return {};
+}
+
 // Removes the next line from `text` and returns it without leading blanks.
 std::string_view take_line(std::string_view& text) {
   const std::size_t end = std::min(text.find('\n'), text.size());
@@ -222,7 +251,32 @@ Result<CubinInfo> read_cubin(ByteView image) {
   return info;
 }
 
+Result<CubinHead> read_cubin_head(ByteView begin) {
+  // From 13.0 on, and in some files of 12.x, it is 1, the version of ELF.
+  constexpr std::uint32_t kFirstOldToolkit = 20;
+  constexpr std::uint32_t kNoToolkit = 1000;
+  const ElfFileHeader header = KILN_TRY(read_elf_file_header(begin));
+  KILN_TRY(check_machine(header.machine));
+  const auto [capability, suffix] =
+      architecture_in_header(header.abi_version, header.flags);
+  CubinHead head{capability, suffix, std::nullopt, header.type == ET_REL};
+  if (header.version >= kFirstOldToolkit && header.version < kNoToolkit)  // 128: 12.8
+    head.toolkit = CudaVersion{static_cast<int>(header.version / 10),
+                               static_cast<int>(header.version % 10)};
+  const std::string_view note = toolkit_note_in(begin);
+  if (const auto word = word_after(note, "-arch ")) {
+    if (const auto noted = parse_architecture(*word))
+      head.suffix = noted->suffix;
+  }
+  if (const auto word = word_after(note, " release ")) {
+    if (const auto release = parse_cuda_version(*word))
+      head.toolkit = *release;
+  }
+  return head;
+}
+
 Result<PtxInfo> read_ptx(ByteView image) {
+  constexpr std::string_view kVersion = ".version ";
   constexpr std::string_view kTarget = ".target ";
   constexpr std::string_view kEntry = ".entry ";
   std::string_view text = as_text(image);
@@ -236,6 +290,10 @@ Result<PtxInfo> read_ptx(ByteView image) {
     const std::string_view line = take_line(text);
     if (line.starts_with("//"))
       continue;
+    if (!info.isa && line.starts_with(kVersion)) {
+      if (const auto isa = parse_cuda_version(word_after(line, kVersion).value_or("")))
+        info.isa = *isa;
+    }
     if (!architecture && line.starts_with(kTarget)) {
       const auto word = word_after(line, kTarget);
       const auto parsed = parse_architecture(word.value_or(""));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "device/architecture.h"
+#include "device/cuda_version.h"
 #include "device/kernel_info.h"
 #include "kiln/result.h"
 #include "util/bytes.h"
@@ -39,8 +40,22 @@ struct CubinInfo {
 /// `image` is a cubin, possibly hostile. Errors: kCorrupt.
 [[nodiscard]] Result<CubinInfo> read_cubin(ByteView image);
 
+/// What a cubin's first bytes say.
+struct CubinHead {
+  ComputeCapability capability;
+  std::optional<ArchSuffix> suffix;    // as in CubinInfo
+  std::optional<CudaVersion> toolkit;  // from e_version, or the toolkit note
+  bool is_relocatable = false;         // it must be linked before a device loads it
+};
+
+/// `begin` is as much of a cubin as there is: its toolkit note lies before its code.
+/// nullopt in `suffix` and `toolkit` may mean that the note comes later. Errors:
+/// kCorrupt.
+[[nodiscard]] Result<CubinHead> read_cubin_head(ByteView begin);
+
 struct PtxInfo {
   Architecture architecture;             // from .target
+  std::optional<CudaVersion> isa;        // from .version
   std::vector<EntryPoint> entry_points;  // in text order; name and is_local alone
 };
 

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
+#include <utility>
 
 namespace kiln::device {
 namespace {
@@ -15,6 +18,17 @@ bool read_number(std::string_view text, int& number) {
       std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size();
 }
+
+// Source: PTX ISA, "PTX Release History". From 9.0 on the minor versions are equal.
+constexpr auto kPtxVersions = std::to_array<std::pair<CudaVersion, CudaVersion>>({
+    {{4, 2}, {7, 0}},  {{4, 3}, {7, 5}},  {{5, 0}, {8, 0}},  {{6, 0}, {9, 0}},
+    {{6, 1}, {9, 1}},  {{6, 2}, {9, 2}},  {{6, 3}, {10, 0}}, {{6, 4}, {10, 1}},
+    {{6, 5}, {10, 2}}, {{7, 0}, {11, 0}}, {{7, 1}, {11, 1}}, {{7, 2}, {11, 2}},
+    {{7, 3}, {11, 3}}, {{7, 4}, {11, 4}}, {{7, 5}, {11, 5}}, {{7, 6}, {11, 6}},
+    {{7, 7}, {11, 7}}, {{7, 8}, {11, 8}}, {{8, 0}, {12, 0}}, {{8, 1}, {12, 1}},
+    {{8, 2}, {12, 2}}, {{8, 3}, {12, 3}}, {{8, 4}, {12, 4}}, {{8, 5}, {12, 5}},
+    {{8, 6}, {12, 7}}, {{8, 7}, {12, 8}}, {{8, 8}, {12, 9}},
+});
 
 }  // namespace
 
@@ -40,6 +54,14 @@ CudaVersion cuda_version_of_driver(int value) {
 
 int driver_value(CudaVersion version) {
   return 1000 * version.major + 10 * version.minor;
+}
+
+std::optional<CudaVersion> cuda_version_of_ptx(CudaVersion isa) {
+  if (isa.major == 9)
+    return CudaVersion{13, isa.minor};
+  const auto* const found =
+      std::ranges::find(kPtxVersions, isa, &std::pair<CudaVersion, CudaVersion>::first);
+  return found == kPtxVersions.end() ? std::nullopt : std::optional(found->second);
 }
 
 }  // namespace kiln::device

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <compare>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,5 +28,9 @@ struct CudaVersion {
 [[nodiscard]] CudaVersion cuda_version_of_driver(int value);
 /// The inverse.
 [[nodiscard]] int driver_value(CudaVersion version);
+
+/// The oldest CUDA whose toolkit writes, and whose driver compiles, PTX of this version
+/// of the ISA: 8.7 is of CUDA 12.8. nullopt for a version before CUDA 7.0, or unknown.
+[[nodiscard]] std::optional<CudaVersion> cuda_version_of_ptx(CudaVersion isa);
 
 }  // namespace kiln::device

@@ -38,7 +38,7 @@ dpkg-deb --fsys-tarfile "$package" | tar -t | sed -n 's|^\./usr/\(.*[^/]\)$|\1|p
 LC_ALL=C sort "$installed_files" | diff - "$work/has" >&2 || fail "'<' is missing, '>' is too much"
 [[ $(dpkg-deb -f "$package" Version) == "$version" ]] || fail "its version is not $version"
 depends=$(dpkg-deb -f "$package" Depends)
-for each in libc6 libstdc++6 libfmt libspdlog libsqlite3 libssl libzstd libxxhash; do
+for each in libc6 libstdc++6 libfmt libspdlog libsqlite3 libssl libzstd libxxhash liblz4 libminizip; do
   [[ $depends == *$each* ]] || fail "it does not depend on $each: $depends"
 done
 [[ $depends != *nvidia* && $depends != *cuda* ]] || fail "it depends on a driver or a toolkit: $depends"

@@ -81,7 +81,7 @@ glibc=$(sed -n 's/.*with glibc 2\.\([0-9]*\) or later.*/\1/p' "$root/python/READ
 theirs_too=""
 if [[ $wheel == *-manylinux_* ]]; then
   [[ $glibc == 999 || $wheel == *-manylinux_2_"$glibc"_x86_64.whl ]] || fail "its tag is not manylinux_2_$glibc"
-  theirs_too='|libsqlite3\.so|libzstd\.so' # it has them, under names of its own
+  theirs_too='|libsqlite3\.so|libzstd\.so|liblz4\.so|libminizip\.so' # it has them, under names of its own
 fi
 for file in "$packages"/kiln/lib/*.so* "$packages"/kiln/bin/kiln "$packages"/kiln/libexec/kiln/*kiln-*; do
   newest=$(readelf -VW "$file" | sed -n 's/.*Name: GLIBC_2\.\([0-9]*\).*/\1/p' | sort -n | tail -n 1)

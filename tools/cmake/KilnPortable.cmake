@@ -1,6 +1,6 @@
 # KILN_PORTABLE: what a file of Kiln brings along, because in a process of Python libraries of the same
-# name but of another version may be loaded already. SQLite and zstd stay shared, since Debian's
-# archives of them are not position-independent: auditwheel copies them under names of their own.
+# name but of another version may be loaded already. SQLite, zstd, LZ4 and minizip stay shared, since
+# Debian's archives of them are not position-independent: auditwheel copies them under names of their own.
 # Defines the targets kiln_log_libraries (fmt, spdlog) and kiln_toml (toml++).
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)

