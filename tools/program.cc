@@ -59,6 +59,8 @@ std::span<const Verb> verbs() {
       Verb{"doctor", "What is found on this machine, and what is wrong", kInspect,
            add_doctor, CacheDir::kExpects, Beyond::kSeedsAndRemotes, nullptr, true,
            true},
+      Verb{"inspect", "Which device code binaries hold, and where it runs", kInspect,
+           add_inspect, CacheDir::kMakes, Beyond::kNothing, nullptr, true},
       Verb{"attention",
            "Attention by cuDNN: whether it runs, why not, and its plans beforehand",
            kInspect, add_attention, CacheDir::kMakes, Beyond::kSeedsAndRemotes,

@@ -35,6 +35,7 @@ using Run = std::function<Result<int>(Context&)>;
 [[nodiscard]] Run add_attention(OptionSet& cli);
 [[nodiscard]] Run add_bench(OptionSet& cli);
 [[nodiscard]] Run add_run(OptionSet& cli);
+[[nodiscard]] Run add_inspect(OptionSet& cli);
 
 /// The options of `kiln attention` that are not for the action among `words`.
 [[nodiscard]] std::vector<std::string> foreign_attention_options(

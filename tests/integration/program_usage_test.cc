@@ -233,6 +233,7 @@ TEST_F(ProgramUsageTest, HelpOfEveryVerbNamesEveryOptionAndNothingElse) {
       {"attention",
        {"ACTION", "--arch", "--profile", "--cudnn", "--pass", "--mask", "--cp",
         "--matrix"}},
+      {"inspect", {"PATH", "--python", "--pid", "--arch", "--driver"}},
       {"doctor", {"--profile", "--compare"}}};
   const auto overview = kiln_.run({"--help"});
   EXPECT_EQ(overview.status, 0);

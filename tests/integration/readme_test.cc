@@ -316,6 +316,7 @@ TEST(ReadmeTest, EachSessionIsAsItIsShown) {
   for (const std::string& page : pages()) {
     test::KilnProgram kiln;
     kiln.use_fake_nvrtc();
+    copy_examples(kiln);
     std::string shown;
     std::string said;
     for (const std::string& line : code_lines(lines_of(page), "console")) {

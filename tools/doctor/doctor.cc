@@ -160,6 +160,7 @@ Diagnosis diagnose(Context& context, BuildService& service) {
   check_toolchains(service, diagnosis);
   check_compile(context, service, diagnosis);
   check_cudnn(context, service, diagnosis);
+  check_python(context, diagnosis);
   check_cache(service, diagnosis);
   check_remotes(context, diagnosis);
   return diagnosis;

@@ -79,6 +79,9 @@ void check_driver(BuildService& service, Diagnosis& diagnosis);
 void check_toolchains(BuildService& service, Diagnosis& diagnosis);
 void check_compile(Context& context, BuildService& service, Diagnosis& diagnosis);
 void check_cudnn(Context& context, BuildService& service, Diagnosis& diagnosis);
+/// Of the active environment of Python: does the device code of its libraries run here?
+/// Looks at them for 2 s.
+void check_python(const Context& context, Diagnosis& diagnosis);
 /// Uses the result of probe_lock_folder().
 void check_cache(BuildService& service, Diagnosis& diagnosis);
 /// Asks each server for an object that nobody has; one that may be written gets a small
