@@ -91,6 +91,8 @@ part_is_for() {
     cudnn) echo "cuDNN: no cuDNN attention, its tests are skipped" ;;
     frontend) echo "the cuDNN frontend's headers: no cuDNN attention, its tests are skipped" ;;
     nvrtc-12) echo "NVRTC 12: nothing is built for drivers of CUDA 12 and for Volta" ;;
+    test-nvcc) echo "nvcc: no test reads what it writes" ;;
+    test-cuobjdump) echo "cuobjdump: nothing is compared with it" ;;
     test-nvrtc-*) echo "the ${1#test-nvrtc-} NVRTC: no test runs with it" ;;
   esac
 }

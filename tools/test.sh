@@ -41,8 +41,8 @@ change must pass: each test in the build that is most likely to show its bug.
 
 Debian packages are installed with apt-get, as root or through sudo. NVRTC, the CUDA headers, cuDNN
 and the cuDNN frontend's headers are each taken from an installed toolkit (CUDA_HOME, CUDA_PATH, the
-folder of nvcc on PATH, /usr/local/cuda, /usr), else fetched as wheels into .deps. Further NVRTCs are
-always wheels. The packages that the tests of Python need are put into .deps/python, torch without
+folder of nvcc on PATH, /usr/local/cuda, /usr), else fetched as wheels into .deps, and so are nvcc and
+cuobjdump. Further NVRTCs are always wheels. The packages that the tests of Python need are put into .deps/python, torch without
 the CUDA libraries that it depends on, and the frameworks for which Kiln stands in into
 .deps/frameworks, Triton into .deps/triton; for --full the oldest torch and Triton, too, into
 .deps/oldest-torch and .deps/oldest-triton. If a part other than the CUDA headers is missing, only the
@@ -420,7 +420,8 @@ groups=(build test optional)
 [[ $mode != --full ]] || groups+=(full)
 install_packages "${groups[@]}"
 provide_parts nvrtc nvjitlink headers cudnn frontend
-[[ -n $mode && $mode != --tidy-all && $mode != --full ]] || provide_parts nvrtc-12 test-nvrtc-newest
+[[ -n $mode && $mode != --tidy-all && $mode != --full ]] || provide_parts nvrtc-12 test-nvrtc-newest \
+  test-nvcc test-cuobjdump
 [[ $mode != --full ]] || provide_parts test-nvrtc-oldest
 [[ $mode == --quick || $mode == --mutants ]] || { provide_python; provide_frameworks; provide_triton; provide_nginx; }
 [[ $mode != --full ]] || { provide_oldest_torch; provide_triton oldest; provide_s3; }

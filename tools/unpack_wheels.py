@@ -48,6 +48,8 @@ def main(wheels_dir, deps_dir, part, pins):
     stamp.unlink(missing_ok=True)
     for name, place in sorted(names, key=lambda pair: opens_the_part(pair[1])):
         (deps / place).parent.mkdir(parents=True, exist_ok=True)
+        if "bin" in Path(name).parent.parts:  # zipfile makes no file a program
+            (unpacked / name).chmod(0o755)
         os.replace(unpacked / name, deps / place)
     places = sorted(place for _, place in names)
     for place in set(earlier) - set(places):
