@@ -254,14 +254,14 @@ class ProgramNvccTest : public ProgramDeviceCodeTest {
   }
   /// The same of kiln inspect.
   static std::multiset<std::string> inspected(const json& file) {
-    static const std::map<std::string, std::string> kNames{
+    static const std::map<std::string, std::string> names_of_kinds{
         {"sass", "elf"}, {"ptx", "ptx"}, {"ltoir", "nvvm"}};
     std::multiset<std::string> found;
     for (const json& image : file["images"]) {
       std::string arch = image["arch"];
       std::erase(arch, '.');
       for (int i = 0; i < image["count"]; ++i)
-        found.insert(kNames.at(image["kind"]) + " sm_" + arch);
+        found.insert(names_of_kinds.at(image["kind"]) + " sm_" + arch);
     }
     return found;
   }
