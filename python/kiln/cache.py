@@ -168,6 +168,8 @@ def build_once(
     try:
         folder = Path(os.fsdecode(bytes(module.file_build_folder(begun))))
         if (inputs := build(folder, _runner(begun))) is not None:
+            if not isinstance(inputs, Inputs):
+                raise errors.InvalidArgument(f"build returned {inputs!r}, and not None or kiln.cache.Inputs")
             paths, tools = ([_name("an input", os.fspath(each)) for each in of] for of in (inputs.files, inputs.tools))
             module.file_build_add_inputs(begun, paths, tools)
         return Files(module.file_build_commit(begun, words, None))

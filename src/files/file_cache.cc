@@ -28,9 +28,10 @@ constexpr std::size_t kMostLists = 64;
 Result<void> check(const FileRequest& request, milliseconds limit) {
   constexpr std::chrono::hours kLongest{24 * 365};
   if (request.target.size() > cache::kMaxTargetChars)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("the target '{}' of {} has more than {} characters",
-                            request.target, files::label_of(request), cache::kMaxTargetChars));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("the target '{}' of {} has more than {} characters", request.target,
+                    files::label_of(request), cache::kMaxTargetChars));
   if (limit <= milliseconds(0) || limit > kLongest)
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("the limit of {} must be above 0 and at most a year",
@@ -144,7 +145,8 @@ Result<void> FileCache::Impl::remove(const FileFields& fields) {
     return kiln::fail(ErrorCode::kUnavailable,
                       "nothing is removed in a forked child: remove it in "
                       "the process that opened Kiln");
-  return service().builds().remove(KILN_TRY(follow(preimage, here())).preimage.digest());
+  return service().builds().remove(
+      KILN_TRY(follow(preimage, here())).preimage.digest());
 }
 
 Result<void> FileCache::Impl::check_may_build(const FileRequest& request,
@@ -208,9 +210,8 @@ FileCache::~FileCache() = default;
 
 Result<std::optional<CachedFiles>> FileCache::get(const FileFields& fields,
                                                   const std::stop_token& stop) {
-  return at_border([&]() -> Result<std::optional<CachedFiles>> {
-    return impl_->get(fields, stop);
-  });
+  return at_border(
+      [&]() -> Result<std::optional<CachedFiles>> { return impl_->get(fields, stop); });
 }
 
 Result<CachedFiles> FileCache::put(const FileRequest& request,

@@ -98,11 +98,11 @@ class KILN_EXPORT FileBuild {
                                 const std::stop_token& stop = {});
 
   /// What the build reads and no field names: headers, by absolute path, and programs,
-  /// by path or by a name that is looked for in PATH, which are known by their ELF build
-  /// id. These files are found only where each input is as it was. Where one of `tools`
-  /// is not there, nothing could be built: inputs that are not there, either, count as
-  /// they were. Files in folder() are no inputs. An input that changes while the files are
-  /// built, or just before, keeps them out of the cache. Errors:
+  /// by path or by a name that is looked for in PATH, which are known by their ELF
+  /// build id. These files are found only where each input is as it was. Where one of
+  /// `tools` is not there, nothing could be built: inputs that are not there, either,
+  /// count as they were. Files in folder() are no inputs. An input that changes while
+  /// the files are built, or just before, keeps them out of the cache. Errors:
   /// kInvalidArgument; as folder().
   [[nodiscard]] Result<void> add_inputs(const std::vector<std::filesystem::path>& files,
                                         const std::vector<std::string>& tools = {});

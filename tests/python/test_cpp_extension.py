@@ -166,8 +166,8 @@ def test_a_failed_build_says_all_that_the_compilers_said(place):
 
 
 def test_of_many_processes_one_builds(place):
-    processes = [place.start("print(ext().number())") for _ in range(8)]
-    assert [each.communicate(timeout=120)[0].strip() for each in processes] == ["1"] * 8
+    processes = [place.start("print(ext().number())") for _ in range(4)]
+    assert [each.communicate(timeout=120)[0].strip() for each in processes] == ["1"] * 4
     assert place.compiled() == 1
 
 
@@ -287,6 +287,52 @@ def test_device_code_for_no_device_names_the_variable_to_set(place):
     (place.folder / "kernel.cu").write_text("__global__ void k() {}")
     told = place.run("try: ext(sources=['ext.cpp', 'kernel.cu'])\nexcept RuntimeError as error: print(error)")
     assert "no GPU here" in told and "set TORCH_CUDA_ARCH_LIST" in told and place.compiled() == 0
+
+
+TOOLKITS = [ROOT / ".deps/tests/test-nvcc/nvidia/cu13", Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))]
+TOOLKIT = next((each for each in TOOLKITS if (each / "bin/nvcc").exists()), None)
+NVML = """
+#include <string.h>
+int nvmlInit(void) { return 0; }
+int nvmlInit_v2(void) { return 0; }
+int nvmlDeviceGetCount_v2(unsigned* count) { *count = 1; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, void** handle) { *handle = (void*)1; return i != 0; }
+int nvmlDeviceGetCudaComputeCapability(void* handle, int* major, int* minor) { *major = 7; *minor = 5; return 0; }
+int nvmlDeviceGetName(void* handle, char* name, unsigned size) { strncpy(name, "Tesla T4", size); return 0; }
+"""
+
+
+@pytest.mark.skipif(TOOLKIT is None, reason="no nvcc")
+def test_device_code_that_fails_on_a_device_here_is_an_error_before_it_is_loaded(place):
+    (place.folder / "kernel.cu").write_text("__global__ void k() {}")
+    code = """
+        os.environ["TORCH_CUDA_ARCH_LIST"] = sys_list
+        try:
+            with_static_runtime = ["-l:libcudart_static.a", "-ldl", "-lrt", "-lpthread"]  # this torch's is a stub
+            print(ext(sources=["ext.cpp", "kernel.cu"], extra_ldflags=with_static_runtime).number())
+        except RuntimeError as error:
+            print(error)
+    """
+    cuda = {"CUDA_HOME": str(TOOLKIT), "KILN_DRIVER": str(KIT / "libkiln-simulated-driver.so")}
+
+    def told(architectures, **changes):
+        lines = f"sys_list = {architectures!r}\n{textwrap.dedent(code)}"
+        return place.run(lines, **(cuda | changes))
+
+    assert told("8.0", KILN_SIMULATED_DEVICES="8.6") == "1" and "compute" not in place.err
+    assert told("8.0", KILN_SIMULATED_DEVICES="9.0,8.0").startswith(
+        "the extension ext does not run on a device (compute capability 9.0): no kernel image is available"
+    )
+    assert place.compiled() == 1, "a hit is checked, too"
+    assert told("9.0;8.0", KILN_SIMULATED_DEVICES="9.0,8.0") == "1", "another list, another library"
+    assert told("8.0+PTX", KILN_SIMULATED_DEVICES="9.0") == "1" and "compute capability 9.0" in place.err
+    assert told("8.0", KILN_DRIVER=None) == "1", "no driver, no device"
+    (place.folder / "nvml.c").write_text(NVML)
+    library = place.folder / "libnvidia-ml.so.1"
+    subprocess.run(["cc", "-shared", "-fPIC", "-w", "-o", library, place.folder / "nvml.c"], check=True)
+    paths = f"{place.folder}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+    said = told("8.0", KILN_DRIVER=None, LD_LIBRARY_PATH=paths)
+    assert "cuda:0, Tesla T4 (compute capability 7.5)" in said and 'TORCH_CUDA_ARCH_LIST="7.5"' in said
 
 
 def test_the_session_of_the_page_is_as_it_is_shown(place):

@@ -174,7 +174,7 @@ def test_a_miss_of_the_files_behind_a_list_is_one_build_for_those_who_wait(ask, 
 
 def test_what_is_wrong_is_named(ask):
     told = ask("""
-for inputs in (cache.Inputs([3]), cache.Inputs(["a\\0b"]), cache.Inputs([], ["a\\0b"])):
+for inputs in (["a.h"], cache.Inputs([3]), cache.Inputs(["a\\0b"]), cache.Inputs([], ["a\\0b"])):
     try:
         cache.build_once({"of": "2"}, lambda folder, run: inputs)
     except (cache.errors.InvalidArgument, TypeError) as error:
@@ -184,4 +184,5 @@ try:
 except cache.errors.InvalidArgument as error:
     print(error)
 """)
+    assert "build returned ['a.h'], and not None or kiln.cache.Inputs" in told
     assert told.count("NUL") == 2 and "not int" in told and "no file may have the name .kiln-inputs" in told

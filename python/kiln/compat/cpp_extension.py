@@ -24,9 +24,11 @@ from typing import Any
 
 from .. import cache, errors
 from .._library import library
+from . import _device_code
 
 _TORCH = "torch.utils.cpp_extension"
 _NINJA_FILE, _OUTPUT, _LINKED = "build.ninja", "kiln-output", "kiln-linked"
+_ARCHITECTURES = "kiln-architectures"  # of the device code, one a line
 _NO_TOOLKIT = "/kiln/no-cuda-home"
 
 _LINK = "command = $cxx $in $ldflags -o $out"
@@ -133,6 +135,9 @@ class _Extension:
             print(f"kiln: extension {self.name} is not stored: {files.not_stored}", file=sys.stderr)
         if self.named:
             self._place(files)
+        if _ARCHITECTURES in files:
+            known = Path(files[_ARCHITECTURES]).read_text().split()
+            _device_code.check(f"the extension {self.name}", files[self.library], known)
         if self.given["is_standalone"]:
             return files[self.library]
         return self.module._import_module_from_library(self.name, str(files.folder), self.given["is_python_module"])
@@ -226,6 +231,9 @@ class _Extension:
                 shutil.rmtree(path)
             elif path.name not in (self.library, _NINJA_FILE):
                 path.unlink()
+        if self.given["with_cuda"]:
+            known = _device_code.architectures(folder / self.library)
+            (folder / _ARCHITECTURES).write_text("".join(f"{each}\n" for each in known))
         return inputs
 
     def _run_ninja(self, folder: Path, run: cache.Run, text: str) -> None:
@@ -252,7 +260,8 @@ class _Extension:
         own = [path for path in self.given["sources"] if path.startswith(self.own_folder)]
         try:
             os.makedirs(self.named, exist_ok=True)
-            for path in (*own, *files.values()):
+            placed = [files[name] for name in (self.library, _NINJA_FILE) if name in files]
+            for path in (*own, *placed):
                 _replace(os.path.join(self.named, os.path.basename(path)), Path(path).read_bytes())
         except OSError as error:
             print(f"kiln: extension {self.name} is not in {self.named}: {error}", file=sys.stderr)
