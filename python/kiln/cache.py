@@ -70,10 +70,11 @@ class Inputs:
     """What a build has read and no field names.
 
     files: paths, such as the headers in a compiler's dependency file. Those in the build's folder are ignored.
-    tools: programs, by path or by a name that is looked for in PATH; known by their ELF build id.
+    tools: the compilers that it starts, by path or by a name that is looked for in PATH.
 
-    Files are found only where each input is as it was. Where a tool is not there, nothing could be built:
-    inputs that are not there, either, count as they were. An input that changes while the files are
+    ELF files are known by their build id, all others by their content. The result is found only where each
+    input is as it was. A machine without one of the tools cannot build: there the tools, and files that are
+    absent, count as they were. An input that changes while the files are
     built, or just before, keeps them out of the cache.
     """
 
@@ -175,7 +176,7 @@ def build_once(
         return Files(module.file_build_commit(begun, words, None))
     except BaseException as error:
         code = error.code if isinstance(error, errors.Error) else errors.Unavailable.code
-        module.file_build_end(begun, code, str(error))
+        module.file_build_end(begun, code, str(error).encode(errors="replace").decode())
         raise
 
 

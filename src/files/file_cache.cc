@@ -194,7 +194,8 @@ Result<std::variant<CachedFiles, FileBuild>> FileCache::Impl::begin(
     place = KILN_TRY(follow(std::move(place.preimage), here()));
     if (place.found)
       place.found->outcome = fetched.outcome;  // it was waited for
-    wait = CachedBuilds::Wait::kNo;
+    if (fetched.outcome == FetchOutcome::kWaited)
+      wait = CachedBuilds::Wait::kNo;
   }
 }
 

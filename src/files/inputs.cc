@@ -30,7 +30,7 @@ constexpr std::string_view kTool = "tool:";
 constexpr std::uint64_t kLargest = std::uint64_t{1} << 30U;
 // More than a tick of the clock by which a file system of this machine stamps, and of
 // any.
-constexpr milliseconds kTickHere{50};
+constexpr milliseconds kTickHere{20};
 constexpr std::chrono::seconds kTick{2};
 
 /// The program that a shell would start, or nullopt.
@@ -88,7 +88,14 @@ Result<std::optional<Fields>> list_in(const cache::StoredObject& object) {
   const auto files = KILN_TRY(decode_files(object.payload()));
   if (files.size() != 1 || files.front().name != kListName)
     return std::nullopt;
-  return KILN_TRY(Fields::decode(files.front().bytes));
+  auto list = KILN_TRY(Fields::decode(files.front().bytes));
+  for (const Field& input : list.list()) {
+    if (!input.label.starts_with(kFile) && !input.label.starts_with(kTool))
+      return fail(
+          ErrorCode::kCorrupt,
+          fmt::format("the list of inputs has '{}', which is none", input.label));
+  }
+  return list;
 }
 
 /// One reading of a list.
@@ -122,13 +129,7 @@ class InputReader::Pass {
     if (!label.starts_with(kTool))
       return file(label.substr(kFile.size()));
     const auto path = find_tool(label.substr(kTool.size()));
-    if (!path)
-      return std::nullopt;
-    const auto build_id = read_build_id(*path);
-    const auto stamp = stamps_.of_readable(path->c_str());
-    if (!build_id || !stamp)
-      return file(path->native());
-    return Seen{.identity = "build-id " + *build_id, .stamp = *stamp};
+    return path ? file(path->native()) : std::nullopt;
   }
 
  private:
@@ -136,15 +137,19 @@ class InputReader::Pass {
     const auto stamp = stamps_.of_readable(path.c_str());
     if (!stamp)
       return std::nullopt;
+    const auto known = is_owner_ ? reader_.store_.find(*stamp) : nullptr;
+    if (known != nullptr) {
+      keep({*stamp, known});
+      return Seen{known->digest.hex(), *stamp};
+    }
+    // Compilers have up to 100 MB.
+    if (const auto build_id = read_build_id(path))
+      return Seen{"build-id " + *build_id, *stamp};
     if (!is_owner_) {
       const auto read = read_stamped(AT_FDCWD, path, kLargest);
       if (!read || !*read)
         return std::nullopt;
       return Seen{Digest::of((*read)->bytes).hex(), (*read)->stamp, (*read)->is_steady};
-    }
-    if (const auto known = reader_.store_.find(*stamp)) {
-      keep({*stamp, known});
-      return Seen{known->digest.hex(), *stamp};
     }
     const auto read = reader_.store_.read(path, now_, kLargest);
     if (!read)
@@ -179,7 +184,9 @@ void InputReader::extend(Fields& preimage, const Fields& list) {
   }
   for (std::size_t i = 0; i < seen.size(); ++i) {
     const auto& [label, recorded] = list.list()[i];
-    if (seen[i])
+    // Whichever compilers are there, they could not build it either.
+    const bool counts = can_build || !label.starts_with(kTool);
+    if (seen[i] && counts)
       preimage.add(label, seen[i]->identity);
     else
       preimage.add(label, can_build ? "" : recorded);

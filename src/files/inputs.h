@@ -53,9 +53,9 @@ class InputReader {
   explicit InputReader(OwnFolder memo_folder)
       : store_(std::move(memo_folder), key::Scans::kNothing) {}
 
-  /// Appends to `preimage` what each input of `list` is now. Where a tool of it is not
-  /// there, nothing could be built: what else is not there counts as it was. Cost: one
-  /// stat for each, and its bytes where that says nothing.
+  /// Appends to `preimage` what each input of `list` is now. Where a tool of it is
+  /// absent, this machine cannot build: tools, and files that are absent, count as they
+  /// were. Cost: one stat for each, and its bytes where that says nothing.
   void extend(Fields& preimage, const Fields& list);
 
   /// Errors: none; `unfit` says it.

@@ -97,13 +97,13 @@ class KILN_EXPORT FileBuild {
                                 const std::vector<std::string>& environment,
                                 const std::stop_token& stop = {});
 
-  /// What the build reads and no field names: headers, by absolute path, and programs,
-  /// by path or by a name that is looked for in PATH, which are known by their ELF
-  /// build id. These files are found only where each input is as it was. Where one of
-  /// `tools` is not there, nothing could be built: inputs that are not there, either,
-  /// count as they were. Files in folder() are no inputs. An input that changes while
-  /// the files are built, or just before, keeps them out of the cache. Errors:
-  /// kInvalidArgument; as folder().
+  /// What the build reads and no field names: files, by absolute path, and the
+  /// compilers that it starts, by path or by a name that is looked for in PATH. ELF
+  /// files are known by their build id, all others by their content. The result is
+  /// found only where each input is as it was. A machine without one of `tools` cannot
+  /// build: there the tools, and files that are absent, count as they were. Files in
+  /// folder() are no inputs. An input that changes while the files are built, or just
+  /// before, keeps them out of the cache. Errors: kInvalidArgument; as folder().
   [[nodiscard]] Result<void> add_inputs(const std::vector<std::filesystem::path>& files,
                                         const std::vector<std::string>& tools = {});
 

@@ -23,6 +23,7 @@ from pathlib import Path
 import machine
 import pairs
 from call_rows import CallRows
+from extension_rows import ExtensionRows
 from nvrtc_rows import NvrtcRows
 from place import Place, compiler_backend
 from process_rows import ProcessRows
@@ -84,6 +85,7 @@ def run(options, scratch):
             *ProcessRows(scratch).rows(),
             *NvrtcRows(scratch, options.calls).rows(),
             *TritonRows(scratch).rows(),
+            *ExtensionRows(scratch, is_small=options.smoke).rows(),
             *calls.rows(),
         )
         if re.search(options.filter, row.name) and (options.long or not row.is_long)

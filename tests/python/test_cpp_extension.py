@@ -280,7 +280,7 @@ def test_what_kiln_does_not_build_is_torchs_with_one_line(place):
         "ext(with_cuda=True)", TORCH_EXTENSION_SKIP_NVCC_GEN_DEPENDENCIES="1", TORCH_CUDA_ARCH_LIST="8.0"
     )
     said = process.communicate(timeout=120)[1]  # without a toolkit torch fails
-    assert said.count("but its own path: nvcc does not say which headers it reads") == 1, said
+    assert said.count("but torch: nvcc does not say which headers it reads") == 1, said
 
 
 def test_device_code_for_no_device_names_the_variable_to_set(place):
@@ -295,6 +295,7 @@ NVML = """
 #include <string.h>
 int nvmlInit(void) { return 0; }
 int nvmlInit_v2(void) { return 0; }
+int nvmlSystemGetCudaDriverVersion_v2(int* version) { *version = 12040; return 0; }
 int nvmlDeviceGetCount_v2(unsigned* count) { *count = 1; return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned i, void** handle) { *handle = (void*)1; return i != 0; }
 int nvmlDeviceGetCudaComputeCapability(void* handle, int* major, int* minor) { *major = 7; *minor = 5; return 0; }
@@ -324,6 +325,10 @@ def test_device_code_that_fails_on_a_device_here_is_an_error_before_it_is_loaded
         "the extension ext does not run on a device (compute capability 9.0): no kernel image is available"
     )
     assert place.compiled() == 1, "a hit is checked, too"
+    assert told("8.0", KILN_SIMULATED_DEVICES="8.0", CUDA_HOME="/nowhere") == "1" and place.compiled() == 1
+    other = place.folder / "toolkit"
+    other.symlink_to(TOOLKIT)
+    assert told("8.0", KILN_SIMULATED_DEVICES="8.0", CUDA_HOME=str(other)) == "1" and place.compiled() == 2
     assert told("9.0;8.0", KILN_SIMULATED_DEVICES="9.0,8.0") == "1", "another list, another library"
     assert told("8.0+PTX", KILN_SIMULATED_DEVICES="9.0") == "1" and "compute capability 9.0" in place.err
     assert told("8.0", KILN_DRIVER=None) == "1", "no driver, no device"

@@ -105,6 +105,17 @@ def test_without_the_compiler_what_is_not_there_counts_as_it_was(ask, place):
     assert ask("print(cache.get({'of': '1'}))", PATH="/usr/bin:/bin") == "None"
 
 
+def test_a_machine_that_lacks_one_compiler_takes_what_another_has_built_whatever_others_it_has(ask, place):
+    get = "print(get(lambda *given: cache.Inputs(build(*given).files, ['compiler', 'second-compiler']))[:2])"
+    compiler(place, "first")
+    (place / "bin/second-compiler").write_bytes((place / "bin/compiler").read_bytes())
+    (place / "bin/second-compiler").chmod(0o755)
+    assert ask(get).startswith("('compiled'")
+    compiler(place, "of another machine")
+    (place / "bin/second-compiler").unlink()
+    assert ask(get) == "('hit', 'a @one;1;')"
+
+
 @pytest.mark.parametrize(
     "change", ["(HERE / 'one').write_text('2')", "(HERE / 'one').unlink()", "os.utime(HERE / 'top')"]
 )

@@ -33,27 +33,29 @@ def check(what: str, path: str, known: list[str]) -> None:
     known: architectures(path). No context is made and, but in a program that names another driver, CUDA is
     not initialized: the children of this process may use it.
     """
-    devices = _devices()
-    if devices is None and not _has_driver():
+    here = devices()
+    if here is None and not _has_driver():
         return
-    if devices is not None and set(devices) <= set(known):
+    if here is not None and set(here) <= set(known):
         return
     try:
-        (file,) = _inspect(path, devices)["files"]
+        (file,) = _inspect(path, here)["files"]
     except _UNKNOWN as error:
         print(f"kiln: whether {what} runs on the devices here is not known: {error}", file=sys.stderr)
         return
     for verdict in file["devices"]:
-        device = f"{(devices or {}).get(verdict['arch'], 'a device')} (compute capability {verdict['arch']})"
+        device = f"{(here or {}).get(verdict['arch'], 'a device')} (compute capability {verdict['arch']})"
         if verdict["verdict"] == "fails":
             raise RuntimeError(f"{what} does not run on {device}: {verdict['reason']}. {verdict['remedy']}")
         if verdict["verdict"] == "compiles_at_load":
             print(f"kiln: {what} on {device}: {verdict['reason']}. {verdict['remedy']}", file=sys.stderr)
 
 
-def _inspect(path: str | Path, devices: dict[str, str] | None = None) -> Any:
+def _inspect(path: str | Path, here: dict[str, str] | None = None) -> Any:
     command = [str(program_path()), "inspect", "--json"]
-    command += ["--arch", ",".join(devices)] if devices else []
+    command += ["--arch", ",".join(here)] if here else []
+    if here and (driver := _driver_version()):
+        command += ["--driver", driver]
     done = subprocess.run(
         [*command, os.fspath(path)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
     )
@@ -62,7 +64,7 @@ def _inspect(path: str | Path, devices: dict[str, str] | None = None) -> Any:
     return json.loads(done.stdout)
 
 
-def _devices() -> dict[str, str] | None:
+def devices() -> dict[str, str] | None:
     """The first device of each compute capability; None: only a driver could tell."""
     cuda = sys.modules["torch"].cuda
     found: dict[str, str] = {}
@@ -73,7 +75,9 @@ def _devices() -> dict[str, str] | None:
                 found.setdefault(f"{major}.{minor}", f"cuda:{i}, {cuda.get_device_name(i)}")
             return found
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
-        for i in range(cuda.device_count() if nvml.nvmlInit_v2() == 0 else 0):
+        if nvml.nvmlInit_v2() != 0:
+            return None
+        for i in range(cuda.device_count()):
             handle, major, minor = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
             name = ctypes.create_string_buffer(_NAME_BYTES)
             failed = (
@@ -84,8 +88,20 @@ def _devices() -> dict[str, str] | None:
             if failed:
                 return None
             found.setdefault(f"{major.value}.{minor.value}", f"cuda:{i}, {name.value.decode(errors='replace')}")
-        return found or None
+        return found
     return None
+
+
+def _driver_version() -> str:
+    """As the driver says its CUDA version: "12.4"; "": NVML does not tell."""
+    version = ctypes.c_int()
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        if nvml.nvmlInit_v2() or nvml.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(version)):
+            return ""
+    except (OSError, AttributeError):
+        return ""
+    return f"{version.value // 1000}.{version.value % 1000 // 10}"
 
 
 def _has_driver() -> bool:

@@ -162,7 +162,8 @@ def provided(module: str, name: str, where: str, original):
     if isinstance(value, type):
         return value
     if getattr(value, "takes_own", False):
-        value = functools.partial(value, original())
+        own = original()
+        value = functools.update_wrapper(functools.partial(value, own), own)
     return guarded(f"{module}.{name}", value, original)
 
 

@@ -200,7 +200,7 @@ CPP_EXTENSION = (
     Module(
         "torch.utils.cpp_extension",
         "cache",
-        _same("cpp_extension", "load", "load_inline")
+        _same("cpp_extension", "load", "load_inline", "verify_ninja_availability")
         | {"_jit_compile": "cpp_extension.jit_compile"},
         REPLACED,
     ),
