@@ -187,14 +187,14 @@ class _Extension:
         return {"of": "toolkit", "name": self.name, **self._fields(text, nowhere, {})}
 
     def _check_architectures(self) -> None:
+        listed = os.environ.get("TORCH_CUDA_ARCH_LIST", "native") or "native"
+        if not self.given["with_cuda"] or listed != "native":
+            return
         flags = [flag for flag in self.given["extra_cuda_cflags"] or () if "TORCH_EXTENSION_NAME" not in flag]
         # torch 2.6 does not look at them.
         are_read = "_get_cuda_arch_flags()" not in inspect.getsource(self.module._write_ninja_file_to_build_library)
         is_named = are_read and any("arch" in flag for flag in flags)
-        listed = os.environ.get("TORCH_CUDA_ARCH_LIST", "native") or "native"
-        if not self.given["with_cuda"] or is_named or listed != "native":
-            return
-        if sys.modules["torch"].cuda.device_count() == 0:
+        if not is_named and sys.modules["torch"].cuda.device_count() == 0:
             raise RuntimeError(
                 f"the extension {self.name} has device code, and there is no GPU here whose architecture it could "
                 "be built for: set TORCH_CUDA_ARCH_LIST to those of the GPUs that will run it, such as "
