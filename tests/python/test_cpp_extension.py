@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
@@ -96,18 +95,6 @@ def place(tmp_path):
     return Place(tmp_path)
 
 
-def compilers_in(folder):
-    """The processes that have it as their working directory, or below."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*"):
-        try:
-            if os.readlink(each / "cwd").startswith(str(folder)) and b"sleep" in (each / "cmdline").read_bytes():
-                found.append(each.name)
-        except OSError:
-            continue
-    return found
-
-
 def test_what_a_login_node_builds_is_loaded_where_no_compiler_and_no_header_is(place):
     assert place.run() == "1" and place.err.count("kiln: building the extension ext") == 1
     assert place.run() == "1" and "building" not in place.err and place.compiled() == 1
@@ -163,59 +150,6 @@ def test_a_failed_build_says_all_that_the_compilers_said(place):
     assert told == "True True True True"
     place.compiler("mended")
     assert place.run() == "1"
-
-
-def test_of_many_processes_one_builds(place):
-    processes = [place.start("print(ext().number())") for _ in range(4)]
-    assert [each.communicate(timeout=120)[0].strip() for each in processes] == ["1"] * 4
-    assert place.compiled() == 1
-
-
-def test_after_a_builder_that_is_killed_another_builds_and_its_compilers_are_gone(place):
-    place.compiler("slow", before="sleep 60")
-    builder = place.start("ext()", TMPDIR=str(place.folder))
-    place.wait_for_compile()
-    place.compiler("slow")
-    assert compilers_in(place.folder)
-    builder.kill()
-    builder.communicate()
-    begun = time.monotonic()
-    assert place.run() == "1" and time.monotonic() - begun < 30
-    assert not compilers_in(place.folder)
-
-
-def test_beside_a_builder_that_is_stopped_nobody_waits_longer_than_the_limit_and_five_seconds(place):
-    place.compiler("slow", before="sleep 60")
-    builder = place.start("ext()", KILN_EXTENSION_TIMEOUT="4")
-    try:
-        place.wait_for_compile()
-        builder.send_signal(signal.SIGSTOP)
-        place.compiler("slow")
-        waited = float(
-            place.run("begun = time.monotonic(); ext(); print(time.monotonic() - begun)", KILN_EXTENSION_TIMEOUT="4")
-        )
-        assert waited < 4 + 5 + 4  # and the build
-    finally:
-        builder.kill()
-        builder.communicate()
-
-
-def test_a_compiler_that_hangs_is_killed_at_the_limit_for_all_who_wait(place):
-    place.compiler("hanging", before="sleep 60")
-    code = """
-        begun = time.monotonic()
-        try:
-            ext()
-        except TimeoutError as error:
-            print(time.monotonic() - begun < 10, "ext.o, ext.so not yet" in str(error))
-    """
-    processes = [place.start(code, KILN_EXTENSION_TIMEOUT="3", TMPDIR=str(place.folder)) for _ in range(2)]
-    assert [each.communicate(timeout=60)[0].strip() for each in processes] == ["True True"] * 2
-    assert not compilers_in(place.folder)
-    assert (
-        place.run("ext()", status=1, KILN_EXTENSION_TIMEOUT="soon") == ""
-        and "KILN_EXTENSION_TIMEOUT is 'soon'" in place.err
-    )
 
 
 def test_options_of_load_mean_what_they_mean_in_torch(place):
