@@ -160,7 +160,8 @@ def test_options_of_load_mean_what_they_mean_in_torch(place):
         print(named.number(), sorted(os.listdir("named")), named.__file__.startswith(HERE))
         path = load("ext", sources="ext.cpp", extra_include_paths=[HERE + "/include"], is_python_module=False)
         print(os.path.basename(path))
-        program = load("program", sources=["main.cpp"], is_python_module=False, is_standalone=True)
+        program = load("program", ["main.cpp"], is_python_module=False, is_standalone=True, build_directory=HERE + "/named")
+        assert program == HERE + "/named/program"
         print(subprocess.run([program], capture_output=True, text=True).stdout.strip())
     """)
     lines = out.splitlines()

@@ -280,8 +280,9 @@ def _replace(path: str, source: str) -> None:
     new = f"{path}.{os.getpid()}.{threading.get_ident()}"
     try:
         shutil.copyfile(source, new)
-        shutil.copymode(source, new)
-        os.chmod(new, os.stat(new).st_mode | 0o200)
+        if os.access(source, os.X_OK):
+            mode = os.stat(new).st_mode
+            os.chmod(new, mode | (mode & 0o444) >> 2)  # whoever may read it
         os.replace(new, path)
     except OSError:
         with contextlib.suppress(OSError):
