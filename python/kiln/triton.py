@@ -21,6 +21,7 @@ from triton.runtime import cache as _theirs
 
 from . import cache, errors
 from ._library import library
+from ._placed import place
 
 __all__ = ["CacheManager"]
 
@@ -212,7 +213,7 @@ class CacheManager(_theirs.CacheManager):
         for name in files:
             if name.endswith(_DEVICE_CODE):
                 with contextlib.suppress(OSError):
-                    _replace(os.path.join(folder, self.key, name), _read(files[name]))
+                    place(files[name], os.path.join(folder, self.key, name))
 
 
 def _read(path: str) -> bytes:
@@ -223,19 +224,6 @@ def _read(path: str) -> bytes:
 def _write(path: str, content: bytes) -> None:
     with open(path, "wb") as file:
         file.write(content)
-
-
-def _replace(path: str, content: bytes) -> None:
-    """At once, for those who read it meanwhile."""
-    if os.path.exists(path) and _read(path) == content:
-        return
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    new = f"{path}.{os.getpid()}.{threading.get_ident()}"
-    try:
-        _write(new, content)
-        os.replace(new, path)
-    except OSError:
-        os.unlink(new)
 
 
 def _is_overridden() -> bool:

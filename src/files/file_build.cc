@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "cache/object.h"
@@ -148,12 +150,14 @@ Result<Fetched> FileBuild::Impl::store(const std::vector<NamedFile>& files) {
   };
   const auto took = std::chrono::duration_cast<milliseconds>(Clock::now() - begun_);
   auto inputs = shared_->inputs.read(inputs_, tools_, begun_at_);
+  std::map<std::string_view, std::string_view> known;
+  for (const auto& [label, value] : preimage_.list()) known.emplace(label, value);
   Fields list;
   for (const auto& [label, identity] : inputs.all.list()) {
-    const auto known = preimage_.find(label);
-    if (!known)
+    const auto found = known.find(label);
+    if (found == known.end())
       list.add(label, identity);
-    else if (*known != identity && !inputs.unfit)
+    else if (found->second != identity && !inputs.unfit)
       inputs.unfit = Error{ErrorCode::kUnavailable,
                            fmt::format("{} changed while it was built", label)};
   }

@@ -124,10 +124,21 @@ Result<void> inspect_process(pid_t pid, const TakeInspected& take) {
   return {};
 }
 
+std::vector<binaries::Verdict> verdicts_of(
+    const InspectedFile& file, const std::vector<InspectedDevice>& devices) {
+  std::vector<binaries::Verdict> verdicts;
+  if (file.has_code()) {
+    for (const InspectedDevice& each : devices)
+      verdicts.push_back(binaries::judge(*file.code, each.capability, each.driver));
+  }
+  return verdicts;
+}
+
 ordered_json inspected_json(const InspectedFile& file,
-                            const std::vector<InspectedDevice>& devices) {
+                            const std::vector<InspectedDevice>& devices,
+                            const std::vector<binaries::Verdict>& verdicts) {
   ordered_json images = ordered_json::array();
-  ordered_json verdicts = ordered_json::array();
+  ordered_json answers = ordered_json::array();
   if (file.has_code()) {
     for (const auto& [image, totals] : file.code->images)
       images.push_back({{"kind", binaries::kind_name(image.target.kind)},
@@ -137,19 +148,17 @@ ordered_json inspected_json(const InspectedFile& file,
                         {"toolkit", image.toolkit ? to_string(*image.toolkit) : ""},
                         {"count", totals.count},
                         {"relocatable", image.is_relocatable}});
-    for (const InspectedDevice& each : devices) {
-      const auto verdict = binaries::judge(*file.code, each.capability, each.driver);
-      verdicts.push_back({{"arch", to_string(each.capability)},
-                          {"verdict", word_of(verdict.answer)},
-                          {"reason", verdict.reason},
-                          {"remedy", verdict.remedy}});
-    }
   }
+  for (std::size_t i = 0; i < verdicts.size(); ++i)
+    answers.push_back({{"arch", to_string(devices[i].capability)},
+                       {"verdict", word_of(verdicts[i].answer)},
+                       {"reason", verdicts[i].reason},
+                       {"remedy", verdicts[i].remedy}});
   return {{"path", file.path},
           {"machine", file.code ? binaries::machine_name(file.code->machine) : ""},
           {"distribution", file.distribution},
           {"images", images},
-          {"devices", verdicts},
+          {"devices", answers},
           {"error", file.code ? ordered_json() : error_json(file.code.error())}};
 }
 

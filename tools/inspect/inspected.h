@@ -48,8 +48,13 @@ using TakeInspected = std::function<void(const InspectedFile&)>;
 /// The same of what a process has mapped. Errors: kNotFound, kUnavailable.
 [[nodiscard]] Result<void> inspect_process(pid_t pid, const TakeInspected& take);
 
-/// An element of "files".
-[[nodiscard]] nlohmann::ordered_json inspected_json(
+/// Of each device; none of a file without device code.
+[[nodiscard]] std::vector<binaries::Verdict> verdicts_of(
     const InspectedFile& file, const std::vector<InspectedDevice>& devices);
+
+/// An element of "files". `verdicts` are those of the devices.
+[[nodiscard]] nlohmann::ordered_json inspected_json(
+    const InspectedFile& file, const std::vector<InspectedDevice>& devices,
+    const std::vector<binaries::Verdict>& verdicts);
 
 }  // namespace kiln::tools

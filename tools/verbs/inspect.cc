@@ -119,7 +119,8 @@ std::string images_table(const binaries::DeviceCode& code, const Terminal& out) 
 }
 
 void print_file(const Terminal& out, const InspectedFile& file,
-                const std::vector<InspectedDevice>& devices) {
+                const std::vector<InspectedDevice>& devices,
+                const std::vector<binaries::Verdict>& verdicts) {
   constexpr std::size_t kIndent = 2;
   if (!file.code) {
     print_error(fmt::format("kiln: {}\n", printable_lines(file.code.error().message)));
@@ -137,10 +138,10 @@ void print_file(const Terminal& out, const InspectedFile& file,
   }
   print(fmt::format("{}\n{}", out.styled(printable_lines(title), Style::kBold),
                     images_table(*file.code, out)));
-  for (const InspectedDevice& each : devices) {
-    const auto verdict = binaries::judge(*file.code, each.capability, each.driver);
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    const binaries::Verdict& verdict = verdicts[i];
     print(out.fitted(
-        fmt::format("{} {}: {}\n", to_string(each.capability),
+        fmt::format("{} {}: {}\n", to_string(devices[i].capability),
                     out.styled(word_of(verdict.answer), style_of(verdict.answer)),
                     verdict.reason),
         kIndent));
@@ -149,26 +150,22 @@ void print_file(const Terminal& out, const InspectedFile& file,
   }
 }
 
-bool fails_somewhere(const InspectedFile& file,
-                     const std::vector<InspectedDevice>& devices) {
-  return file.has_code() && std::ranges::any_of(devices, [&](const auto& each) {
-           return binaries::judge(*file.code, each.capability, each.driver).answer ==
-                  binaries::Answer::kFails;
-         });
-}
-
 Result<int> run(Context& context, const InspectOptions& options) {
   KILN_TRY(check(options));
   const auto devices = KILN_TRY(selected_devices(context, options));
   nlohmann::ordered_json files = nlohmann::ordered_json::array();
   int status = kAllDone;
   KILN_TRY(inspect_all(options, [&](const InspectedFile& file) {
-    if (!file.code || fails_somewhere(file, devices))
+    const auto verdicts = verdicts_of(file, devices);
+    const bool fails = std::ranges::any_of(verdicts, [](const auto& verdict) {
+      return verdict.answer == binaries::Answer::kFails;
+    });
+    if (!file.code || fails)
       status = kSomeFailed;
     if (context.json)
-      files.push_back(inspected_json(file, devices));
+      files.push_back(inspected_json(file, devices, verdicts));
     else
-      print_file(context.out, file, devices);
+      print_file(context.out, file, devices, verdicts);
   }));
   if (context.json)
     print_json({{"files", files}});

@@ -16,13 +16,13 @@ import os
 import shutil
 import sys
 import tempfile
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from .. import cache, errors
 from .._library import library
+from .._placed import place
 from . import _device_code, _torch_build
 from ._own_path import is_strict, warn_once
 
@@ -170,7 +170,8 @@ class _Extension:
             sources=[_torch_build.NINJA_FILE],
         )
         if files.outcome == "compiled" and self.given["with_cuda"]:
-            cache.put(self._fields_of_toolkit(), {"toolkit": toolkit}, name=f"{self.name[:64]} (toolkit)")
+            with contextlib.suppress(errors.Error):  # the library is there; only a node without a toolkit misses this
+                cache.put(self._fields_of_toolkit(), {"toolkit": toolkit}, name=f"{self.name[:64]} (toolkit)")
         return files
 
     def _toolkit(self) -> str:
@@ -243,9 +244,8 @@ class _Extension:
         own = [path for path in self.given["sources"] if path.startswith(self.own_folder)]
         placed = [files[name] for name in (self.library, _torch_build.NINJA_FILE) if name in files]
         try:
-            os.makedirs(self.named, exist_ok=True)
             for path in (*own, *placed):
-                _replace(os.path.join(self.named, os.path.basename(path)), path)
+                place(path, os.path.join(self.named, os.path.basename(path)))
         except OSError as error:
             print(f"kiln: extension {self.name} is not in {self.named}: {error}", file=sys.stderr)
             return False
@@ -269,22 +269,3 @@ def _cpu() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     wanted = ("model name", "flags", "Features", "CPU part")
     return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
-
-
-def _replace(path: str, source: str) -> None:
-    """At once, for those who read it meanwhile."""
-    content = Path(source).read_bytes()
-    with contextlib.suppress(OSError):
-        if Path(path).read_bytes() == content:
-            return
-    new = f"{path}.{os.getpid()}.{threading.get_ident()}"
-    try:
-        shutil.copyfile(source, new)
-        if os.access(source, os.X_OK):
-            mode = os.stat(new).st_mode
-            os.chmod(new, mode | (mode & 0o444) >> 2)  # whoever may read it
-        os.replace(new, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(new)
-        raise
