@@ -50,11 +50,11 @@ void count(const EnvironmentLibrary& library,
     if (verdict.answer == Answer::kRuns)
       continue;
     auto& named = verdict.answer == Answer::kFails ? counts.failing : counts.compiling;
-    const std::string file = library.path.filename().native();
+    const std::string name = library.path.filename().native();
     named.insert(fmt::format("{} on {}: {}",
                              library.distribution.empty()
-                                 ? file
-                                 : fmt::format("{} ({})", library.distribution, file),
+                                 ? name
+                                 : fmt::format("{} ({})", library.distribution, name),
                              to_string(device.capability), verdict.reason));
     if (counts.remedy.empty() || verdict.answer == Answer::kFails)
       counts.remedy = verdict.remedy;
