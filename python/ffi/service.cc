@@ -25,7 +25,6 @@ struct State {
   std::atomic<bool> was_used = false;  // it was opened, or is about to be
   std::atomic<bool> is_forked = false;
   std::atomic<int> cpu_device = -1;
-  std::atomic<kiln_file_cache*> files = nullptr;
 };
 
 State& state();
@@ -46,22 +45,12 @@ State& state() {
   return *instance;
 }
 
-std::vector<const char*> settings_of(const std::vector<std::string>& kept) {
+kiln_service* open(const State& all) {
   std::vector<const char*> settings;
-  for (const std::string& setting : kept) settings.push_back(setting.c_str());
-  return settings;
-}
-
-kiln_options options_of(const std::vector<const char*>& settings) {
+  for (const std::string& setting : all.settings) settings.push_back(setting.c_str());
   kiln_options options = KILN_OPTIONS_INIT;
   options.settings = settings.data();
   options.setting_count = settings.size();
-  return options;
-}
-
-kiln_service* open(const State& all) {
-  const std::vector<const char*> settings = settings_of(all.settings);
-  kiln_options options = options_of(settings);
   // NOLINTBEGIN(performance-no-int-to-ptr)
   options.on_event = reinterpret_cast<decltype(options.on_event)>(all.on_event);
   options.on_event_user = reinterpret_cast<void*>(all.on_event_user);
@@ -78,7 +67,7 @@ void configure(Array<String> settings) {
   for (const String& setting : settings) check(kiln_setting_check(setting.c_str()));
   State& all = state();
   const std::lock_guard lock(all.mutex);
-  if (all.service.load() != nullptr || all.files.load() != nullptr)
+  if (all.service.load() != nullptr)
     refuse("configure() must come before the first use of a kernel or of files");
   for (const String& setting : settings) all.settings.emplace_back(setting);
 }
@@ -169,30 +158,6 @@ kiln_service* service() {
   if (all.service.load() == nullptr)
     all.service.store(open(all), std::memory_order_release);
   return all.service.load();
-}
-
-kiln_file_cache* file_cache() {
-  State& all = state();
-  if (kiln_file_cache* const open_one = all.files.load(std::memory_order_acquire))
-    return open_one;
-  std::vector<std::string> kept;
-  {
-    std::unique_lock lock(all.mutex, std::defer_lock);
-    if (!all.is_forked)  // else a thread of the parent may hold it for ever
-      lock.lock();
-    kept = all.settings;
-  }
-  // Without the lock, which a fork would have to wait for: two threads may open one
-  // each.
-  const std::vector<const char*> settings = settings_of(kept);
-  const kiln_options options = options_of(settings);
-  kiln_file_cache* opened = nullptr;
-  check(kiln_file_cache_open(&options, &opened));
-  kiln_file_cache* first = nullptr;
-  if (all.files.compare_exchange_strong(first, opened))
-    return opened;
-  kiln_file_cache_close(opened);
-  return first;
 }
 
 DLDevice device_of(const char* name, const TensorView& tensor) {

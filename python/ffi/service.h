@@ -16,10 +16,6 @@ DLDevice device_of(const char* name, const TensorView& tensor);
 /// Throws kiln.InvalidArgument for memory that kernels on the device cannot use.
 void expect_memory_of(int device, const char* name, const void* address);
 
-/// The cache for files of this process, opened by the first call, which works in a
-/// forked child, too. Thread-safe.
-kiln_file_cache* file_cache();
-
 /// Throws kiln.ForkError in a child of a process that had used its service. There a
 /// lock may be held for ever, and the driver does not work.
 void check_not_forked();

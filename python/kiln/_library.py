@@ -73,14 +73,25 @@ class _WithSignals:
         return call
 
 
+_configured: list[str] = []
+
+
+def settings() -> list[str]:
+    """What the service and the cache for files are opened with: "NAME=VALUE", of which the last holds."""
+    return ([f"seeds={':'.join(offered)}"] if (offered := seeds()) else []) + _configured
+
+
+def add_settings(chosen: list[str]) -> None:
+    """To settings()."""
+    _configured.extend(chosen)
+
+
 @functools.cache
 def library():
     """The module with the functions that python/ffi exports. Opens no service."""
     path = library_path()
     if not path.exists():
-        raise errors.Unavailable(
-            f"there is no {path}: install the package kiln-jit, or set KILN_FFI_LIBRARY"
-        )
+        raise errors.Unavailable(f"there is no {path}: install the package kiln-jit, or set KILN_FFI_LIBRARY")
     tvm_ffi = _import_tvm_ffi()
     for each in errors.CLASSES:
         tvm_ffi.register_error(f"kiln.{each.__name__}", each)
@@ -88,8 +99,7 @@ def library():
     module = tvm_ffi.load_module(str(path))
     if [int(part) for part in tvm_ffi.__version__.split(".")[:3]] < [0, 1, 9]:
         module = _WithSignals(module)
-    if offered := seeds():
-        module.configure(["seeds=" + ":".join(offered)])
+    module.configure(settings())
     return module
 
 

@@ -26,14 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Union
 
-from . import errors
+from . import _files, errors
 from ._given import text
-from ._library import library
 
 __all__ = ["Files", "Inputs", "build_once", "get", "put", "remove"]
 
 Bytes = Union[str, bytes, bytearray, memoryview]
-_OUTCOMES = ("hit", "compiled", "waited", "", "", "", "seed", "remote")  # KILN_EVENT_...
 
 
 class Files(Mapping[str, str]):
@@ -43,14 +41,10 @@ class Files(Mapping[str, str]):
     built them meanwhile), "seed" or "remote". ``not_stored`` says why they are not in the cache; "": they are.
     """
 
-    def __init__(self, found: Sequence[Any]):
-        key, folder, names, outcome, not_stored = found
-        self.key = str(key)
-        self.folder = Path(os.fsdecode(bytes(folder)))
-        self.outcome = _OUTCOMES[outcome]
-        self.not_stored = str(not_stored)
-        base = os.fspath(self.folder)
-        self._paths = {name: f"{base}/{name}" for name in map(os.fsdecode, map(bytes, names))}
+    def __init__(self, found: _files.Found):
+        self.key, folder, names, self.outcome, self.not_stored = found
+        self.folder = Path(folder)
+        self._paths = {name: f"{folder}/{name}" for name in names}
 
     def __getitem__(self, name: str) -> str:
         return self._paths[name]
@@ -104,7 +98,7 @@ def get(fields: Mapping[str, Bytes]) -> Files | None:
 
     Raises InvalidArgument; IoError where the files cannot be given out. A fault of the cache is a miss.
     """
-    found = library().files_get(_fields(fields))
+    found = _files.get(_files.Request(_fields(fields)))
     return None if found is None else Files(found)
 
 
@@ -128,15 +122,8 @@ def put(
     Raises InvalidArgument; ResourceLimit above 512 MiB. Where the cache cannot store them, ``not_stored``
     says why.
     """
-    words = labels(name, target, tool, sources)
-    return put_labelled(fields, files, words, programs)
-
-
-def put_labelled(
-    fields: Mapping[str, Bytes], files: Mapping[str, Bytes], words: list[bytes], programs: Iterable[str] = ()
-) -> Files:
-    """put() with what labels() returns."""
-    return Files(library().files_put(_fields(fields), words, listed(files, programs)))
+    request = _request(fields, name, target, tool, sources)
+    return Files(_files.put(request, _listed(files, programs)))
 
 
 def build_once(
@@ -161,35 +148,63 @@ def build_once(
     after other exceptions they build. Above 512 MiB the files are given out and not stored. Raises what
     ``build`` raises; as get(); Unavailable for a miss with KILN_NO_JIT.
     """
-    words = labels(name, target, tool, sources)
-    begun = begin(fields, words, timeout)
+    request = _request(fields, name, target, tool, sources)
+    begun = _begin(request, timeout)
     if isinstance(begun, Files):
         return begun
-    module = library()
     try:
-        folder = Path(os.fsdecode(bytes(module.file_build_folder(begun))))
-        if (inputs := build(folder, _runner(begun))) is not None:
+        if (inputs := build(Path(begun.folder()), _runner(begun))) is not None:
             if not isinstance(inputs, Inputs):
                 raise errors.InvalidArgument(f"build returned {inputs!r}, and not None or kiln.cache.Inputs")
             paths, tools = ([_name("an input", os.fspath(each)) for each in of] for of in (inputs.files, inputs.tools))
-            module.file_build_add_inputs(begun, paths, tools)
-        return Files(module.file_build_commit(begun, words, None))
+            begun.add_inputs(paths, tools)
+        return Files(begun.commit(request))
     except BaseException as error:
         code = error.code if isinstance(error, errors.Error) else errors.Unavailable.code
-        module.file_build_end(begun, code, str(error).encode(errors="replace").decode())
+        begun.end(code, str(error))
         raise
 
 
-def begin(fields: Mapping[str, Bytes], words: list[bytes], timeout: float) -> Any:
-    """Files, or the caller's turn: an object for the library's file_build_commit() and file_build_end()."""
+class Turn:
+    """The caller's turn to build, of begin(). Those who wait build when it has gone."""
+
+    def __init__(self, build: _files.FileBuild):
+        self._build = build
+
+    def commit(self, files: Mapping[str, Bytes], **labels: Any) -> Files:
+        """Ends the turn; labels as for put()."""
+        return Files(self._build.commit(_request({}, **labels), _listed(files)))
+
+    def end(self, message: str) -> None:
+        """Without files: those who wait build."""
+        self._build.end(errors.Unavailable.code, message)
+
+
+def begin(fields: Mapping[str, Bytes], *, timeout: float, **labels: Any) -> Files | Turn:
+    """As build_once(), for a build that is no function."""
+    begun = _begin(_request(fields, **labels), timeout)
+    return begun if isinstance(begun, Files) else Turn(begun)
+
+
+def builds() -> bool:
+    """Whether a miss may be built: not with KILN_NO_JIT."""
+    return _files.builds()
+
+
+def new_folder() -> str:
+    """A folder that is this process's until it ends."""
+    return _files.new_folder()
+
+
+def _begin(request: _files.Request, timeout: float) -> Files | _files.FileBuild:
     try:
         is_time = math.isfinite(timeout)
     except TypeError:
         is_time = False
     if not is_time:
         raise errors.InvalidArgument(f"timeout is {timeout!r}, and not a number of seconds")
-    begun = library().files_begin(_fields(fields), words, max(0, min(math.ceil(timeout * 1000), 2**62)))
-    return begun if type(begun).__name__ == "FileBuild" else Files(begun)
+    begun = _files.begin(request, max(0, min(math.ceil(timeout * 1000), 2**62)))
+    return begun if isinstance(begun, _files.FileBuild) else Files(begun)
 
 
 @functools.cache
@@ -204,17 +219,17 @@ def remove(fields: Mapping[str, Bytes]) -> None:
 
     Raises InvalidArgument, IoError, Unavailable (a read-only cache), ForkError.
     """
-    library().files_remove(_fields(fields))
+    _files.remove(_files.Request(_fields(fields)))
 
 
-def _runner(build: Any) -> Run:
+def _runner(build: _files.FileBuild) -> Run:
     def run(command: Sequence[str | os.PathLike], env: Mapping[str, str] | None = None) -> str:
         if isinstance(command, (str, bytes)):
             raise errors.InvalidArgument(f"command is {command!r}, and not a list of words")
         words = [os.fsencode(word) for word in command]
         variables = [os.fsencode(f"{key}={value}") for key, value in (os.environ if env is None else env).items()]
-        status, signal, output = library().file_build_run(build, words, variables)
-        told = bytes(output).decode(errors="replace")
+        status, signal, output = build.run(words, variables)
+        told = output.decode(errors="replace")
         if status == 0 and signal == 0:
             return told
         how = f"was killed by signal {signal}" if signal else f"ended with status {status}"
@@ -231,27 +246,22 @@ def _bytes(value: Bytes, what: str) -> bytes:
     raise errors.InvalidArgument(f"{what} is a {type(value).__name__}, and neither a text nor bytes")
 
 
-def _fields(fields: Mapping[str, Bytes]) -> list[bytes]:
+def _fields(fields: Mapping[str, Bytes]) -> list[_files.Named]:
     if not isinstance(fields, Mapping):
         raise errors.InvalidArgument(f"fields is {fields!r}, and not a mapping of labels to values")
-    items = []
-    for label, value in fields.items():
-        items += [b"." + _name("a label", label), _bytes(value, f"the field {label!r}")]
-    return items
+    return [(_name("a label", label), _bytes(value, f"the field {label!r}"), False) for label, value in fields.items()]
 
 
-def listed(files: Mapping[str, Bytes], programs: Iterable[str] = ()) -> list[bytes]:
-    """As the library takes them: a name behind "*" for a program or ".", a content, and so on."""
+def _listed(files: Mapping[str, Bytes], programs: Iterable[str] = ()) -> list[_files.Named]:
     if not isinstance(files, Mapping):
         raise errors.InvalidArgument(f"files is {files!r}, and not a mapping of names to contents")
     executable = set(programs)
     if unknown := executable - set(files):
         raise errors.InvalidArgument(f"programs has {min(unknown)!r}, which is none of the files")
-    items = []
-    for name, content in files.items():
-        mark = b"*" if name in executable else b"."
-        items += [mark + _name("a name", name), _bytes(content, f"the file {name!r}")]
-    return items
+    return [
+        (_name("a name", name), _bytes(content, f"the file {name!r}"), name in executable)
+        for name, content in files.items()
+    ]
 
 
 def _name(what: str, value: Any) -> bytes:
@@ -261,7 +271,9 @@ def _name(what: str, value: Any) -> bytes:
     return name
 
 
-def labels(name: str, target: str, tool: str, sources: Iterable[str]) -> list[bytes]:
-    """As the library takes them."""
-    words = [_name("name", name), _name("target", target), _name("tool", tool)]
-    return words + [_name("sources", each) for each in ([sources] if isinstance(sources, str) else sources)]
+def _request(
+    fields: Mapping[str, Bytes], name: str = "", target: str = "", tool: str = "", sources: Iterable[str] = ()
+) -> _files.Request:
+    words = _name("name", name), _name("target", target), _name("tool", tool)
+    named = [_name("sources", each) for each in ([sources] if isinstance(sources, str) else sources)]
+    return _files.Request(_fields(fields), *words, named)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from ._given import path, several, text, whole
-from ._library import library
+from . import _files
+from ._library import add_settings, library
 from .errors import InvalidArgument
 
 _One = Union[str, os.PathLike, int, float]
@@ -73,7 +74,11 @@ def configure(**values: _One | Sequence[_One] | None) -> None:
             raise InvalidArgument(f"{name} is no setting; there are {', '.join(known)}")
         if value is not None:
             written[name] = _written(name, _Kind[known[name].kind.upper()], value)
-    library().configure([f"{name}={value}" for name, value in written.items()])
+    if _files.is_open():
+        raise InvalidArgument("configure() must come before the first use of a kernel or of files")
+    chosen = [f"{name}={value}" for name, value in written.items()]
+    library().configure(chosen)
+    add_settings(chosen)
     _configured.update((known[name].variable, value) for name, value in written.items())
 
 

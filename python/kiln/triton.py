@@ -20,7 +20,6 @@ import triton
 from triton.runtime import cache as _theirs
 
 from . import cache, errors
-from ._library import library
 from ._placed import place
 
 __all__ = ["CacheManager"]
@@ -29,25 +28,15 @@ __all__ = ["CacheManager"]
 _LIMIT_SECONDS = 115.0
 _TOOL = f"triton-{triton.__version__}"
 _AUTOTUNING = ".autotune.json"
+_NOTHING = "Triton compiled nothing"
 _LIBRARY = ".so"
 _DEVICE_CODE = (".cubin", ".hsaco")
 
 _Fields = dict[str, bytes]
 
 
-class _Turn:
-    """This thread's turn to build. Others wait until it has ended, or nobody has it any more."""
-
-    def __init__(self, build: Any):
-        self.build = build
-
-    def end(self) -> None:
-        """Without a result: those who wait build, too."""
-        library().file_build_end(self.build, errors.Unavailable.code, "Triton compiled nothing")
-
-
 class _Thread(threading.local):
-    turn: _Turn | None = None  # one: the next ends what a failed compile has left
+    turn: cache.Turn | None = None  # one: the next ends what a failed compile has left
 
 
 _thread = _Thread()
@@ -73,7 +62,7 @@ class CacheManager(_theirs.CacheManager):
             self._own = _theirs.FileCacheManager(key, override, dump)
         self._folder = ""
         self._paths: dict[str, str] = {}  # of what was put, and of a group that was found
-        self._turns: dict[str, weakref.ref[_Turn]] = {}
+        self._turns: dict[str, weakref.ref[cache.Turn]] = {}
         self._is_group = False
 
     def __getattr__(self, name: str) -> Any:  # what else their manager has
@@ -136,37 +125,37 @@ class CacheManager(_theirs.CacheManager):
             raise
         except errors.Error as error:
             may_be_refusal = isinstance(error, (errors.Unavailable, errors.ForkError)) and "group" in fields
-            if may_be_refusal and not library().files_builds():
+            if may_be_refusal and not cache.builds():
                 raise
             found = None  # a forked child has no turns
         return found or {}
 
     def _begin(self, name: str, fields: _Fields) -> cache.Files | None:
         if _thread.turn is not None:
-            _thread.turn.end()
+            _thread.turn.end(_NOTHING)
             _thread.turn = None
-        found = cache.begin(fields, _labels(name, {}), _LIMIT_SECONDS)
+        found = cache.begin(fields, timeout=_LIMIT_SECONDS, **_labels(name, {}))
         if isinstance(found, cache.Files):
             return found
-        _thread.turn = _Turn(found)
-        self._turns[name] = weakref.ref(_thread.turn)
+        _thread.turn = found
+        self._turns[name] = weakref.ref(found)
         return None
 
-    def _turn(self, name: str) -> _Turn | None:
+    def _turn(self, name: str) -> cache.Turn | None:
         turn = self._turns.get(name)
         return turn() if turn else None
 
     def _end(self, name: str) -> None:
         if turn := self._turn(name):
-            turn.end()
+            turn.end(_NOTHING)
         self._turns.pop(name, None)
 
-    def _store(self, name: str, fields: _Fields, files: dict[str, bytes], labels: list[bytes]) -> Mapping[str, str]:
+    def _store(self, name: str, fields: _Fields, files: dict[str, bytes], labels: dict[str, Any]) -> Mapping[str, str]:
         """Empty where they could not be stored."""
         try:
             if turn := self._turn(name):
-                return cache.Files(library().file_build_commit(turn.build, labels, cache.listed(files)))
-            return cache.put_labelled(fields, files, labels)
+                return turn.commit(files, **labels)
+            return cache.put(fields, files, **labels)
         except errors.Error:
             return {}
         finally:
@@ -198,7 +187,7 @@ class CacheManager(_theirs.CacheManager):
     def _write(self, name: str, content: bytes) -> str:
         try:
             if not self._folder:
-                self._folder = os.fsdecode(bytes(library().files_new_folder()))
+                self._folder = cache.new_folder()
             path = f"{self._folder}/{name}"
             _write(path, content)
         except (errors.Error, OSError):
@@ -241,7 +230,7 @@ def _metadata(text: bytes) -> dict[str, Any]:
     return metadata if isinstance(metadata, dict) else {}
 
 
-def _labels(filename: str, metadata: dict[str, Any]) -> list[bytes]:
+def _labels(filename: str, metadata: dict[str, Any]) -> dict[str, Any]:
     """How the kiln program lists it. A kernel's text in Triton is source."""
     name = filename.removesuffix(".json").partition(".cpython-")[0].removesuffix(".so")
     target = metadata.get("target")
@@ -249,7 +238,7 @@ def _labels(filename: str, metadata: dict[str, Any]) -> list[bytes]:
     if isinstance(target, dict):
         backend, arch = target.get("backend"), str(target.get("arch", ""))
         arch = f"sm_{arch}" if backend == "cuda" else arch
-    return cache.labels(name, arch[:16], _TOOL, [f"{name}.source"])
+    return {"name": name, "target": arch[:16], "tool": _TOOL, "sources": [f"{name}.source"]}
 
 
 def _device() -> bytes | None:

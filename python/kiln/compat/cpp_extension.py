@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from .. import cache, errors
-from .._library import library
 from .._placed import place
 from . import _device_code, _torch_build
 from ._own_path import is_strict, warn_once
@@ -109,7 +108,7 @@ def jit_compile(own: Callable, *args: Any, **kwargs: Any) -> Any:
 def _may_build() -> bool:
     """False with KILN_NO_JIT, which is also for torch."""
     try:
-        return library().files_builds()
+        return cache.builds()
     except errors.Error:
         return True
 
