@@ -63,11 +63,18 @@ class Place:
     def compiled(self):
         return len(self.log.read_text().splitlines()) if self.log.exists() else 0
 
-    def start(self, code, **changes):
+    def start(self, code, mount="", **changes):
+        """`mount`: a command for a mount namespace of its own."""
         path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
         env = environment(self.folder, **{"PATH": path, "TORCH_NO_COMPILER_WRAPPER": "1", **changes})
+        shell = f'{mount} && exec "$0" "$@"'
         return subprocess.Popen(
-            [sys.executable, "-c", PROGRAM + textwrap.dedent(code)],
+            [
+                *(["unshare", "-rm", "sh", "-c", shell] if mount else []),
+                sys.executable,
+                "-c",
+                PROGRAM + textwrap.dedent(code),
+            ],
             env=env,
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
@@ -79,6 +86,8 @@ class Place:
     def run(self, code="print(ext().number())", status=0, **changes):
         process = self.start(code, **changes)
         out, err = process.communicate(timeout=120)
+        if "unshare:" in err or "mount:" in err:
+            pytest.skip("no mount namespaces here")
         assert process.returncode == status, f"status {process.returncode}\n{out}\n{err}"
         self.err = err
         return out.strip()
@@ -245,7 +254,8 @@ def test_device_code_that_fails_on_a_device_here_is_an_error_before_it_is_loaded
         os.environ["TORCH_CUDA_ARCH_LIST"] = sys_list
         try:
             with_static_runtime = ["-l:libcudart_static.a", "-ldl", "-lrt", "-lpthread"]  # this torch's is a stub
-            print(ext(sources=["ext.cpp", "kernel.cu"], extra_ldflags=with_static_runtime).number())
+            given = {"extra_ldflags": with_static_runtime, "build_directory": HERE + "/include"}
+            print(ext(sources=["ext.cpp", "kernel.cu"], **given).number())
         except RuntimeError as error:
             print(error)
     """
@@ -265,6 +275,7 @@ def test_device_code_that_fails_on_a_device_here_is_an_error_before_it_is_loaded
     other.symlink_to(TOOLKIT)
     assert told("8.0", KILN_SIMULATED_DEVICES="8.0", CUDA_HOME=str(other)) == "1" and place.compiled() == 2
     assert told("9.0;8.0", KILN_SIMULATED_DEVICES="9.0,8.0") == "1", "another list, another library"
+    assert told("8.0", KILN_SIMULATED_DEVICES="8.0") == "1" and place.compiled() == 3, "of one folder for all"
     assert told("8.0+PTX", KILN_SIMULATED_DEVICES="9.0") == "1" and "compute capability 9.0" in place.err
     assert told("8.0", KILN_DRIVER=None) == "1", "no driver, no device"
     (place.folder / "nvml.c").write_text(NVML)
@@ -285,3 +296,26 @@ def test_the_session_of_the_page_is_as_it_is_shown(place):
 def test_a_cache_that_cannot_be_written_gives_the_library_all_the_same(place):
     assert place.run("print(ext().number(), ext().number())", KILN_CACHE_DIR="/proc/nowhere") == "1 1"
     assert place.compiled() == 1 and "is not stored" in place.err
+
+
+def test_a_full_disk_is_said_and_loses_nothing(place):
+    (place.folder / "cache").mkdir(mode=0o700)
+    full = {"mount": "mount -t tmpfs -o size=40k,mode=700 none cache"}
+    assert place.run("print(ext().number())", **full) == "1" and "ext is not stored: " in place.err
+    (place.folder / "tmp").mkdir()
+    full = {"mount": "mount -t tmpfs -o size=16k none tmp", "TMPDIR": str(place.folder / "tmp")}
+    code = "try: ext()\nexcept Exception as error: print(type(error).__name__, error)"
+    told = place.run(code, **full)
+    assert "No space left on device" in told, told
+    assert place.run() == "1", "no failure is kept"
+
+
+def test_a_forked_child_loads_the_copy_of_its_parent(place):
+    code = """
+        parent = ext().__file__
+        if os.fork() == 0:
+            print(ext().__file__ == parent, flush=True)
+            os._exit(0)
+        os.wait()
+    """
+    assert place.run(code) == "True" and place.compiled() == 1

@@ -33,6 +33,9 @@ _VARIABLES = (
     *("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "SOURCE_DATE_EPOCH", "LD_RUN_PATH"),
     *("CCC_OVERRIDE_OPTIONS",),
 )
+# By key the folder of what this process has loaded, or the one that it was forked from: a second copy of a library
+# would define its types and operators once more.
+_loaded: dict[str, Path] = {}
 _NOT_HERE = (errors.Unavailable, errors.InvalidArgument, errors.ForkError)
 
 
@@ -153,7 +156,8 @@ class _Extension:
             _device_code.check(f"the extension {self.name}", files[self.library], known)
         if self.given["is_standalone"]:
             return os.path.join(self.named, self.library) if placed else files[self.library]
-        return self.module._import_module_from_library(self.name, str(files.folder), self.given["is_python_module"])
+        folder = _loaded.setdefault(files.key, files.folder)
+        return self.module._import_module_from_library(self.name, str(folder), self.given["is_python_module"])
 
     def _files(self) -> cache.Files:
         self._check_architectures()
