@@ -90,12 +90,13 @@ Result<std::optional<FatBinaryEntry>> entry_of(const EntryHeader& header,
   const Compression compression = compression_of(header.flags);
   const bool is_compressed = compression != Compression::kNone;
   const int number = static_cast<int>(header.architecture);
+  FileRange image =
+      is_compressed ? KILN_TRY(padded.part(0, header.compressed_bytes)) : padded;
   FatBinaryEntry entry{
       .target = {{{number / 10, number % 10}, suffix_of(header.flags)}, *kind},
       .compression = compression,
       .isa = {},
-      .image =
-          is_compressed ? KILN_TRY(padded.part(0, header.compressed_bytes)) : padded,
+      .image = std::move(image),
       .bytes = is_compressed ? header.decompressed_bytes : padded.size()};
   if (*kind == ImageKind::kPtx)
     entry.isa = device::CudaVersion{header.isa_major, header.isa_minor};

@@ -301,9 +301,10 @@ Result<std::optional<cache::StoredObject>> without_source(
   if ((log.empty() || log == kLogLeftOut) && KILN_TRY(object.source()).empty())
     return std::nullopt;
   const std::string ptx = KILN_TRY(object.ptx());
+  const auto metadata = KILN_TRY(object.metadata());
   return KILN_TRY(cache::StoredObject::make({.kind = object.kind(),
                                              .target = object.target(),
-                                             .metadata = KILN_TRY(object.metadata()),
+                                             .metadata = metadata,
                                              .preimage = preimage,
                                              .payload = object.payload(),
                                              .log = log.empty() ? "" : kLogLeftOut,

@@ -72,12 +72,12 @@ Result<std::span<const kiln_named_bytes>> named(const kiln_named_bytes* items,
 Result<FileRequest> request_of(const kiln_file_request* request) {
   const kiln_file_request from = KILN_TRY(
       read_struct(request, "request", kiln_file_request KILN_FILE_REQUEST_INIT));
-  FileRequest read{
-      .fields = {},
-      .name = text_of(from.name),
-      .target = text_of(from.target),
-      .tool = text_of(from.tool),
-      .sources = KILN_TRY(list_of(from.sources, from.source_count, "request.sources"))};
+  auto sources = KILN_TRY(list_of(from.sources, from.source_count, "request.sources"));
+  FileRequest read{.fields = {},
+                   .name = text_of(from.name),
+                   .target = text_of(from.target),
+                   .tool = text_of(from.tool),
+                   .sources = std::move(sources)};
   for (const auto& [label, bytes, size, is_program] :
        KILN_TRY(named(from.fields, from.field_count, "request.fields"))) {
     const std::string value(static_cast<const char*>(bytes), size);

@@ -240,10 +240,8 @@ Result<CubinInfo> read_cubin(ByteView image) {
   const ElfFile file = KILN_TRY(ElfFile::parse(image));
   const CubinArchitecture declared = KILN_TRY(architecture_of(file));
   const std::vector<ElfSymbol> symbols = KILN_TRY(file.symbols());
-  CubinInfo info{declared.capability,
-                 declared.suffix,
-                 KILN_TRY(entry_points_of(file, declared.capability, symbols)),
-                 {}};
+  auto entry_points = KILN_TRY(entry_points_of(file, declared.capability, symbols));
+  CubinInfo info{declared.capability, declared.suffix, std::move(entry_points), {}};
   for (const ElfSymbol& symbol : symbols) {
     if (is_variable(symbol))
       info.variables.emplace_back(symbol.name);

@@ -98,12 +98,13 @@ Result<FileBuild::Ran> FileBuild::Impl::run(const std::vector<std::string>& comm
   const fs::path output = outputs / "output";
   auto end = [&]() -> Result<compile::ProgramEnd> {
     const auto& worker = shared_->service->config().worker;
-    const compile::ProgramRun run{
-        .worker = KILN_TRY(compile::find_worker({.path = worker.value_or("")})),
-        .command = command,
-        .environment = environment,
-        .folder = KILN_TRY(folder()),
-        .output = output};
+    const auto found = KILN_TRY(compile::find_worker({.path = worker.value_or("")}));
+    const fs::path own = KILN_TRY(folder());
+    const compile::ProgramRun run{.worker = found,
+                                  .command = command,
+                                  .environment = environment,
+                                  .folder = own,
+                                  .output = output};
     return compile::run_to_its_end(run, {.deadline = deadline_, .stop = stop});
   }();
   const std::string text = read_ends(output);
@@ -191,9 +192,10 @@ Result<CachedFiles> FileBuild::Impl::commit_folder() {
   if (stored || stored.error().code != ErrorCode::kResourceLimit)
     return stored;
   is_given_ = true;
+  auto names = KILN_TRY(files::files_below(folder));
   return CachedFiles{.key = preimage_.digest().hex(),
                      .folder = folder,
-                     .names = KILN_TRY(files::files_below(folder)),
+                     .names = std::move(names),
                      .outcome = Event::Kind::kCompiled,
                      .not_stored = std::move(stored).error()};
 }

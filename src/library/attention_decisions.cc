@@ -343,12 +343,12 @@ Result<AttentionDecisions::PerDevice> AttentionDecisions::per_device(
   }
   // Two threads may get here at once; the handles of the first to finish are used.
   auto context = KILN_TRY(devices_.context(device));
+  auto cudnn =
+      KILN_TRY(loader ? attention::CudnnLibrary::open(*loader) : plans().library());
   PerDevice made{
       .properties =
           KILN_TRY(device::parse_device_properties(KILN_TRY(devices_.profile(device)))),
-      .handles = attention::CudnnHandles::of(
-          KILN_TRY(loader ? attention::CudnnLibrary::open(*loader) : plans().library()),
-          std::move(context))};
+      .handles = attention::CudnnHandles::of(std::move(cudnn), std::move(context))};
   const MutexLock lock(mutex_);
   return per_device_.emplace(device.ordinal, std::move(made)).first->second;
 }

@@ -60,9 +60,10 @@ Result<std::vector<FileText>> read_files(const fs::path& root) {
       continue;
     for (const auto& file : fs::directory_iterator(family.path(), status)) {
       const std::string name = file.path().filename().string();
-      if (name == "kernel.toml" || name.ends_with(".cu.mustache"))
-        out.push_back({family.path().filename().string(), name,
-                       KILN_TRY(read_text_file(file.path(), kMaxTextBytes))});
+      if (name != "kernel.toml" && !name.ends_with(".cu.mustache"))
+        continue;
+      auto text = KILN_TRY(read_text_file(file.path(), kMaxTextBytes));
+      out.push_back({family.path().filename().string(), name, std::move(text)});
     }
   }
   if (status)

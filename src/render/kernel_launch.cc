@@ -70,7 +70,8 @@ Result<LaunchArgument> read_argument(std::string_view file, const Declared& decl
   const TomlTable table = KILN_TRY(
       TomlTable::open(*node, file, fmt::format("launch argument '{}'", declared.name),
                       {"meaning", "default"}));
-  LaunchArgument out{declared.name, KILN_TRY(table.required_string("meaning"))};
+  std::string meaning = KILN_TRY(table.required_string("meaning"));
+  LaunchArgument out{declared.name, std::move(meaning)};
   out.default_value = KILN_TRY(table.integer("default"));
   if (out.default_value && *out.default_value < 0)
     return table.error("'default' is negative");

@@ -50,8 +50,8 @@ Result<ElfOutline> read_elf_outline(const FileRange& file) {
       return fail(
           ErrorCode::kCorrupt,
           fmt::format("{}: bad ELF file: section {} has no name", file.name(), i));
-    outline.sections.push_back(
-        {std::string(*name), KILN_TRY(file.part(each.offset, each.section.size))});
+    FileRange content = KILN_TRY(file.part(each.offset, each.section.size));
+    outline.sections.push_back({std::string(*name), std::move(content)});
   }
   return outline;
 }

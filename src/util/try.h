@@ -11,8 +11,10 @@
 #include "kiln/result.h"
 
 /// `auto bytes = KILN_TRY(read_file(path));` returns the error to this function's
-/// caller when there is one. Usable only in a function that returns a Result.
-/// A GNU statement expression: g++ and clang both have it.
+/// caller when there is one. Usable only in a function that returns a Result. Not in
+/// braces behind an element that owns memory, as in `Named{name, KILN_TRY(read())}`:
+/// g++ and clang leak that element when they return. A GNU statement expression: g++
+/// and clang both have it.
 #define KILN_TRY(expression) KILN_TRY_NAMED(expression, KILN_TRY_NAME(__COUNTER__))
 
 // A unique name for each use, so that uses can nest.

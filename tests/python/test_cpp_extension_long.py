@@ -2,12 +2,14 @@
 That kiln.cache stands these faults is in test_cache.py."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pytest
 from conftest import environment
 from test_cpp_extension import place, pytestmark  # noqa: F401
 
@@ -100,3 +102,45 @@ def test_a_compiler_that_hangs_is_killed_at_the_limit_for_all_who_wait(place):
         place.run("ext()", status=1, KILN_EXTENSION_TIMEOUT="soon") == ""
         and "KILN_EXTENSION_TIMEOUT is 'soon'" in place.err
     )
+
+
+@pytest.mark.parametrize(
+    "options, variables",
+    [
+        ("extra_cflags=['-march=native']", {}),
+        ("", {"CXX": "clang++"}),
+        ("", {"TORCH_NO_COMPILER_WRAPPER": None}),  # newer versions look for ccache
+    ],
+)
+def test_with_compilers_and_flags_that_users_have_the_second_start_builds_nothing(place, options, variables):
+    if shutil.which(variables.get("CXX", "c++")) is None:
+        pytest.skip(f"no {variables['CXX']}")
+    for outcome in ("compiled", "hit"):
+        assert place.run(f"print(ext(verbose=True, {options}).number())", **variables).splitlines()[-1] == "1"
+        assert f"extension ext: {outcome}" in place.err
+
+
+def test_what_is_not_for_kiln_is_built_by_torch_with_one_line(place):
+    code = """
+        ext()
+        if os.fork() == 0:
+            print(ext(extra_cflags=["-DA"]).number(), ext(extra_cflags=["-DA"]).number(), flush=True)
+            os._exit(0)
+        os.wait()
+    """
+    assert place.run(code, TORCH_EXTENSIONS_DIR=str(place.folder / "theirs")) == "1 1"
+    assert place.err.count("but torch: ") == 1 and place.compiled() == 2
+    for machine, line in (("ROCm", "theirs.IS_HIP_EXTENSION = True"), ("SYCL", "given['with_sycl'] = True")):
+        code = f"""
+            import inspect
+            import torch.utils.cpp_extension as theirs
+            given = {{}}
+            {line}
+            if not set(given) <= set(inspect.signature(load).parameters) and given:
+                sys.exit("this torch has no SYCL")
+            try: ext(**given)
+            except Exception: pass  # torch has no compiler for it here
+        """
+        process = place.start(code)
+        said = process.communicate(timeout=120)[1]
+        assert said.count(f"but torch: it is for {machine}") == 1 or "has no SYCL" in said, said
