@@ -9,7 +9,7 @@ import _thread
 import contextlib
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import CDLL, POINTER, Structure, byref, sizeof, string_at
 from ctypes import c_bool, c_char_p, c_int, c_size_t, c_uint64, c_void_p
 from typing import Any
@@ -69,8 +69,8 @@ class _Owned:
     """A pointer that the library gives, and the function that frees it."""
 
     def __init__(self, free: str, pointer: int | None = None):
-        self._free = _function(free)
         self._as_parameter_ = c_void_p(pointer)
+        self._free = _function(free)
 
     def __bool__(self) -> bool:
         return bool(self._as_parameter_)
@@ -80,7 +80,7 @@ class _Owned:
             self._free(self)
 
     def out(self) -> Any:
-        """The argument for a function that sets the pointer."""
+        """The argument for a function that sets the pointer, which must not outlive this object."""
         return byref(self._as_parameter_)
 
     def text(self) -> bytes:
@@ -102,7 +102,7 @@ class FileBuild:
         """Status, signal and output."""
         status, signal, output = c_int(), c_int(), _Owned("kiln_text_free")
         inputs = self._open(), _words(command), _words(environment)
-        _call_interruptibly("kiln_file_build_run", inputs, (byref(status), byref(signal), output.out()))
+        _call_interruptibly("kiln_file_build_run", inputs, (byref(status), byref(signal), output))
         return status.value, signal.value, output.text()
 
     def add_inputs(self, files: Sequence[bytes], tools: Sequence[bytes]) -> None:
@@ -119,7 +119,7 @@ class FileBuild:
         return _taken(found)
 
     def end(self, code: int, message: str) -> None:
-        """Without a result. With the code 0 whoever waits builds."""
+        """Ends the build without files. With the code 0 those who wait build, else they get this error."""
         turn, self._turn = self._turn, None
         if turn is not None and code != 0:
             with contextlib.suppress(errors.Error):
@@ -134,7 +134,7 @@ class FileBuild:
 
 def get(request: Request) -> Found | None:
     found = _Owned("kiln_files_free")
-    _call_interruptibly("kiln_file_cache_get", (_cache(), byref(request)), (found.out(),))
+    _call_interruptibly("kiln_file_cache_get", (_cache(), byref(request)), (found,))
     return _taken(found) if found else None
 
 
@@ -147,7 +147,7 @@ def put(request: Request, files: Sequence[Named]) -> Found:
 def begin(request: Request, limit_ms: int) -> Found | FileBuild:
     found, turn = _Owned("kiln_files_free"), _Owned("kiln_file_build_free")
     inputs = _cache(), byref(request), c_uint64(limit_ms)
-    _call_interruptibly("kiln_file_cache_begin", inputs, (found.out(), turn.out()))
+    _call_interruptibly("kiln_file_cache_begin", inputs, (found, turn))
     return FileBuild(turn) if turn else _taken(found)
 
 
@@ -175,7 +175,7 @@ def is_open() -> bool:
 
 
 def _cache() -> _Owned:
-    """Opened by the first call, and never closed."""
+    """Opened by the first call, and closed when Python ends."""
     if "cache" not in _opened:
         words = _words([os.fsencode(each) for each in settings()])
         opened = _Owned("kiln_file_cache_close")
@@ -187,10 +187,14 @@ def _cache() -> _Owned:
 
 @functools.cache
 def _library() -> CDLL:
-    path = library_path().parent / f"libkiln.so.{'.'.join(__version__.split('.')[:2])}"
-    if not path.exists():
-        raise errors.Unavailable(f"there is no {path}: install the package kiln-jit, or set KILN_FFI_LIBRARY")
-    return CDLL(str(path))
+    name = f"libkiln.so.{'.'.join(__version__.split('.')[:2])}"
+    beside = library_path()
+    for path in (beside.parent / name, beside.resolve().parent / name):
+        if path.exists():
+            return CDLL(str(path))
+    raise errors.Unavailable(
+        f"there is no {name} beside {beside}: install the package kiln-jit, or set KILN_FFI_LIBRARY"
+    )
 
 
 @functools.cache
@@ -201,43 +205,62 @@ def _function(name: str) -> Any:
 
 
 def _call(name: str, *arguments: Any) -> None:
-    _check(_function(name)(*arguments))
+    _check(_owned_error(_function(name)(*arguments)))
 
 
 def _call_interruptibly(name: str, inputs: tuple, outputs: tuple) -> None:
-    """A call of a function that takes a kiln_cancel between inputs and outputs. It runs in a thread of its own, so
-    that Python's handlers of signals run meanwhile. One that raises cancels the call."""
-    cancel = _Owned("kiln_cancel_free", _function("kiln_cancel_new")())
-    arguments = *inputs, cancel, *outputs  # until the call returns
-    if _thread.get_native_id() != os.getpid():  # handlers run in the main thread alone
-        _call(name, *arguments)
-        return
-    function, failed, done = _function(name), [], _thread.allocate_lock()
+    """Calls a function that takes a kiln_cancel between inputs and outputs, in a thread of its own, so that Python's
+    handlers of signals run meanwhile. A handler that raises cancels the call.
 
-    def run() -> None:
-        failed.append(function(*arguments))
-        done.release()
+    The thread keeps all arguments until the function returns, and then frees outputs that nobody else has.
+    """
+    function, cancel = _function(name), _Owned("kiln_cancel_free", _function("kiln_cancel_new")())
+    ended: list[Any] = []
+    done = _thread.allocate_lock()
+
+    def call() -> None:
+        try:
+            pointers = (each.out() if isinstance(each, _Owned) else each for each in outputs)
+            ended.append(_owned_error(function(*inputs, cancel, *pointers)))
+        except BaseException as error:
+            ended.append(error)
+        finally:
+            done.release()
 
     done.acquire()
     try:
-        _thread.start_new_thread(run, ())
-    except RuntimeError as error:
-        raise errors.Unavailable(f"no thread can be started: {error}") from None
-    try:
-        done.acquire()
+        if _thread.get_native_id() != os.getpid() or not _start(call):  # handlers run in the main thread alone
+            call()
+        while not done.acquire(timeout=0.1):  # a signal may come just before the wait begins
+            pass
     except BaseException:
         _function("kiln_cancel_request")(cancel)
         raise
-    _check(failed[0])
+    if isinstance(ended[0], BaseException):
+        raise ended[0]
+    _check(ended[0])
 
 
-def _check(failed: int | None) -> None:
-    if failed:
-        error = _Owned("kiln_error_free", failed)
-        code = _function("kiln_error_code")(error)
-        message, log = (_function(f"kiln_error_{each}")(error).decode(errors="replace") for each in ("message", "log"))
-        kind = errors.CLASSES[code] if code < len(errors.CLASSES) else errors.Error
-        raise kind(message, log) if kind is errors.CompileFailed else kind(message)
+def _start(call: Callable[[], None]) -> bool:
+    """False: no thread can be started, such as while Python ends."""
+    try:
+        _thread.start_new_thread(call, ())
+    except RuntimeError:
+        return False
+    return True
+
+
+def _owned_error(failed: int | None) -> _Owned | None:
+    return _Owned("kiln_error_free", failed) if failed else None
+
+
+def _check(error: _Owned | None) -> None:
+    if error is None:
+        return
+    code = _function("kiln_error_code")(error)
+    message, log = (_function(f"kiln_error_{each}")(error).decode(errors="replace") for each in ("message", "log"))
+    kind = errors.CLASSES[code] if code < len(errors.CLASSES) else errors.Error
+    raise kind(message, log) if kind is errors.CompileFailed else kind(message)
 
 
 def _taken(files: _Owned) -> Found:

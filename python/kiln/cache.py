@@ -199,7 +199,7 @@ def new_folder() -> str:
 def _begin(request: _files.Request, timeout: float) -> Files | _files.FileBuild:
     try:
         is_time = math.isfinite(timeout)
-    except TypeError:
+    except (TypeError, OverflowError):
         is_time = False
     if not is_time:
         raise errors.InvalidArgument(f"timeout is {timeout!r}, and not a number of seconds")

@@ -134,14 +134,33 @@ Result<void> FileBuild::Impl::add_inputs(const std::vector<fs::path>& files,
                                          const std::vector<std::string>& tools) {
   const fs::path own = KILN_TRY(folder());
   for (const fs::path& file : files) {
-    std::string path = (own / file).lexically_normal().native();
-    if (path.find('\0') != std::string::npos)
+    // As it is: "a/../b" is not "b" where "a" is a symbolic link.
+    const fs::path path = own / file;
+    if (path.native().find('\0') != std::string::npos)
       return kiln::fail(ErrorCode::kInvalidArgument, "an input's name has a NUL");
-    if (!path.starts_with(own.native() + "/"))
-      inputs_.push_back(std::move(path));
+    if (!path.lexically_normal().native().starts_with(own.native() + "/"))
+      inputs_.push_back(path.native());
   }
   tools_.insert(tools_.end(), tools.begin(), tools.end());
   return {};
+}
+
+FileBuild::Impl::WithInputs FileBuild::Impl::with_inputs() const {
+  auto inputs = shared_->inputs.read(inputs_, tools_, begun_at_);
+  std::map<std::string_view, std::string_view> known;
+  for (const auto& [label, value] : preimage_.list()) known.emplace(label, value);
+  WithInputs all{.preimage = preimage_, .list = {}, .unfit = std::move(inputs.unfit)};
+  for (const auto& [label, identity] : inputs.all.list()) {
+    const auto found = known.find(label);
+    if (found == known.end())
+      all.list.add(label, identity);
+    else if (found->second != identity && !all.unfit)
+      all.unfit = Error{ErrorCode::kUnavailable,
+                        fmt::format("{} changed while it was built", label)};
+  }
+  for (const auto& [label, identity] : all.list.list())
+    all.preimage.add(label, identity);
+  return all;
 }
 
 /// With inputs that no look-up knows yet their list takes the place of the files.
@@ -150,30 +169,18 @@ Result<Fetched> FileBuild::Impl::store(const std::vector<NamedFile>& files) {
     return std::make_shared<const cache::StoredObject>(std::move(object));
   };
   const auto took = std::chrono::duration_cast<milliseconds>(Clock::now() - begun_);
-  auto inputs = shared_->inputs.read(inputs_, tools_, begun_at_);
-  std::map<std::string_view, std::string_view> known;
-  for (const auto& [label, value] : preimage_.list()) known.emplace(label, value);
-  Fields list;
-  for (const auto& [label, identity] : inputs.all.list()) {
-    const auto found = known.find(label);
-    if (found == known.end())
-      list.add(label, identity);
-    else if (found->second != identity && !inputs.unfit)
-      inputs.unfit = Error{ErrorCode::kUnavailable,
-                           fmt::format("{} changed while it was built", label)};
-  }
-  Fields preimage = preimage_;
-  for (const auto& [label, identity] : list.list()) preimage.add(label, identity);
-  auto object = share(KILN_TRY(files::make_object(request_, preimage, files, took)));
-  if (inputs.unfit)
+  WithInputs all = with_inputs();
+  auto object =
+      share(KILN_TRY(files::make_object(request_, all.preimage, files, took)));
+  if (all.unfit)
     return Fetched{.object = std::move(object),
                    .outcome = FetchOutcome::kCompiled,
-                   .not_stored = std::move(inputs.unfit)};
-  if (list.list().empty())
+                   .not_stored = std::move(all.unfit)};
+  if (all.list.list().empty())
     return turn_.commit(std::move(object));
   auto stored = shared_->service->builds().put(std::move(object));
   std::ignore =
-      turn_.commit(share(KILN_TRY(files::make_list(request_, preimage_, list))));
+      turn_.commit(share(KILN_TRY(files::make_list(request_, preimage_, all.list))));
   return stored;
 }
 
@@ -193,7 +200,7 @@ Result<CachedFiles> FileBuild::Impl::commit_folder() {
     return stored;
   is_given_ = true;
   auto names = KILN_TRY(files::files_below(folder));
-  return CachedFiles{.key = preimage_.digest().hex(),
+  return CachedFiles{.key = with_inputs().preimage.digest().hex(),
                      .folder = folder,
                      .names = std::move(names),
                      .outcome = Event::Kind::kCompiled,

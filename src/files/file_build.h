@@ -69,7 +69,14 @@ class FileBuild::Impl {
  private:
   using Clock = std::chrono::steady_clock;
 
+  struct WithInputs {
+    Fields preimage;               // of the files
+    Fields list;                   // the inputs that are in no look-up yet
+    std::optional<Error> unfit{};  // why the files cannot be stored
+  };
+
   [[nodiscard]] Result<void> check_process() const;
+  [[nodiscard]] WithInputs with_inputs() const;
   [[nodiscard]] Result<Fetched> store(const std::vector<NamedFile>& files);
 
   // Constant after construction.

@@ -30,10 +30,10 @@ needs_remote = pytest.mark.skipif(
 )
 
 
-def start(folder, code, **changes):
+def start(folder, code, how={}, **changes):
     """A process of its own in `folder`, which has the cache, too."""
     code = "import sys; sys.modules['torch'] = None\n" + SETUP + code
-    return subprocess.Popen([sys.executable, "-c", code], env=environment(folder, **changes), cwd=folder)
+    return subprocess.Popen([sys.executable, "-c", code], env=environment(folder, **changes), cwd=folder, **how)
 
 
 def built(folder):
@@ -62,7 +62,9 @@ assert out == [{EXPECTED}] * 4, out
 
 
 def test_a_stopped_builder_is_waited_for_no_longer_than_the_limit_and_five_seconds(tmp_path):
-    code = "cache.build_once({'of': '1'}, lambda folder, run: (Path('log').write_text('b'), time.sleep(60)), timeout=1)"
+    code = (
+        "cache.build_once({'of': '1'}, lambda folder, run: (Path('log').write_text('b'), time.sleep(60)), timeout=1)"
+    )
     stopped = start(tmp_path, code)
     try:
         while not built(tmp_path):
@@ -125,6 +127,39 @@ except KeyboardInterrupt: print(time.monotonic() - begun < 5, Path("pid").read_t
         while os.path.exists(f"/proc/{pid}/cmdline") and open(f"/proc/{pid}/cmdline").read():
             assert time.monotonic() < deadline, pid
             time.sleep(0.01)
+
+
+def test_a_turn_that_comes_after_ctrl_c_is_given_up(run, tmp_path):
+    code = """
+import signal
+from kiln import _files
+real = _files._function
+def slow(name):
+    function = real(name)
+    if name != "kiln_file_cache_begin": return function
+    return lambda *given: (time.sleep(1), function(*given[:3], None, *given[4:]))[1]  # does not see the cancellation
+signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+_files._function = slow
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+try: cache.build_once({"of": "1"}, build)
+except KeyboardInterrupt: print("interrupted")
+_files._function = real
+time.sleep(1.5)
+begun = time.monotonic()
+print(cache.build_once({"of": "1"}, build).outcome, time.monotonic() - begun < 5)
+"""
+    assert run(code, folder=tmp_path) == "interrupted\ncompiled True"
+
+
+def test_without_the_library_one_error_says_so(tmp_path):
+    process = start(
+        tmp_path,
+        "try: cache.get({'of': '1'})\nexcept kiln.Unavailable as error: print(error, file=sys.stderr)",
+        {"stderr": subprocess.PIPE, "text": True},
+        KILN_FFI_LIBRARY="/nowhere/libkiln_ffi.so",
+    )
+    said = process.communicate(timeout=60)[1]
+    assert process.wait() == 0 and said.startswith("there is no libkiln.so.") and said.count("\n") == 1
 
 
 def test_a_forked_child_finds_and_puts_and_does_not_build(run):

@@ -22,7 +22,9 @@ MODULE = """
 static PyObject* number(PyObject*, PyObject*) { return PyLong_FromLong(NUMBER); }
 static PyMethodDef methods[] = {{"number", number, METH_NOARGS, ""}, {}};
 static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "ext", 0, -1, methods};
-extern "C" PyObject* PyInit_ext() { return PyModule_Create(&definition); }
+#define JOINED(a, b) a##b
+#define INIT(name) JOINED(PyInit_, name)
+extern "C" PyObject* INIT(TORCH_EXTENSION_NAME)() { return PyModule_Create(&definition); }
 """
 PROGRAM = """
 import os, sys, time
@@ -310,12 +312,63 @@ def test_a_full_disk_is_said_and_loses_nothing(place):
     assert place.run() == "1", "no failure is kept"
 
 
-def test_a_forked_child_loads_the_copy_of_its_parent(place):
+def test_a_process_and_its_forked_children_load_one_copy_of_each_version_under_a_name_of_its_own(place):
     code = """
-        parent = ext().__file__
+        mine = lambda: [ext(extra_cflags=flags).__file__ for flags in (["-DA"], ["-DB"], ["-DA"])]
+        parent = mine()
         if os.fork() == 0:
-            print(ext().__file__ == parent, flush=True)
+            print(*map(os.path.basename, parent), mine() == parent, flush=True)
             os._exit(0)
         os.wait()
     """
-    assert place.run(code) == "True" and place.compiled() == 1
+    assert place.run(code) == "ext.so ext_v1.so ext.so True" and place.compiled() == 2
+
+
+def test_a_library_whose_header_changed_while_it_was_built_is_not_loaded_again(place):
+    real, header = shutil.which("c++"), place.folder / "include/number.h"
+    place.compiler("edits", before=f'{real} "$@"; echo "#define NUMBER 2" > {header}; exit 0')
+    code = "first = ext().number(); time.sleep(0.1); print(first, ext().number())"
+    assert place.run(code) == "1 2" and "is not stored" in place.err and place.compiled() == 2
+
+
+def test_inputs_behind_links_and_in_folders_with_odd_names_are_noticed(place):
+    place.folder.joinpath("ext.cpp").unlink()
+    (place.folder / "real/deep/src").mkdir(parents=True)
+    (place.folder / "real/deep/inc").mkdir()
+    (place.folder / "src").symlink_to("real/deep/src")
+    source = MODULE.replace('"number.h"', '"../inc/two.h"\nextern "C" int of_library();')
+    (place.folder / "src/ext.cpp").write_text(source.replace("(NUMBER)", "(TWO + of_library())"))
+    library = place.folder / "real/k (1)/lib"
+    library.mkdir(parents=True)
+
+    def told(two, of_library):
+        (place.folder / "real/deep/inc/two.h").write_text(f"#define TWO {two}\n")
+        (place.folder / "of.c").write_text(f"int of_library() {{ return {of_library}; }}")
+        subprocess.run(["cc", "-c", "-fPIC", "-o", place.folder / "of.o", place.folder / "of.c"], check=True)
+        subprocess.run(["ar", "rcD", library / "libof.a", place.folder / "of.o"], check=True)
+        flags = f"\"'-L{place.folder}/src/../../k (1)/lib'\", '-lof'"
+        out = place.run(f"time.sleep(0.1); print(ext(sources=['src/ext.cpp'], extra_ldflags=[{flags}]).number())")
+        assert "is not stored" not in place.err, place.err
+        return out
+
+    assert [told(20, 1), told(30, 1), told(30, 2), told(20, 1)] == ["21", "31", "32", "21"]
+    assert place.compiled() == 3
+
+
+def test_a_child_that_is_forked_while_a_thread_loads_an_extension_loads_its_own(place):
+    code = """
+        from kiln.compat import _torch_build
+        ext()
+        held = threading.Event()
+        def hold():
+            with _torch_build._torch_lock:
+                held.set()
+                time.sleep(1)
+        threading.Thread(target=hold).start()
+        held.wait()
+        if os.fork() == 0:
+            print(ext().number(), flush=True)
+            os._exit(0)
+        os.wait()
+    """
+    assert place.run("import threading\n" + textwrap.dedent(code)) == "1"

@@ -19,7 +19,7 @@ from .. import cache, errors
 
 NINJA_FILE = "build.ninja"
 NO_TOOLKIT = "/kiln/no-cuda-home"
-_OUTPUT, _DEPENDENCIES, _LINKED = "kiln-output", "kiln-dependencies", "kiln-linked"
+_OUTPUT, _LINKED = "kiln-output", "kiln-linked"
 
 _LINK = "command = $cxx $in $ldflags -o $out"
 _COMPILE = "$cxx -MMD -MF $out.d"
@@ -28,6 +28,9 @@ _PARTS_OF_NVCC = ("cudafe++", "fatbinary", "nvlink", "ptxas", "nvcc.profile", ".
 _PARTS_OF_NVVM = "../nvvm/libdevice/libdevice.10.bc"
 
 _torch_lock = threading.RLock()  # held while a variable of torch's module is another
+os.register_at_fork(
+    before=_torch_lock.acquire, after_in_parent=_torch_lock.release, after_in_child=_torch_lock.release
+)
 
 
 def compose(module: Any, given: dict[str, Any], toolkit: str, own_folder: str) -> str:
@@ -75,7 +78,8 @@ def run_ninja(what: str, text: str, folder: Path, run: cache.Run, is_shown: bool
     build = build.replace(_LINK, f"{_LINK} -Wl,--trace > {_LINKED}")
     (folder / NINJA_FILE).write_text(build)
     jobs = os.environ.get("MAX_JOBS", "")
-    command = ["ninja", "-v", *(["-j", jobs] if jobs.isdigit() else [])]
+    # Its own record of dependencies has other paths: "a/../b" becomes "b", also where "a" is a symbolic link.
+    command = ["ninja", "-v", "-d", "keepdepfile", *(["-j", jobs] if jobs.isdigit() else [])]
     output = folder / _OUTPUT
     try:
         with _shown(output) if is_shown else contextlib.nullcontext():
@@ -93,19 +97,34 @@ def run_ninja(what: str, text: str, folder: Path, run: cache.Run, is_shown: bool
 
 def inputs(text: str, folder: Path, run: cache.Run) -> cache.Inputs:
     """What the build has read, and the programs that it has started."""
-    _run_into(_DEPENDENCIES, run, ["ninja", "-t", "deps"])
-    read = (folder / _DEPENDENCIES).read_text(errors="surrogateescape").splitlines()
-    # Below each object a path a line, indented.
-    files = {line.strip() for line in read if line.startswith("    ")}
-    # What the linker has copied: of shared libraries it takes the names alone.
+    files = set()  # one that is not there any more keeps the result out of the cache
+    for path in folder.rglob("*.d"):
+        files.update(_dependencies(path.read_text(errors="surrogateescape")))
     for line in (folder / _LINKED).read_text(errors="surrogateescape").splitlines():
-        files.update(each for each in re.split(r"[()]", line) if not re.search(r"\.so(\.\d+)*$", each))
+        files.update(_linked(line, folder))
     # Files that flags name: -Wl,--version-script=FILE, @FILE.
     for line in re.findall(r"^\w*flags = (.*)$", text, re.MULTILINE):
-        files.update(part for word in shlex.split(line) for part in re.split("[=,@]", word))
+        named = (part for word in shlex.split(line) for part in re.split("[=,@]", word))
+        files.update(each for each in named if each.startswith("/") and os.path.isfile(each))
     drivers, parts = _programs(text, run)
-    files = {each for each in files if each.startswith("/") and os.path.isfile(each)}
     return cache.Inputs(files | parts, drivers)
+
+
+def _dependencies(rule: str) -> Iterator[str]:
+    """Of a rule for make, as compilers write it."""
+    _, _, named = rule.replace("\\\n", " ").partition(": ")
+    for each in re.findall(r"(?:\\.|[^\\\s])+", named):
+        yield re.sub(r"\\([ #:])", r"\1", each).replace("$$", "$")
+
+
+def _linked(line: str, folder: Path) -> list[str]:
+    """What the linker has copied, by a line of its trace: a file, "archive(member)" or "(archive)member"."""
+    names = [line, re.sub(r"\([^()]*\)$", "", line), line[1 : line.rfind(")")] if line.startswith("(") else ""]
+    found = [name for name in names if name and os.path.isfile(folder / name)]
+    if not found and line.startswith("/"):
+        found = [line]
+    # Of shared libraries it takes the names alone.
+    return [each for each in found if not re.search(r"\.so(\.\d+)*$", each)]
 
 
 def _run_into(file: str, run: cache.Run, command: list[str]) -> None:

@@ -33,10 +33,20 @@ _VARIABLES = (
     *("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN", "SOURCE_DATE_EPOCH", "LD_RUN_PATH"),
     *("CCC_OVERRIDE_OPTIONS",),
 )
-# By key the folder of what this process has loaded, or the one that it was forked from: a second copy of a library
-# would define its types and operators once more.
-_loaded: dict[str, Path] = {}
 _NOT_HERE = (errors.Unavailable, errors.InvalidArgument, errors.ForkError)
+
+
+class _Version:
+    """Of an extension that this process, or the one that it was forked from, has loaded or is about to load."""
+
+    def __init__(self, number: int, fields: dict[str, Any]):
+        self.number = number
+        self.fields = fields
+        self.key: str | None = None
+        self.folder: Path | None = None  # no second copy is loaded: it would define types and operators once more
+
+
+_versions: dict[str, list[_Version]] = {}  # by the extension's name
 
 
 class _OwnFolder(str):
@@ -95,16 +105,23 @@ def jit_compile(own: Callable, *args: Any, **kwargs: Any) -> Any:
     try:
         if why := _why_own(given["sources"], given.get("with_sycl"), given["with_cuda"]):
             raise errors.Unavailable(why)
-        return _Extension(module, given).loaded()
+        return _load(module, given)
     except _NOT_HERE as error:
         if is_strict():
             raise
         if not _may_build():
             raise RuntimeError(f"{given['name']}: {error}") from error
-        warn_once(_TORCH, f"kiln does not build the extension {given['name']}, but torch: {error}")
+        warn_once(
+            f"{_TORCH}.{given['name']}", f"kiln does not build the extension {given['name']}, but torch: {error}"
+        )
     folder = given["build_directory"]
     if isinstance(folder, _OwnFolder):
-        given["build_directory"] = folder.named or module._get_build_directory(given["name"], given["verbose"])
+        theirs = folder.named or module._get_build_directory(given["name"], given["verbose"])
+        for i, source in enumerate(given["sources"]):
+            if source.startswith(f"{folder}/"):  # of load_inline, where torch finds it by one path on every start
+                given["sources"][i] = os.path.join(theirs, os.path.basename(source))
+                place(source, given["sources"][i])
+        given["build_directory"] = theirs
     return own(**given)
 
 
@@ -130,11 +147,35 @@ def _why_own(sources: Any, with_sycl: Any, with_cuda: bool) -> str:
     return ""
 
 
+def _load(module: Any, given: dict[str, Any]) -> Any:
+    """Each version that one process loads gets a name of its own, as in torch: "ext", "ext_v1"."""
+    first = _Extension(module, given, 0)
+    if given["is_standalone"]:
+        return first.path(first.files())
+    versions = _versions.setdefault(given["name"], [])
+    for version in list(versions):
+        if version.fields == first.fields:
+            extension = _Extension(module, given, version.number) if version.number else first
+            files = cache.get(extension.fields) if version.key else extension.files()
+            if files and version.key in (None, files.key):
+                return extension.imported(files, version)
+    version = _Version(versions[-1].number + 1 if versions else 0, first.fields)
+    versions.append(version)
+    try:
+        extension = _Extension(module, given, version.number) if version.number else first
+        return extension.imported(extension.files(), version)
+    finally:
+        if version.key is None:  # nothing was loaded under its name
+            versions.remove(version)
+
+
 class _Extension:
-    def __init__(self, module: Any, given: dict[str, Any]):
+    """One version of it, with all that determines its library but its inputs."""
+
+    def __init__(self, module: Any, given: dict[str, Any], version: int):
         self.module = module
-        self.given = given
-        self.name = given["name"]
+        self.given = given | {"name": f"{given['name']}_v{version}"} if version else given
+        self.name = self.given["name"]
         self.verbose = given["verbose"]
         folder = given["build_directory"]
         self.named = folder.named if isinstance(folder, _OwnFolder) else os.fspath(folder)
@@ -142,31 +183,35 @@ class _Extension:
         self.own_folder = f"{folder}/" if isinstance(folder, _OwnFolder) else "\0"
         suffix = module.EXEC_EXT if given["is_standalone"] else module.LIB_EXT
         self.library = f"{self.name}{suffix}"
+        self._check_architectures()
+        self.toolkit = self._toolkit()
+        self.text = _torch_build.compose(module, self.given, self.toolkit, self.own_folder)
+        self.sources = {path: Path(path).read_bytes() for path in given["sources"]}
+        self.fields = self._fields(self.text, self.toolkit, self.sources)
 
-    def loaded(self) -> Any:
-        """What torch's function returns."""
-        files = self._files()
+    def imported(self, files: cache.Files, version: _Version) -> Any:
+        """What torch's function returns of a library."""
+        self.path(files)
+        if version.folder is None:
+            version.key, version.folder = files.key, files.folder
+        return self.module._import_module_from_library(self.name, str(version.folder), self.given["is_python_module"])
+
+    def path(self, files: cache.Files) -> str:
+        """Of the library or program, where the caller looks for it. Raises RuntimeError for device code that fails."""
         if self.verbose:
             print(f"kiln: extension {self.name}: {files.outcome}, {files[self.library]}", file=sys.stderr)
         if files.not_stored:
             print(f"kiln: extension {self.name} is not stored: {files.not_stored}", file=sys.stderr)
-        placed = self.named and self._place(files)
+        is_placed = self.named and self._place(files)
         if _ARCHITECTURES in files:
             known = Path(files[_ARCHITECTURES]).read_text().split()
             _device_code.check(f"the extension {self.name}", files[self.library], known)
-        if self.given["is_standalone"]:
-            return os.path.join(self.named, self.library) if placed else files[self.library]
-        folder = _loaded.setdefault(files.key, files.folder)
-        return self.module._import_module_from_library(self.name, str(folder), self.given["is_python_module"])
+        return os.path.join(self.named, self.library) if is_placed else files[self.library]
 
-    def _files(self) -> cache.Files:
-        self._check_architectures()
-        toolkit = self._toolkit()
-        text = _torch_build.compose(self.module, self.given, toolkit, self.own_folder)
-        sources = {path: Path(path).read_bytes() for path in self.given["sources"]}
+    def files(self) -> cache.Files:
         files = cache.build_once(
-            self._fields(text, toolkit, sources),
-            lambda folder, run: self._build(folder, run, text, sources),
+            self.fields,
+            self._build,
             timeout=_timeout(),
             name=self.name[:64],
             tool=f"torch-{_torch_version()}",
@@ -174,7 +219,7 @@ class _Extension:
         )
         if files.outcome == "compiled" and self.given["with_cuda"]:
             with contextlib.suppress(errors.Error):  # the library is there; only a node without a toolkit misses this
-                cache.put(self._fields_of_toolkit(), {"toolkit": toolkit}, name=f"{self.name[:64]} (toolkit)")
+                cache.put(self._fields_of_toolkit(), {"toolkit": self.toolkit}, name=f"{self.name[:64]} (toolkit)")
         return files
 
     def _toolkit(self) -> str:
@@ -213,23 +258,24 @@ class _Extension:
             "torch": f"{_torch_version()} {torch.version.git_version} {torch.compiled_with_cxx11_abi()}",
             **cache.machine_fields(),
         }
-        if "native" in text:  # -march=native, -arch=native
+        variables = {name: value for name in _VARIABLES if (value := os.environ.get(name))}
+        if any("native" in each for each in (text, *variables.values())):  # -march=native, -arch=native
             fields["cpu"] = _cpu()
             fields["devices"] = " ".join(sorted(_device_code.devices() or ()))
         for i, content in enumerate(sources.values()):
             fields[f"source {i}"] = content
-        return fields | {name: value for name in _VARIABLES if (value := os.environ.get(name))}
+        return fields | variables
 
-    def _build(self, folder: Path, run: cache.Run, text: str, sources: dict[str, bytes]) -> cache.Inputs:
+    def _build(self, folder: Path, run: cache.Run) -> cache.Inputs:
         if not self.module.is_ninja_available():
             raise RuntimeError("Ninja is required to load C++ extensions (pip install ninja to get it)")
         self.module.get_compiler_abi_compatibility_and_version(self.module.get_cxx_compiler())
-        for path, content in sources.items():
+        for path, content in self.sources.items():
             if path.startswith(self.own_folder):
                 (folder / path.removeprefix(self.own_folder)).write_bytes(content)
         print(f"kiln: building the extension {self.name}", file=sys.stderr, flush=True)
-        _torch_build.run_ninja(self.name, text, folder, run, is_shown=self.verbose)
-        inputs = _torch_build.inputs(text, folder, run)
+        _torch_build.run_ninja(self.name, self.text, folder, run, is_shown=self.verbose)
+        inputs = _torch_build.inputs(self.text, folder, run)
         for path in folder.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
@@ -239,7 +285,7 @@ class _Extension:
             known = _device_code.architectures(folder / self.library)
             (folder / _ARCHITECTURES).write_text("".join(f"{each}\n" for each in known))
         # Those whose contents are in the key and have stayed, however young their files are.
-        same = {path for path, content in sources.items() if Path(path).read_bytes() == content}
+        same = {path for path, content in self.sources.items() if Path(path).read_bytes() == content}
         return cache.Inputs([each for each in inputs.files if each not in same], inputs.tools)
 
     def _place(self, files: cache.Files) -> bool:
