@@ -348,7 +348,7 @@ Result<AttentionDecisions::PerDevice> AttentionDecisions::per_device(
   PerDevice made{
       .properties =
           KILN_TRY(device::parse_device_properties(KILN_TRY(devices_.profile(device)))),
-      .handles = attention::CudnnHandles::of(std::move(cudnn), std::move(context))};
+      .handles = attention::CudnnHandles::of(cudnn, std::move(context))};
   const MutexLock lock(mutex_);
   return per_device_.emplace(device.ordinal, std::move(made)).first->second;
 }
