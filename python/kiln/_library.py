@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import os
 import sys
+import threading
 from pathlib import Path
 
 from . import errors
@@ -86,9 +87,28 @@ def add_settings(chosen: list[str]) -> None:
     _configured.extend(chosen)
 
 
+class _Loading:
+    """The lock of the thread that opens the library; a forked child has a new one."""
+
+    lock = threading.RLock()
+
+    @classmethod
+    def renew(cls):
+        cls.lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_Loading.renew)
+
+
 @functools.cache
 def library():
     """The module with the functions that python/ffi exports. Opens no service."""
+    with _Loading.lock:  # a second thread would configure a service that is open by then
+        return _opened()
+
+
+@functools.cache
+def _opened():
     path = library_path()
     if not path.exists():
         raise errors.Unavailable(f"there is no {path}: install the package kiln-jit, or set KILN_FFI_LIBRARY")
@@ -99,7 +119,8 @@ def library():
     module = tvm_ffi.load_module(str(path))
     if [int(part) for part in tvm_ffi.__version__.split(".")[:3]] < [0, 1, 9]:
         module = _WithSignals(module)
-    module.configure(settings())
+    if chosen := settings():
+        module.configure(chosen)
     return module
 
 

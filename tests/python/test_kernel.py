@@ -382,3 +382,15 @@ def test_tensors_of_torch_arrive_as_their_addresses(run):
     print(len(launches))
     """, torch=True)
     assert said == "3"
+
+
+def test_threads_whose_first_calls_coincide_open_one_library(python):
+    said = python("""
+    import threading
+    import kiln
+    said = []
+    threads = [threading.Thread(target=lambda: said.append(len(kiln.statistics()))) for _ in range(8)]
+    [each.start() for each in threads]; [each.join() for each in threads]
+    print(said)
+    """, KILN_NO_JIT="0")
+    assert said == "[9, 9, 9, 9, 9, 9, 9, 9]"
