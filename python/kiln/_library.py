@@ -74,17 +74,14 @@ class _WithSignals:
         return call
 
 
-_configured: list[str] = []
+configured: dict[str, str] = {}  # by the setting's name: what configure() was given
 
 
 def settings() -> list[str]:
     """What the service and the cache for files are opened with: "NAME=VALUE", of which the last holds."""
-    return ([f"seeds={':'.join(offered)}"] if (offered := seeds()) else []) + _configured
-
-
-def add_settings(chosen: list[str]) -> None:
-    """To settings()."""
-    _configured.extend(chosen)
+    offered = seeds()
+    of_packages = [f"seeds={':'.join(offered)}"] if offered else []
+    return of_packages + [f"{name}={value}" for name, value in configured.items()]
 
 
 class _Loading:

@@ -14,7 +14,7 @@ from typing import Any, Union
 
 from ._given import path, several, text, whole
 from . import _files
-from ._library import add_settings, library
+from ._library import configured, library
 from .errors import InvalidArgument
 
 _One = Union[str, os.PathLike, int, float]
@@ -33,7 +33,6 @@ class _Kind(enum.IntEnum):  # KILN_SETTING_... of kiln/c.h
 
 
 _SEPARATORS = {_Kind.PATHS: ":", _Kind.NAMES: ",", _Kind.NUMBERS: ","}
-_configured: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -76,10 +75,8 @@ def configure(**values: _One | Sequence[_One] | None) -> None:
             written[name] = _written(name, _Kind[known[name].kind.upper()], value)
     if _files.is_open():
         raise InvalidArgument("configure() must come before the first use of a kernel or of files")
-    chosen = [f"{name}={value}" for name, value in written.items()]
-    library().configure(chosen)
-    add_settings(chosen)
-    _configured.update((known[name].variable, value) for name, value in written.items())
+    library().configure([f"{name}={value}" for name, value in written.items()])
+    configured.update(written)
 
 
 def _written(name: str, kind: _Kind, value: Any) -> str:
@@ -113,7 +110,8 @@ def _number(name: str, value: Any) -> str:
 
 def variables() -> dict[str, str]:
     """What configure() was given, for the environment of the kiln program."""
-    return dict(_configured)
+    known = settings() if configured else []  # which opens the library
+    return {each.variable: configured[each.name] for each in known if each.name in configured}
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def run_ninja(what: str, text: str, folder: Path, run: cache.Run, is_shown: bool
     output = folder / _OUTPUT
     try:
         with _shown(output) if is_shown else contextlib.nullcontext():
-            _run_into(_OUTPUT, run, command)
+            run(["/bin/sh", "-c", f'exec "$@" > {_OUTPUT} 2>&1', "sh", *command])  # which may be long
     except errors.Error as error:
         told = output.read_text(errors="replace") if output.exists() else ""
         if isinstance(error, errors.CompileFailed):
@@ -125,11 +125,6 @@ def _linked(line: str, folder: Path) -> list[str]:
         found = [line]
     # Of shared libraries it takes the names alone.
     return [each for each in found if not re.search(r"\.so(\.\d+)*$", each)]
-
-
-def _run_into(file: str, run: cache.Run, command: list[str]) -> None:
-    """With its output in a file of the build's folder, however long it is."""
-    run(["/bin/sh", "-c", f'exec "$@" > {file} 2>&1', "sh", *command])
 
 
 def _programs(text: str, run: cache.Run) -> tuple[set[str], set[str]]:

@@ -151,7 +151,7 @@ def _load(module: Any, given: dict[str, Any]) -> Any:
     """Each version that one process loads gets a name of its own, as in torch: "ext", "ext_v1"."""
     first = _Extension(module, given, 0)
     if given["is_standalone"]:
-        return first.path(first.files())
+        return first.delivered(first.files())
     versions = _versions.setdefault(given["name"], [])
     for version in list(versions):
         if version.fields == first.fields:
@@ -191,13 +191,16 @@ class _Extension:
 
     def imported(self, files: cache.Files, version: _Version) -> Any:
         """What torch's function returns of a library."""
-        self.path(files)
+        self.delivered(files)
         if version.folder is None:
             version.key, version.folder = files.key, files.folder
         return self.module._import_module_from_library(self.name, str(version.folder), self.given["is_python_module"])
 
-    def path(self, files: cache.Files) -> str:
-        """Of the library or program, where the caller looks for it. Raises RuntimeError for device code that fails."""
+    def delivered(self, files: cache.Files) -> str:
+        """The path of the library or program, with a copy in the build directory that the caller named.
+
+        Raises RuntimeError for device code that fails on a device here.
+        """
         if self.verbose:
             print(f"kiln: extension {self.name}: {files.outcome}, {files[self.library]}", file=sys.stderr)
         if files.not_stored:
