@@ -1,12 +1,6 @@
 #include "library/request_record.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -14,9 +8,7 @@
 #include "build/request_keys.h"
 #include "key/key.h"
 #include "request/manifest.h"
-#include "util/file_size_limit.h"
 #include "util/log.h"
-#include "util/posix_error.h"
 #include "util/proc_file.h"
 #include "util/this_library.h"
 #include "util/try.h"
@@ -78,25 +70,9 @@ std::string program() {
 
 Result<std::unique_ptr<RequestRecord>> RequestRecord::open(
     const std::filesystem::path& path) {
-  constexpr mode_t kMode = 0644;
-  // O_NONBLOCK: a pipe without a reader must not block the host process.
-  UniqueFd file(::open(path.c_str(),
-                       O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, kMode));
-  if (!file)
-    return posix_error("open", path, errno);
-  // A write to a pipe whose reader has ended would send SIGPIPE to the host.
-  struct stat info {};
-  if (::fstat(file.get(), &info) != 0)
-    return posix_error("stat", path, errno);
-  if (!S_ISREG(info.st_mode))
-    return fail(ErrorCode::kIo,
-                fmt::format("{} is no regular file: requests cannot be recorded in it",
-                            path.native()));
-  return std::unique_ptr<RequestRecord>(new RequestRecord(std::move(file), path));
+  auto file = KILN_TRY(LineFile::open(path));
+  return std::unique_ptr<RequestRecord>(new RequestRecord(std::move(file)));
 }
-
-RequestRecord::RequestRecord(KeptFd file, std::filesystem::path path)
-    : file_(std::move(file)), path_(std::move(path)) {}
 
 void RequestRecord::add(const Digest& key, const Request& request,
                         device::Target target, const device::Toolchain& toolchain) {
@@ -107,8 +83,9 @@ void RequestRecord::add(const Digest& key, const Request& request,
   if (written || warned_)
     return;
   warned_ = true;
-  log(LogLevel::kWarning, {request.name(), " is not recorded in ", path_.native(),
-                           ", and others may be missing: ", written.error().message});
+  log(LogLevel::kWarning,
+      {request.name(), " is not recorded in ", file_->path().native(),
+       ", and others may be missing: ", written.error().message});
 }
 
 Result<void> RequestRecord::write(const Request& request, device::Target target,
@@ -116,19 +93,7 @@ Result<void> RequestRecord::write(const Request& request, device::Target target,
   const bool as_nvrtc = !request.is_template() && request.source().as_nvrtc;
   std::string line = KILN_TRY(request::manifest_line(
       KILN_TRY(for_others(request, toolchain)), target, as_nvrtc ? program() : ""));
-  if (is_cut_off_)
-    line.insert(0, 1, '\n');  // ends the truncated line
-  if (!file_.is_ours())
-    return fail(ErrorCode::kIo, "this program has closed the file");
-  const ssize_t written = without_file_size_signal(
-      [&] { return ::write(file_.get(), line.data(), line.size()); });
-  const int err = errno;
-  if (written != static_cast<ssize_t>(line.size()))
-    is_cut_off_ = is_cut_off_ || written > 0;
-  if (written != static_cast<ssize_t>(line.size()))
-    return posix_error("write", path_, written < 0 ? err : ENOSPC);
-  is_cut_off_ = false;
-  return {};
+  return file_->add(std::move(line));
 }
 
 }  // namespace kiln

@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <string>
 #include <unordered_set>
 
 #include "codec/digest.h"
@@ -12,7 +11,7 @@
 #include "kiln/request.h"
 #include "kiln/result.h"
 #include "toolchain/toolchain.h"
-#include "util/kept_fd.h"
+#include "util/line_file.h"
 #include "util/mutex.h"
 
 namespace kiln {
@@ -21,8 +20,7 @@ namespace kiln {
 /// each line is one write to the end of it.
 class RequestRecord {
  public:
-  /// Opens `path` for appending, or creates it with mode 0644 less the umask. Errors:
-  /// kIo, naming path and errno; anything but a regular file is refused.
+  /// Errors: as LineFile::open; kIo for anything but a regular file.
   [[nodiscard]] static Result<std::unique_ptr<RequestRecord>> open(
       const std::filesystem::path& path);
 
@@ -34,19 +32,14 @@ class RequestRecord {
            const device::Toolchain& toolchain);
 
  private:
-  RequestRecord(KeptFd file, std::filesystem::path path);
+  explicit RequestRecord(std::unique_ptr<LineFile> file) : file_(std::move(file)) {}
   [[nodiscard]] Result<void> write(const Request& request, device::Target target,
-                                   const device::Toolchain& toolchain)
-      KILN_REQUIRES(mutex_);
+                                   const device::Toolchain& toolchain);
 
-  // Constant after construction.
-  const KeptFd file_;
-  const std::filesystem::path path_;
-
+  const std::unique_ptr<LineFile> file_;
   Mutex mutex_;
   std::unordered_set<Digest> known_ KILN_GUARDED_BY(mutex_);
   bool warned_ KILN_GUARDED_BY(mutex_) = false;
-  bool is_cut_off_ KILN_GUARDED_BY(mutex_) = false;  // the last line is truncated
 };
 
 }  // namespace kiln
