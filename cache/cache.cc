@@ -33,20 +33,11 @@ std::string reason(std::string_view call, const std::string& path, int err) {
   return posix_error(call, path, -err).value().message;
 }
 
-Entry entry_of(const StoredObject& object, const Metadata& metadata) {
-  return {.key = object.key(),
-          .kind = object.kind(),
-          .template_name = metadata.template_name,
-          .params = metadata.params,
-          .arch = metadata.arch,
-          .toolchain = metadata.toolchain,
-          .size_bytes = object.file().size(),
-          .created_ns = metadata.created_ns,
-          .last_used_ns = unix_now_ns(),
-          .compile_ms = metadata.compile_ms,
-          .registers = metadata.registers,
-          .shared_bytes = metadata.shared_bytes,
-          .spill_bytes = metadata.spill_bytes};
+Entry entry_of(const StoredObject& object, Metadata metadata) {
+  Entry entry = entry_of(object.key(), object.kind(), std::move(metadata));
+  entry.size_bytes = object.file().size();
+  entry.last_used_ns = unix_now_ns();
+  return entry;
 }
 
 }  // namespace
@@ -389,7 +380,7 @@ PublishResult Cache::store(const StoredObject& object) {
   PublishResult result = store_->publish(object);
   if (result.outcome == Published::kStored) {
     if (const auto metadata = object.metadata())
-      background_->published(entry_of(object, *metadata));
+      background_->published(entry_of(object, *std::move(metadata)));
   }
   return result;
 }

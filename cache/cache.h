@@ -204,11 +204,13 @@ class Cache {
 
   struct VerifyOptions {
     Quarantine quarantine = Quarantine::kNo;
+    /// Leaves out what can be described and does not match.
+    std::optional<ListQuery> only{};
     std::function<void(const ObjectProblem&)>
         on_problem{};  // called as found; may be empty
     std::stop_token stop{};
   };
-  /// Makes every check on every object. Errors: kIo.
+  /// Makes every check on every object that is wanted. Errors: kIo.
   [[nodiscard]] Result<VerifyResult> verify(const VerifyOptions& options);
   /// One collector at a time: waits a few seconds for a trim of this cache's own
   /// background thread. A collector that shows no heartbeat from one call to a

@@ -85,6 +85,11 @@ Result<VerifyResult> Cache::verify(const VerifyOptions& options) {
     for (const Digest& key : KILN_TRY(store_->list_keys(folder))) {
       if (options.stop.stop_requested())
         return result;
+      if (options.only) {
+        const auto entry = store_->describe(key);
+        if (entry && *entry && !matches(*options.only, **entry))
+          continue;
+      }
       ++result.checked;
       std::optional<ObjectProblem> problem = store_->verify(key);
       if (!problem)

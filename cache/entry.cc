@@ -1,7 +1,11 @@
 #include "cache/entry.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
+#include <string_view>
 #include <tuple>
+#include <utility>
 
 namespace kiln::cache {
 namespace {
@@ -11,11 +15,21 @@ bool matches_any(const std::vector<Value>& wanted, const Value& value) {
   return wanted.empty() || std::ranges::find(wanted, value) != wanted.end();
 }
 
-bool matches(const ListQuery& query, const Entry& entry) {
-  return matches_any(query.archs, entry.arch) &&
-         matches_any(query.templates, entry.template_name) &&
-         matches_any(query.kinds, entry.kind) &&
-         (!query.unused_since_ns || entry.last_used_ns < *query.unused_since_ns);
+bool fits(const std::string& pattern, std::string_view text) {
+  // "<*>" is no bracket expression, and '/' and '.' are characters like others.
+  return text == pattern ||
+         ::fnmatch(pattern.c_str(), std::string(text).c_str(), 0) == 0;
+}
+
+std::string_view last_part(std::string_view path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+/// "energy" of "phys::energy<a::b>".
+std::string_view plain_name(std::string_view name) {
+  name = name.substr(0, name.find('<'));
+  const std::size_t scope = name.rfind("::");
+  return scope == std::string_view::npos ? name : name.substr(scope + 2);
 }
 
 // The key breaks ties, so that a listing always has the same order.
@@ -36,6 +50,49 @@ bool before(SortBy sort, const Entry& a, const Entry& b) {
 }
 
 }  // namespace
+
+Entry entry_of(const Digest& key, Kind kind, Metadata metadata) {
+  auto& [template_name, params, arch, toolchain, toolchain_build_ids, producer,
+         created_ns, compile_ms, registers, shared_bytes, spill_bytes, entry_points,
+         variables, min_driver, program, program_in] = metadata;
+  return {.key = key,
+          .kind = kind,
+          .template_name = std::move(template_name),
+          .params = std::move(params),
+          .arch = std::move(arch),
+          .toolchain = std::move(toolchain),
+          .created_ns = created_ns,
+          .compile_ms = compile_ms,
+          .registers = registers,
+          .shared_bytes = shared_bytes,
+          .spill_bytes = spill_bytes,
+          .file = std::move(program).value_or(""),
+          .entry_points = std::move(entry_points.empty() ? variables : entry_points)};
+}
+
+bool has_name(const Entry& entry, const std::string& name) {
+  if (!entry.template_name.empty())
+    return fits(name, entry.template_name);
+  return std::ranges::any_of(entry.entry_points, [&](const EntryPoint& each) {
+    return fits(name, each.name) || fits(name, plain_name(each.name));
+  });
+}
+
+bool matches(const ListQuery& query, const Entry& entry) {
+  const auto any_of = [](const std::vector<std::string>& patterns, const auto& is_one) {
+    return patterns.empty() || std::ranges::any_of(patterns, is_one);
+  };
+  return matches_any(query.archs, entry.arch) &&
+         matches_any(query.templates, entry.template_name) &&
+         matches_any(query.kinds, entry.kind) &&
+         (!query.unused_since_ns || entry.last_used_ns < *query.unused_since_ns) &&
+         any_of(query.files,
+                [&](const std::string& file) {
+                  return fits(file, entry.file) || fits(file, last_part(entry.file));
+                }) &&
+         any_of(query.names,
+                [&](const std::string& name) { return has_name(entry, name); });
+}
 
 std::vector<Entry> apply(const ListQuery& query, std::vector<Entry> entries) {
   std::erase_if(entries, [&](const Entry& entry) { return !matches(query, entry); });

@@ -10,6 +10,7 @@
 #include "cache/metadata.h"
 #include "cache/object.h"
 #include "codec/digest.h"
+#include "codec/fields.h"
 
 namespace kiln::cache {
 
@@ -28,6 +29,8 @@ struct Entry {
   std::uint64_t registers = 0;
   std::uint64_t shared_bytes = 0;
   std::uint64_t spill_bytes = 0;
+  std::string file;                      // of a source: the name of its program
+  std::vector<EntryPoint> entry_points;  // of LTO-IR: what name expressions name
 
   friend bool operator==(const Entry&, const Entry&) = default;
 };
@@ -40,9 +43,23 @@ struct ListQuery {
   std::vector<std::string> archs{};      // any of these, as printed: "9.0a"
   std::vector<std::string> templates{};  // any of these; for a family all its kernels
   std::vector<Kind> kinds{};             // any of these
+  std::vector<std::string> files{};  // any of these patterns, with or without folder
+  std::vector<std::string> names{};  // any of these, see has_name()
   std::optional<std::int64_t> unused_since_ns{};  // last used before this
   std::optional<std::size_t> limit{};
 };
+
+/// The row of an object; `last_used_ns` and the size are the file's. Of a source that
+/// an older version stored, the name of the file is in the preimage alone.
+[[nodiscard]] Entry entry_of(const Digest& key, Kind kind, Metadata metadata);
+
+/// True if one of its entry points has the name, with or without template arguments and
+/// namespaces: "energy" is a name of "phys::energy<float>". Of a template's kernel and
+/// of files the name is theirs. `name` may be a pattern of a shell: "energy<*>".
+[[nodiscard]] bool has_name(const Entry& entry, const std::string& name);
+
+/// Whether the filters of `query` let `entry` through.
+[[nodiscard]] bool matches(const ListQuery& query, const Entry& entry);
 
 /// Filters, sorts and truncates `entries` as `query` says, for a listing without an
 /// index.

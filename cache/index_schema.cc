@@ -14,18 +14,19 @@ namespace kiln::cache::schema {
 namespace {
 
 constexpr std::int64_t kApplication = 0x4B494C4E;  // "KILN"
-constexpr std::int64_t kVersion = 3;
+constexpr std::int64_t kVersion = 4;
 
 // Triggers maintain the totals, so that the size limit is checked in constant time.
 constexpr const char* kCreate = R"sql(
 PRAGMA application_id = 1263094862;
-PRAGMA user_version = 3;
+PRAGMA user_version = 4;
 CREATE TABLE entries(
   key BLOB PRIMARY KEY, folder INTEGER NOT NULL, kind INTEGER NOT NULL,
   template TEXT NOT NULL, params BLOB NOT NULL, arch TEXT NOT NULL,
   toolchain TEXT NOT NULL, size INTEGER NOT NULL, created INTEGER NOT NULL,
   used INTEGER NOT NULL, compile_ms INTEGER NOT NULL, registers INTEGER NOT NULL,
-  shared_bytes INTEGER NOT NULL, spill_bytes INTEGER NOT NULL);
+  shared_bytes INTEGER NOT NULL, spill_bytes INTEGER NOT NULL,
+  file TEXT NOT NULL, entry_points BLOB NOT NULL);
 CREATE INDEX by_folder ON entries(folder);
 CREATE INDEX by_created ON entries(created DESC, key);
 CREATE INDEX by_used ON entries(used DESC, key);
@@ -48,6 +49,12 @@ CREATE TRIGGER entry_resized AFTER UPDATE OF size ON entries BEGIN
 Bytes encode_params(const std::vector<Field>& params) {
   Fields fields;
   for (const Field& param : params) fields.add(param.label, param.value);
+  return fields.encode();
+}
+
+Bytes encode_names(const std::vector<EntryPoint>& names) {
+  Fields fields;
+  for (const EntryPoint& each : names) fields.add(each.name, each.lowered);
   return fields.encode();
 }
 
@@ -77,7 +84,8 @@ Result<Entry> entry_of(const Statement& row) {
   };
   Entry entry;
   auto& [key, kind, template_name, params, arch, toolchain, size_bytes, created_ns,
-         last_used_ns, compile_ms, registers, shared_bytes, spill_bytes] = entry;
+         last_used_ns, compile_ms, registers, shared_bytes, spill_bytes, file,
+         entry_points] = entry;
   key = KILN_TRY(schema::key(row, 0));
   kind = KILN_TRY(kind_of(row, 1));
   template_name = row.text(2);
@@ -91,6 +99,9 @@ Result<Entry> entry_of(const Statement& row) {
   registers = count(10);
   shared_bytes = count(11);
   spill_bytes = count(12);
+  file = row.text(13);
+  for (Field& field : KILN_TRY(Fields::decode(row.blob(14))).list())
+    entry_points.push_back({std::move(field.label), std::move(field.value)});
   return entry;
 }
 
@@ -154,8 +165,9 @@ Result<void> settle(const Database& database, std::string_view boot) {
 Result<void> insert(Statement& statement, const Entry& entry) {
   const auto& [key, kind, template_name, params, arch, toolchain, size_bytes,
                created_ns, last_used_ns, compile_ms, registers, shared_bytes,
-               spill_bytes] = entry;
+               spill_bytes, file, entry_points] = entry;
   const Bytes encoded = encode_params(params);
+  const Bytes names = encode_names(entry_points);
   return statement.bind(key.bytes())
       .bind(std::to_integer<std::int64_t>(key.bytes()[0]))
       .bind(static_cast<std::int64_t>(kind))
@@ -170,6 +182,8 @@ Result<void> insert(Statement& statement, const Entry& entry) {
       .bind(registers)
       .bind(shared_bytes)
       .bind(spill_bytes)
+      .bind(std::string_view(file))
+      .bind(ByteView(names))
       .run();
 }
 
@@ -183,13 +197,18 @@ Result<Digest> key(const Statement& row, int column) {
 Result<std::vector<Entry>> list(const Database& database, const ListQuery& query) {
   std::string sql =
       "SELECT key, kind, template, params, arch, toolchain, size, created, used,"
-      " compile_ms, registers, shared_bytes, spill_bytes FROM entries WHERE 1";
+      " compile_ms, registers, shared_bytes, spill_bytes, file, entry_points"
+      " FROM entries WHERE 1";
   sql += among("arch", query.archs.size()) + among("template", query.templates.size()) +
          among("kind", query.kinds.size());
   if (query.unused_since_ns)
     sql += " AND used < ?";
   sql += fmt::format(" ORDER BY {}", order(query.sort));
-  if (query.limit)
+  // Patterns are matched here.
+  const bool is_filtered = !query.files.empty() || !query.names.empty();
+  const std::size_t most =
+      query.limit.value_or(std::numeric_limits<std::int64_t>::max());
+  if (query.limit && !is_filtered)
     sql += " LIMIT ?";
   Statement select = KILN_TRY(database.prepare(sql));
   for (const std::string& arch : query.archs) select.bind(std::string_view(arch));
@@ -197,13 +216,17 @@ Result<std::vector<Entry>> list(const Database& database, const ListQuery& query
   for (const Kind kind : query.kinds) select.bind(static_cast<std::int64_t>(kind));
   if (query.unused_since_ns)
     select.bind(*query.unused_since_ns);
-  if (query.limit) {
+  if (query.limit && !is_filtered) {
     constexpr auto kMost =
         static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max());
     select.bind(std::uint64_t{std::min(*query.limit, kMost)});
   }
   std::vector<Entry> entries;
-  while (KILN_TRY(select.step())) entries.push_back(KILN_TRY(entry_of(select)));
+  while (entries.size() < most && KILN_TRY(select.step())) {
+    Entry entry = KILN_TRY(entry_of(select));
+    if (!is_filtered || matches(query, entry))
+      entries.push_back(std::move(entry));
+  }
   return entries;
 }
 

@@ -16,13 +16,14 @@ namespace kiln::cache::schema {
 
 inline constexpr std::string_view kInsertEntry =
     "INSERT INTO entries(key, folder, kind, template, params, arch, toolchain, size,"
-    " created, used, compile_ms, registers, shared_bytes, spill_bytes)"
-    " VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+    " created, used, compile_ms, registers, shared_bytes, spill_bytes, file,"
+    " entry_points) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
     " ON CONFLICT(key) DO UPDATE SET kind=excluded.kind, template=excluded.template,"
     " params=excluded.params, arch=excluded.arch, toolchain=excluded.toolchain,"
     " size=excluded.size, created=excluded.created, used=excluded.used,"
     " compile_ms=excluded.compile_ms, registers=excluded.registers,"
-    " shared_bytes=excluded.shared_bytes, spill_bytes=excluded.spill_bytes";
+    " shared_bytes=excluded.shared_bytes, spill_bytes=excluded.spill_bytes,"
+    " file=excluded.file, entry_points=excluded.entry_points";
 inline constexpr std::string_view kMarkUsed = "UPDATE entries SET used=? WHERE key=?";
 inline constexpr std::string_view kDeleteEntry = "DELETE FROM entries WHERE key=?";
 inline constexpr std::string_view kSelectKeys =

@@ -65,6 +65,13 @@ std::string error_text(int err, std::string_view call, const std::string& path) 
   return posix_error(call, path, -err).value().message;
 }
 
+/// Of a source's preimage.
+std::optional<std::string> program_in(ByteView preimage) {
+  const auto fields = Fields::decode(preimage);
+  const auto name = fields ? fields->find("program_name") : std::nullopt;
+  return name ? std::optional<std::string>(*name) : std::nullopt;
+}
+
 }  // namespace
 
 ObjectStore::ObjectStore(const Layout& layout, FileSystem& file_system,
@@ -292,23 +299,16 @@ Result<std::optional<Entry>> ObjectStore::describe(const Digest& key) const {
   const Bytes encoded =
       KILN_TRY(read_at(file_system_, fd, section.stored_bytes, section.offset));
   Metadata metadata = KILN_TRY(Metadata::decode(encoded));
-  Entry entry;
-  auto& [entry_key, kind, template_name, params, arch, toolchain, size_bytes,
-         created_ns, last_used_ns, compile_ms, registers, shared_bytes, spill_bytes] =
-      entry;
-  entry_key = key;
-  kind = parsed.kind;
-  template_name = std::move(metadata.template_name);
-  params = std::move(metadata.params);
-  arch = std::move(metadata.arch);
-  toolchain = std::move(metadata.toolchain);
-  size_bytes = size;
-  created_ns = metadata.created_ns;
-  last_used_ns = to_ns(info.st_mtim);
-  compile_ms = metadata.compile_ms;
-  registers = metadata.registers;
-  shared_bytes = metadata.shared_bytes;
-  spill_bytes = metadata.spill_bytes;
+  if (metadata.template_name.empty() && !metadata.program &&
+      parsed.kind != Kind::kFiles) {
+    // Older versions named a source's file in the preimage alone.
+    const header::Section& preimage = parsed.sections[2];
+    metadata.program = program_in(
+        KILN_TRY(read_at(file_system_, fd, preimage.stored_bytes, preimage.offset)));
+  }
+  Entry entry = entry_of(key, parsed.kind, std::move(metadata));
+  entry.size_bytes = size;
+  entry.last_used_ns = to_ns(info.st_mtim);
   return entry;
 }
 

@@ -51,12 +51,23 @@ Result<cache::Kind> parse_kind(const std::string& text) {
 
 }  // namespace
 
+void add_name_options(OptionSet& cli, EntryNames& options) {
+  cli.option(
+      "--name", options.names, "PATTERN",
+      "Entries with a kernel of this name, as k or 'ns::k<float>', or files of this "
+      "name; 'k*' is a pattern; may be repeated");
+  cli.option("--file", options.files, "PATTERN",
+             "Entries of the source with this file name, as scale.cu or '*.cu'; may be "
+             "repeated");
+}
+
 void add_filter_options(OptionSet& cli, EntryFilterOptions& options) {
   cli.option(
       "--arch", options.architectures, "LIST",
       "Entries built for these: 9.0, 9.0a, sm_90, compute_90 or native, with commas");
   cli.option("--template", options.templates, "NAME",
              "Entries of this kernel or family; may be repeated");
+  add_name_options(cli, options.names);
   cli.option("--kind", options.kinds, "WORD",
              "Entries of this kind: cubin, ptx, plan, ltoir or files; may be repeated");
 }
@@ -95,6 +106,8 @@ Result<cache::ListQuery> make_query(const Config& config,
     for (const std::string& name : options.templates)
       add_kernels(catalog, name, query.templates);
   }
+  query.names = options.names.names;
+  query.files = options.names.files;
   for (const std::string& text : options.kinds)
     query.kinds.push_back(KILN_TRY(parse_kind(text)));
   if (!options.older_than.empty()) {

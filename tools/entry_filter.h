@@ -1,4 +1,5 @@
-// --arch, --template, --kind and --older-than as a query: the filters of ls and clear.
+// --arch, --template, --name, --file, --kind and --older-than as a query: the filters
+// of ls, clear and verify.
 
 #pragma once
 
@@ -13,22 +14,36 @@
 
 namespace kiln::tools {
 
+/// Patterns: --name and --file.
+struct EntryNames {
+  std::vector<std::string> names;
+  std::vector<std::string> files;
+};
+
 struct EntryFilterOptions {
   std::vector<std::string> architectures;
   std::vector<std::string> templates;
   std::string older_than;
   std::vector<std::string> kinds{};
+  EntryNames names{};
 };
 
-/// Declares --arch, --template and --kind. Filters combine with AND, values of one with
-/// OR.
+/// Declares --name and --file.
+void add_name_options(OptionSet& cli, EntryNames& options);
+/// Declares --arch, --template, --name, --file and --kind. Filters combine with AND,
+/// values of one with OR.
 void add_filter_options(OptionSet& cli, EntryFilterOptions& options);
 /// Declares --older-than.
 void add_age_option(OptionSet& cli, EntryFilterOptions& options);
 
+[[nodiscard]] inline bool is_given(const EntryNames& options) {
+  return !options.names.empty() || !options.files.empty();
+}
+
 [[nodiscard]] inline bool is_given(const EntryFilterOptions& options) {
   return !options.architectures.empty() || !options.templates.empty() ||
-         !options.older_than.empty() || !options.kinds.empty();
+         !options.older_than.empty() || !options.kinds.empty() ||
+         is_given(options.names);
 }
 
 /// --template may name a kernel, a family, or a kernel that is no longer in any

@@ -51,6 +51,14 @@ Result<void> check_one_choice(std::string_view verb,
                           verb));
 }
 
+Result<void> check_names(const SelectionOptions& selection, const EntryNames& names) {
+  if (!is_given(names) || !are_requests(selection))
+    return {};
+  return fail(ErrorCode::kInvalidArgument,
+              "--name and --file are filters of the cache: they go with --arch and "
+              "--template NAME, and not with what `kiln warm` would build");
+}
+
 Result<WantedList> find_requests(Context& context, const SelectionOptions& selection,
                                  bool make_root) {
   Config config = context.config;
@@ -83,18 +91,18 @@ Result<WantedList> find_requests(Context& context, const SelectionOptions& selec
 }
 
 Result<WantedList> find_entries(const Context& context,
-                                const SelectionOptions& selection) {
+                                const SelectionOptions& selection,
+                                const EntryNames& names) {
   WantedList work;
   work.opened = KILN_TRY(open_named_cache(context));
-  const EntryFilterOptions filter{selection.architectures.lists, selection.templates,
-                                  ""};
+  const EntryFilterOptions filter{
+      selection.architectures.lists, selection.templates, "", {}, names};
   const auto entries = KILN_TRY(work.cache().walk(
       KILN_TRY(make_query(context.config, filter)), cache::Damaged::kInclude));
   if (entries.empty())
     KILN_TRY(check_templates(context.config, filter));
   for (const cache::Entry& entry : entries)
-    work.wanted.push_back(
-        {entry.key, entry_label(work.cache(), entry), entry.arch, {}});
+    work.wanted.push_back({entry.key, entry_label(entry), entry.arch, {}});
   const OwnFolder folder =
       kiln::counted(work.cache(), work.cache().layout().toolchains());
   if (auto recorded = device::read_recorded(folder))

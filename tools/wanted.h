@@ -16,6 +16,7 @@
 #include "kiln/result.h"
 #include "toolchain/toolchain.h"
 #include "tools/context.h"
+#include "tools/entry_filter.h"
 #include "tools/selection.h"
 
 namespace kiln::tools {
@@ -58,9 +59,14 @@ struct WantedList {
                                                const SelectionOptions& selection,
                                                bool make_root = false);
 
+/// Errors: kInvalidArgument for names beside requests.
+[[nodiscard]] Result<void> check_names(const SelectionOptions& selection,
+                                       const EntryNames& names);
+
 /// What `ls` would list. Errors: those of open_named_cache() and make_query().
 [[nodiscard]] Result<WantedList> find_entries(const Context& context,
-                                              const SelectionOptions& selection);
+                                              const SelectionOptions& selection,
+                                              const EntryNames& names = {});
 
 /// Whether sources and logs of programs beneath `kiln run` leave this machine.
 enum class Source : bool { kOut, kIn };

@@ -129,6 +129,8 @@ Result<cache::Metadata> metadata_of(const KeyedRequest& request,
     template_name = wanted->kernel->name();
     for (const auto& [name, value] : wanted->params.values())
       params.push_back({name, value});
+  } else {
+    program = request.request.file();
   }
   arch = arch_name(request.target);
   toolchain = used.name();
@@ -254,7 +256,6 @@ Result<cache::StoredObject> make_object(const KeyedRequest& request,
   auto metadata = KILN_TRY(metadata_of(request, output));
   if (!request.has_name) {
     const std::string& name = RequestKeys::name_of_program(request.request);
-    metadata.program = name;
     if (is_named_in_image(as_text(output.image), name) ||
         is_named_in_image(output.ptx, name))
       metadata.program_in = "image";

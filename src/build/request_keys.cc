@@ -341,6 +341,12 @@ std::string PreparedRequest::label() const {
   return label;
 }
 
+std::string PreparedRequest::file() const {
+  if (as_template() != nullptr)
+    return "";
+  return content_->objects.empty() ? content_->source->program_name : label();
+}
+
 RequestKeys::RequestKeys(const OwnFolder& memo_folder,
                          std::filesystem::path standard_headers)
     : scanner_(memo_folder),

@@ -50,6 +50,9 @@ class PreparedRequest {
   [[nodiscard]] const request::TemplateRequest* as_template() const;
   /// "scaled_softmax_fwd:dtype=bf16,max_cols=any", or the file name of a source.
   [[nodiscard]] std::string label() const;
+  /// The name of a source's program, which its object has as well; of a link the label.
+  /// Empty for a template.
+  [[nodiscard]] std::string file() const;
   /// True if both share one content, and so the same headers.
   [[nodiscard]] bool is_copy_of(const PreparedRequest& other) const {
     return content_ == other.content_;

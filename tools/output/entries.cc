@@ -7,9 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
 
-#include "key/key.h"
 #include "request/selection.h"
 #include "util/units.h"
 
@@ -20,23 +18,6 @@ Parameters params_of(const cache::Entry& entry) {
   Parameters params;
   for (const Field& field : entry.params) params.emplace(field.label, field.value);
   return params;
-}
-
-/// Of LTO-IR, in which no kernel is found, what name expressions name.
-std::vector<std::string> names_of(const cache::Metadata& metadata) {
-  std::vector<std::string> names;
-  for (const cache::EntryPoint& each :
-       metadata.entry_points.empty() ? metadata.variables : metadata.entry_points)
-    names.push_back(each.name);
-  return names;
-}
-
-/// The file name of a source; nullopt for anything else.
-std::optional<std::string> program_of(const Fields& preimage,
-                                      const cache::Metadata& metadata) {
-  if (const auto name = preimage.find("program_name"))
-    return std::string(*name);
-  return metadata.program;
 }
 
 /// A time before 1970 comes from a corrupt row.
@@ -59,59 +40,39 @@ std::string time_text(std::int64_t ns) {
 std::string entry_label(const cache::Entry& entry) {
   if (entry.kind == cache::Kind::kFiles)
     return entry.template_name.empty() ? "(files)" : entry.template_name;
-  if (entry.template_name.empty())
-    return "(source)";
-  return request::format_template(entry.template_name, params_of(entry));
-}
-
-std::string entry_label(const cache::Entry& entry, const Fields& preimage,
-                        const cache::Metadata& metadata) {
-  std::string label = entry_label(entry);
   if (!entry.template_name.empty())
-    return label;
-  if (const auto program = program_of(preimage, metadata)) {
-    const std::filesystem::path path(*program);  // often of a temporary file
-    label = path.is_absolute() ? path.filename().native() : *program;
-  }
-  std::size_t linked = 0;
-  for (const Field& field : preimage.list())
-    linked += field.label == "link/object" ? 1 : 0;
-  if (linked > 0)
-    label = fmt::format("link of {}", linked);
-  const auto names = names_of(metadata);
-  return names.empty() ? label : fmt::format("{}: {}", label, fmt::join(names, ", "));
+    return request::format_template(entry.template_name, params_of(entry));
+  const std::filesystem::path path(entry.file);  // often of a temporary file
+  const std::string file = entry.file.empty()   ? "(source)"
+                           : path.is_absolute() ? path.filename().native()
+                                                : entry.file;
+  std::vector<std::string_view> names;
+  for (const cache::EntryPoint& each : entry.entry_points) names.push_back(each.name);
+  return names.empty() ? file : fmt::format("{}: {}", file, fmt::join(names, ", "));
 }
 
-std::string entry_label(const cache::Cache& cache, const cache::Entry& entry) {
-  if (!entry.template_name.empty())
-    return entry_label(entry);
-  const auto object = cache.inspect(entry.key);
-  if (!object || !*object)
-    return entry_label(entry);
-  const auto preimage = (*object)->preimage();
-  const auto metadata = (*object)->metadata();
-  return preimage && metadata ? entry_label(entry, *preimage, *metadata)
-                              : entry_label(entry);
-}
-
-void add_program(nlohmann::ordered_json& json, const Fields& preimage,
-                 const cache::Metadata& metadata) {
-  if (!key::is_as_nvrtc(preimage))
-    return;
-  json["file"] = program_of(preimage, metadata).value_or("");
-  json["kernels"] = names_of(metadata);
+nlohmann::ordered_json names_json(const std::vector<cache::EntryPoint>& names) {
+  auto list = nlohmann::ordered_json::array();
+  for (const cache::EntryPoint& name : names)
+    list.push_back({{"name", name.name}, {"lowered", name.lowered}});
+  return list;
 }
 
 nlohmann::ordered_json entry_json(const cache::Entry& entry) {
   using nlohmann::ordered_json;
   const auto& [key, kind, template_name, params, arch, toolchain, size_bytes,
                created_ns, last_used_ns, compile_ms, registers, shared_bytes,
-               spill_bytes] = entry;
+               spill_bytes, file, entry_points] = entry;
   const bool of_files = kind == cache::Kind::kFiles;
+  const auto or_null = [](const std::string& text) {
+    return text.empty() ? ordered_json(nullptr) : ordered_json(text);
+  };
   return {{"key", key.hex()},
           {"kind", to_string(kind)},
-          {of_files ? "name" : "template",
-           template_name.empty() ? ordered_json(nullptr) : ordered_json(template_name)},
+          {"name", or_null(of_files ? template_name : entry_label(entry))},
+          {"template", of_files ? nullptr : or_null(template_name)},
+          {"file", or_null(file)},
+          {"entry_points", names_json(entry_points)},
           {"params", params_of(entry)},
           {"arch", arch},
           {"size_bytes", size_bytes},

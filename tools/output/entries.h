@@ -22,21 +22,12 @@ namespace kiln::tools {
 /// The contract's entry: "key", "kind", "template", "params", "arch", ...
 [[nodiscard]] nlohmann::ordered_json entry_json(const cache::Entry& entry);
 
-/// "scaled_softmax_fwd:dtype=bf16", or "(source)".
+/// "scaled_softmax_fwd:dtype=bf16", or "scale.cu: scale<float>".
 [[nodiscard]] std::string entry_label(const cache::Entry& entry);
 
-/// The same, but an own source by its file and entry points, which its object has:
-/// "scale.cu: scale<float>", or "link of 2: k".
-[[nodiscard]] std::string entry_label(const cache::Entry& entry, const Fields& preimage,
-                                      const cache::Metadata& metadata);
-/// The same of what `cache` has; of a damaged object "(source)".
-[[nodiscard]] std::string entry_label(const cache::Cache& cache,
-                                      const cache::Entry& entry);
-
-/// Adds "file", the program's name, and "kernels" to `json` if the object is of a
-/// request as NVRTC's.
-void add_program(nlohmann::ordered_json& json, const Fields& preimage,
-                 const cache::Metadata& metadata);
+/// `[{"name","lowered"}]`.
+[[nodiscard]] nlohmann::ordered_json names_json(
+    const std::vector<cache::EntryPoint>& names);
 
 /// `sort`: the word of the column that stays in a narrow terminal, too: "size".
 [[nodiscard]] std::vector<Column> entry_columns(std::string_view sort);

@@ -43,20 +43,6 @@ Result<cache::SortBy> parse_sort(const std::string& text) {
                           fmt::join(known, ", "), did_you_mean(text, known)));
 }
 
-nlohmann::ordered_json json_of(const cache::Cache& cache, const cache::Entry& entry) {
-  auto json = entry_json(entry);
-  if (!entry.template_name.empty())
-    return json;
-  const auto object = cache.inspect(entry.key);
-  if (!object || !*object)  // damaged
-    return json;
-  const auto preimage = (*object)->preimage();
-  const auto metadata = (*object)->metadata();
-  if (preimage && metadata)
-    add_program(json, *preimage, *metadata);
-  return json;
-}
-
 void print_entries(const Context& context, const std::vector<cache::Entry>& entries,
                    const cache::Cache& cache, bool is_filtered, const std::string& sort,
                    bool has_more) {
@@ -70,8 +56,6 @@ void print_entries(const Context& context, const std::vector<cache::Entry>& entr
   std::uint64_t bytes = 0;
   for (const cache::Entry& entry : entries) {
     rows.push_back(entry_row(entry, cache::unix_now_ns()));
-    if (entry.template_name.empty())
-      rows.back()[kKernelColumn] = entry_label(cache, entry);
     bytes += entry.size_bytes;
   }
   if (!rows.empty())
@@ -99,7 +83,7 @@ Result<int> run(Context& context, const LsOptions& options) {
     KILN_TRY(check_templates(context.config, options.filter));
   if (context.json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    for (const cache::Entry& entry : entries) list.push_back(json_of(*cache, entry));
+    for (const cache::Entry& entry : entries) list.push_back(entry_json(entry));
     print_json({{"entries", list}});
   } else {
     print_entries(context, entries, *cache, is_given(options.filter), options.sort,

@@ -33,6 +33,7 @@ struct PackOptions {
   std::string output;
   std::string serial;
   SelectionOptions selection;
+  EntryNames names;
   SigningOptions signing;
   bool with_source = false;
 };
@@ -93,9 +94,11 @@ Result<int> run(Context& context, const PackOptions& options) {
   cache::PackHeader header = KILN_TRY(begin_header(options));
   const auto keys = KILN_TRY(trusted_keys(context.config, options.signing));
   const auto signed_by = KILN_TRY(signers(context.config, options.signing, keys));
-  WantedList work = are_requests(options.selection)
-                        ? KILN_TRY(find_requests(context, options.selection))
-                        : KILN_TRY(find_entries(context, options.selection));
+  KILN_TRY(check_names(options.selection, options.names));
+  WantedList work =
+      are_requests(options.selection)
+          ? KILN_TRY(find_requests(context, options.selection))
+          : KILN_TRY(find_entries(context, options.selection, options.names));
   if (work.wanted.empty()) {
     std::ignore = report_failure(
         context, {ErrorCode::kNotFound,
@@ -185,12 +188,16 @@ Run add_pack(OptionSet& cli) {
              "ms since 1970)");
   add_source_option(cli, options->with_source);
   add_selection_options(cli, options->selection);
+  add_name_options(cli, options->names);
   add_signing_options(cli, options->signing, "; a FILE.minisig is written, too");
   add_keys_option(cli, options->signing, "The public key of --signer");
   cli.footer(
-      "Without a selection everything is packed. --arch and --template alone are the\n"
-      "filters of `kiln ls`; the other words, and --template NAME:p=v, select what\n"
-      "`kiln warm` would build, and what of it the cache lacks is an error (exit 1).\n"
+      "Without a selection everything is packed. --arch, --template NAME, --name and\n"
+      "--file are the filters of `kiln ls`. The other options, and --template "
+      "NAME:p=v,\n"
+      "select the kernels that `kiln warm` would build; a kernel that the cache lacks "
+      "is\n"
+      "an error (exit 1).\n"
       "\n"
       "Examples:\n"
       "  kiln pack -o job.kpack --preset llama-3-8b --arch 9.0\n"

@@ -133,13 +133,6 @@ Result<void> extract(const Shown& shown, const std::string& path) {
   return extract_files(shown.object, path);
 }
 
-ordered_json names_json(const std::vector<cache::EntryPoint>& names) {
-  ordered_json list = ordered_json::array();
-  for (const cache::EntryPoint& name : names)
-    list.push_back({{"name", name.name}, {"lowered", name.lowered}});
-  return list;
-}
-
 ordered_json show_json(const Shown& shown, const cache::Metadata& metadata,
                        const Fields& preimage) {
   // The entry has the rest of the metadata; `preimage` has the build ids.
@@ -147,9 +140,7 @@ ordered_json show_json(const Shown& shown, const cache::Metadata& metadata,
                created_ns, compile_ms, registers, shared_bytes, spill_bytes,
                entry_points, variables, min_driver, program, program_in] = metadata;
   ordered_json json = entry_json(shown.entry);
-  add_program(json, preimage, metadata);
   json["path"] = shown.path;
-  json["entry_points"] = names_json(entry_points);
   if (!variables.empty())
     json["variables"] = names_json(variables);
   if (shown.plan)
@@ -163,12 +154,11 @@ ordered_json show_json(const Shown& shown, const cache::Metadata& metadata,
 }
 
 void print_details(const Shown& shown, const cache::Metadata& metadata,
-                   const Fields& preimage, const Terminal& terminal) {
+                   const Terminal& terminal) {
   const cache::Entry& entry = shown.entry;
   const ordered_json json = entry_json(entry);
   print(fmt::format(
-      "{}\n", terminal.styled(printable_lines(entry_label(entry, preimage, metadata)),
-                              Style::kBold)));
+      "{}\n", terminal.styled(printable_lines(entry_label(entry)), Style::kBold)));
   const auto line = [](std::string_view name, std::string_view value) {
     print(fmt::format("  {:<13} {}\n", name, value));
   };
@@ -237,7 +227,7 @@ Result<int> run(Context& context, const ShowOptions& options) {
     if (options.source && text->empty() && key::is_as_nvrtc(preimage))
       print_error("its source is not stored here\n");
   } else if (options.extract.empty()) {
-    print_details(shown, metadata, preimage, context.out);
+    print_details(shown, metadata, context.out);
   }
   return 0;
 }

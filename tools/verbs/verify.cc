@@ -4,7 +4,10 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
+#include "tools/entry_filter.h"
 #include "tools/open_cache.h"
 #include "tools/verbs.h"
 #include "util/try.h"
@@ -22,6 +25,7 @@ constexpr int kUnreadableBit = 16;
 
 struct VerifyOptions {
   bool quarantine = false;
+  EntryFilterOptions filter;
 };
 
 std::string_view word_for(What what) {
@@ -61,10 +65,16 @@ ordered_json result_json(const cache::VerifyResult& result) {
 }
 
 Result<int> run(Context& context, const VerifyOptions& options) {
+  std::optional<cache::ListQuery> only;
+  if (is_given(options.filter)) {
+    only = KILN_TRY(make_query(context.config, options.filter));
+    KILN_TRY(check_templates(context.config, options.filter));
+  }
   const auto cache = KILN_TRY(open_named_cache(context));
   const cache::VerifyResult result =
       KILN_TRY(cache->verify({.quarantine = options.quarantine ? cache::Quarantine::kYes
                                                                : cache::Quarantine::kNo,
+                              .only = std::move(only),
                               .on_problem =
                                   [&](const cache::ObjectProblem& problem) {
                                     print_problem(context, problem);
@@ -90,7 +100,11 @@ Run add_verify(OptionSet& cli) {
   auto options = std::make_shared<VerifyOptions>();
   cli.flag("--quarantine", options->quarantine,
            "Move corrupt objects into the cache's quarantine folder");
+  add_filter_options(cli, options->filter);
   cli.footer(
+      "Filters combine with AND. An object that is too damaged to say what it is "
+      "passes\n"
+      "every filter.\n\n"
       "Exit status: 0 if all is well, else a sum of bits: bit 0 (1): some objects are\n"
       "corrupt; bit 3 (8): some are untrusted, since somebody else can write them;\n"
       "bit 4 (16): some are unreadable. 2 and 3 are no bits, so look for them first:\n"

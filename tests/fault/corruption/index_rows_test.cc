@@ -48,22 +48,13 @@ class CorruptRows : public Corruption {
       cache::Buffer bytes(object->file.size());
       std::ranges::copy(object->file, bytes.data());
       const auto parsed = cache::StoredObject::parse(std::move(bytes), object->key);
-      const auto metadata = parsed->metadata();
+      auto metadata = parsed->metadata();
       struct stat info {};
       EXPECT_EQ(::stat(layout().object(object->key).c_str(), &info), 0);
-      entries.push_back({.key = object->key,
-                         .kind = parsed->kind(),
-                         .template_name = metadata->template_name,
-                         .params = metadata->params,
-                         .arch = metadata->arch,
-                         .toolchain = metadata->toolchain,
-                         .size_bytes = object->file.size(),
-                         .created_ns = metadata->created_ns,
-                         .last_used_ns = cache::to_ns(info.st_mtim),
-                         .compile_ms = metadata->compile_ms,
-                         .registers = metadata->registers,
-                         .shared_bytes = metadata->shared_bytes,
-                         .spill_bytes = metadata->spill_bytes});
+      entries.push_back(
+          cache::entry_of(object->key, parsed->kind(), *std::move(metadata)));
+      entries.back().size_bytes = object->file.size();
+      entries.back().last_used_ns = cache::to_ns(info.st_mtim);
     }
     return cache::apply({}, std::move(entries));
   }
