@@ -17,7 +17,6 @@
 #include "build/build_service.h"
 #include "cudnn/plan_service.h"
 #include "tools/context.h"
-#include "tools/output/file_output.h"
 
 namespace kiln::tools {
 
@@ -71,7 +70,8 @@ struct BuildEntry {
   std::optional<cache::Tier> tier{};  // of a success, and of a hit in a dry run
   std::string server{};               // of kRemote: its label
   std::chrono::milliseconds elapsed{0};
-  std::optional<Error> error;  // of a failure, or why it was not stored
+  std::chrono::milliseconds built_in{0};  // of kCompiled: the build alone
+  std::optional<Error> error;             // of a failure, or why it was not stored
   std::shared_ptr<const cache::StoredObject> object;  // of a success
 };
 
@@ -84,7 +84,6 @@ struct BuildRunOptions {
   /// built, and it ends where a few results in a row could not be written (a full
   /// disk). It also says beforehand how much it will build.
   bool must_store = false;
-  EventLog* events = nullptr;
   /// Hits of these came just before from the remote cache with this label.
   const std::map<Digest, std::string>* pulled = nullptr;
   /// Called on any thread with each item that the cache had, or that was built.

@@ -3,14 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <memory>
 #include <set>
+#include <system_error>
 
+#include "build/event_file.h"
 #include "tools/build_run.h"
 #include "tools/build_times.h"
 #include "tools/in_threads.h"
 #include "tools/open_cache.h"
+#include "tools/output/file_output.h"
 #include "tools/output/progress.h"
 #include "util/mutex.h"
 #include "util/try.h"
@@ -18,7 +22,6 @@
 namespace kiln::tools {
 namespace {
 
-using nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
@@ -48,10 +51,11 @@ BuildVerdict verdict_of(const Result<Fetched>& fetched) {
 class Runner {
  public:
   Runner(Context& context, BuildService& service, const BuildRunOptions& options,
-         BuildReport& report)
+         EventFile* events, BuildReport& report)
       : context_(context),
         service_(service),
         options_(options),
+        events_(events),
         report_(report),
         // One thread more than can build at a time: while one waits for the disk, the
         // others build. Not under fail_fast: after a failure no other thread may be
@@ -150,6 +154,7 @@ class Runner {
     entry.verdict = is_refused ? BuildVerdict::kRefused : verdict_of(fetched);
     if (fetched) {
       entry.stored = !fetched->not_stored;
+      entry.built_in = fetched->built_in;
       entry.tier = fetched->tier;
       entry.server = fetched->server;
       note_pulled(item, entry);
@@ -187,6 +192,7 @@ class Runner {
                    .outcome = fetched.outcome,
                    .tier = fetched.tier,
                    .server = std::move(fetched.server),
+                   .built_in = fetched.built_in,
                    .not_stored = std::move(fetched.not_stored)};
   }
 
@@ -290,28 +296,26 @@ class Runner {
     if (options_.on_success && !is_failure(entry.verdict) &&
         entry.verdict != BuildVerdict::kNotReached)
       options_.on_success(item, entry);
-    if (options_.events == nullptr)
+    if (events_ == nullptr)
       return;
-    ordered_json event = {
-        {"event", "done"},
-        {"name", item.label},
-        {"arch", item.arch},
-        {"outcome", to_string(entry.verdict)},
-        {"tier", entry.tier ? ordered_json(to_string(*entry.tier)) : nullptr},
-        {"server", entry.server.empty() ? nullptr : ordered_json(entry.server)},
-        {"stored", entry.stored},
-        {"ms", entry.elapsed.count()}};
-    event["error"] = entry.error ? error_json(*entry.error) : ordered_json(nullptr);
-    if (const auto rank = service_.config().rank)
-      event["rank"] = *rank;
-    if (const auto& trace = service_.config().traceparent)
-      event["traceparent"] = *trace;
-    options_.events->write(event);
+    events_->write({.name = item.label,
+                    .arch = item.arch,
+                    .outcome = to_string(entry.verdict),
+                    .tier = entry.tier,
+                    .server = entry.server,
+                    .stored = entry.stored,
+                    .took = entry.elapsed,
+                    .built_in = entry.verdict == BuildVerdict::kCompiled
+                                    ? std::optional(entry.built_in)
+                                    : std::nullopt,
+                    .key = key_of(item),
+                    .error = entry.error ? &*entry.error : nullptr});
   }
 
   Context& context_;
   BuildService& service_;
   const BuildRunOptions& options_;
+  EventFile* const events_;  // null: none are written
   BuildReport& report_;
   const std::size_t threads_;
   std::stop_source stop_;
@@ -320,6 +324,16 @@ class Runner {
   BuildTimes times_ KILN_GUARDED_BY(mutex_);
   int lost_in_a_row_ KILN_GUARDED_BY(mutex_) = 0;
 };
+
+/// Null without KILN_EVENTS and --events.
+Result<std::unique_ptr<EventFile>> open_events(const Config& config) {
+  if (!config.events)
+    return nullptr;
+  std::error_code ignored;  // then it is no folder
+  if (!std::filesystem::is_directory(*config.events, ignored))
+    KILN_TRY(check_output_path("--events", config.events->native()));
+  return EventFile::open(*config.events, config, LineFile::Takes::kAnyFile);
+}
 
 }  // namespace
 
@@ -339,7 +353,8 @@ Result<void> run_builds(Context& context, BuildService& service,
   report.items = std::move(unique);
   report.dry_run = options.dry_run;
   report.entries.assign(report.items.size(), BuildEntry{});
-  KILN_TRY(Runner(context, service, options, report).run());
+  const auto events = KILN_TRY(open_events(context.config));
+  KILN_TRY(Runner(context, service, options, events.get(), report).run());
   report.elapsed = duration_cast<milliseconds>(Clock::now() - began);
   return {};
 }

@@ -63,6 +63,10 @@ class OptionSet {
   /// After parsing, overwrites what options of setting() say. Errors: kInvalidArgument,
   /// naming the option.
   [[nodiscard]] Result<void> read_settings(Config& config) const;
+  /// All that setting() declared, with their values after parsing.
+  [[nodiscard]] std::vector<SettingOption> given_settings() const {
+    return {settings_->begin(), settings_->end()};
+  }
 
  private:
   CLI::App* app_;

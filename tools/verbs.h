@@ -31,6 +31,8 @@ using Run = std::function<Result<int>(Context&)>;
 [[nodiscard]] Run add_push(OptionSet& cli);
 [[nodiscard]] Run add_pull(OptionSet& cli);
 [[nodiscard]] Run add_key(OptionSet& cli);
+[[nodiscard]] Run add_ps(OptionSet& cli);
+[[nodiscard]] Run add_events(OptionSet& cli);
 [[nodiscard]] Run add_doctor(OptionSet& cli);
 [[nodiscard]] Run add_attention(OptionSet& cli);
 [[nodiscard]] Run add_bench(OptionSet& cli);

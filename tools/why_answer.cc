@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "tools/output/entries.h"
 #include "tools/verbs.h"
 #include "util/try.h"
+#include "util/units.h"
 
 namespace kiln::tools {
 namespace {
@@ -24,18 +27,34 @@ ordered_json answer_json(const WhyAnswer& answer) {
     json["toolchain"] = answer.toolchain_note;
     json["tier"] = answer.same ? ordered_json(to_string(answer.tier)) : nullptr;
   }
+  if (!answer.entries.empty()) {
+    json["entries"] = ordered_json::array();
+    for (const cache::Entry& entry : answer.entries)
+      json["entries"].push_back(entry_json(entry));
+  }
   return json;
 }
 
-/// "parameter/dtype: f16, there bf16; and 2 more"
-std::string difference_text(const WhyAnswer& answer) {
-  if (answer.differences.empty())
-    return "";
-  const key::FieldDifference& first = answer.differences.front();
-  std::string text = fmt::format("{}: {}, there {}", first.field, first.a, first.b);
-  if (answer.differences.size() > 1)
-    text += fmt::format("; and {} more", answer.differences.size() - 1);
-  return text;
+/// What two builds came to, where that differs.
+void add_results(const WhyAnswer& answer, std::vector<std::vector<std::string>>& rows) {
+  if (answer.entries.size() != 2)
+    return;
+  const auto add = [&](std::string_view name, const auto& text_of) {
+    const std::string a = text_of(answer.entries[0]);
+    const std::string b = text_of(answer.entries[1]);
+    if (a != b)
+      rows.push_back({std::string(name), a, b});
+  };
+  using Entry = cache::Entry;
+  add("(registers)", [](const Entry& each) { return std::to_string(each.registers); });
+  add("(bytes shared)",
+      [](const Entry& each) { return std::to_string(each.shared_bytes); });
+  add("(bytes spilled)",
+      [](const Entry& each) { return std::to_string(each.spill_bytes); });
+  add("(size)", [](const Entry& each) { return format_size(each.size_bytes); });
+  add("(built in)", [](const Entry& each) {
+    return format_duration(std::chrono::milliseconds(each.compile_ms));
+  });
 }
 
 void print_lines(const WhyAnswer& answer, const Terminal& out) {
@@ -60,6 +79,7 @@ void print_lines(const WhyAnswer& answer, const Terminal& out) {
   std::vector<std::vector<std::string>> rows;
   for (const key::FieldDifference& difference : answer.differences)
     rows.push_back({difference.field, difference.a, difference.b});
+  add_results(answer, rows);
   const std::string first =
       is_request ? "REQUEST" : answer.key.hex().substr(0, kShortKeyDigits);
   const std::string second =
@@ -79,35 +99,8 @@ Result<Fields> preimage_of(cache::Cache& cache, const Digest& key) {
   return object->preimage();
 }
 
-/// The entries to compare with: those of the same kernel, or of any kernel if there are
-/// none.
-Result<const MissExplainer::Candidates*> MissExplainer::candidates(
-    const std::string& kernel) {
-  const auto [at, is_new] = read_.try_emplace(kernel);
-  Candidates& found = at->second;
-  if (!is_new)
-    return &found;
-  constexpr std::size_t kMostCandidates = 2000;
-  cache::ListQuery query;
-  query.templates = {kernel};
-  query.limit = kMostCandidates;
-  auto entries = KILN_TRY(cache_.list(query));
-  if (entries.empty()) {
-    query.templates.clear();
-    entries = KILN_TRY(cache_.list(query));
-  }
-  for (const cache::Entry& entry : entries) {
-    // Skip an entry that was removed or is damaged.
-    if (auto preimage = preimage_of(cache_, entry.key)) {
-      found.preimages.push_back(*std::move(preimage));
-      found.keys.push_back(entry.key);
-    }
-  }
-  return &found;
-}
-
 Result<WhyAnswer> MissExplainer::explain(const Digest& key, const Fields& preimage,
-                                         const std::string& name,
+                                         const Likeness& like,
                                          std::string toolchain_note) {
   WhyAnswer answer{.key = key,
                    .nearest = {},
@@ -118,9 +111,8 @@ Result<WhyAnswer> MissExplainer::explain(const Digest& key, const Fields& preima
     answer.nearest = key;
     return answer;
   }
-  const Candidates& found = *KILN_TRY(candidates(name));
-  if (auto nearest = key::nearest_preimage(preimage, found.preimages)) {
-    answer.nearest = found.keys[nearest->index];
+  if (auto nearest = KILN_TRY(entries_.find(key, preimage, like))) {
+    answer.nearest = nearest->key;
     answer.differences = std::move(nearest->differences);
   }
   return answer;
@@ -140,24 +132,26 @@ void print_answers(std::string_view text, std::span<const WhyAnswer> answers,
     json["requests"] = ordered_json::array();
     for (const WhyAnswer& answer : answers) {
       ordered_json each = answer_json(answer);
-      each["template"] = answer.label;
+      each["name"] = answer.label;
+      each["arch"] = answer.arch;
       json["requests"].push_back(std::move(each));
     }
     return print_json(json);
   }
+  const bool is_one_arch = std::ranges::all_of(
+      answers, [&](const WhyAnswer& each) { return each.arch == answers[0].arch; });
   std::vector<std::vector<std::string>> rows;
   for (const WhyAnswer& answer : answers) {
     if (!answer.same)
       rows.push_back(
-          {answer.label,
+          {is_one_arch ? answer.label : fmt::format("{} {}", answer.label, answer.arch),
            answer.nearest ? answer.nearest->hex().substr(0, kShortKeyDigits) : "none",
-           difference_text(answer)});
+           to_text(answer.differences)});
   }
-  print(out.fitted(fmt::format(
-      "toolchain {}\n{} is {} kernels, as `kiln warm` builds them: {} in "
-      "the cache, {}\n",
-      answers[shown].toolchain_note, text, answers.size(), answers.size() - rows.size(),
-      counted(rows.size(), "miss", "misses"))));
+  print(out.fitted(fmt::format("toolchain {}\n{} is {} kernels: {} in the cache, {}\n",
+                               answers[shown].toolchain_note, text, answers.size(),
+                               answers.size() - rows.size(),
+                               counted(rows.size(), "miss", "misses"))));
   if (!rows.empty())
     print(format_table({{.title = "MISS", .cut = Cut::kEnd},
                         {.title = "NEAREST", .leave_out = 1},

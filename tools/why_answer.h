@@ -3,14 +3,13 @@
 
 #pragma once
 
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "build/nearest_entry.h"
 #include "cache/cache.h"
 #include "key/difference.h"
 #include "kiln/result.h"
@@ -27,6 +26,8 @@ struct WhyAnswer {
   std::string toolchain_note = {};
   cache::Tier tier = cache::Tier::kDisk;  // of a request that hits
   std::string label = {};  // of a request, "scaled_softmax_fwd:dtype=bf16"
+  std::string arch = {};   // of a request
+  std::vector<cache::Entry> entries = {};  // of two keys
 };
 
 /// The preimage of a stored object. Errors: kNotFound, kCorrupt, kIo.
@@ -36,23 +37,21 @@ struct WhyAnswer {
 /// Thread safety: none.
 class MissExplainer {
  public:
-  explicit MissExplainer(cache::Cache& cache) : cache_(cache) {}
+  explicit MissExplainer(cache::Cache& cache)
+      : cache_(cache),
+        entries_(cache, kMostCompared, NearestEntries::IfNoneIsLike::kAnyEntry) {}
 
-  /// Looks up a request's key. On a miss, finds the nearest entry among those of the
-  /// kernel `name`, or among all entries if there are none.
+  /// Looks up a request's key. On a miss, finds the nearest entry among those that are
+  /// like it, or among all entries if there are none.
   [[nodiscard]] Result<WhyAnswer> explain(const Digest& key, const Fields& preimage,
-                                          const std::string& name,
+                                          const Likeness& like,
                                           std::string toolchain_note);
 
  private:
-  struct Candidates {
-    std::vector<Digest> keys;
-    std::vector<Fields> preimages;
-  };
-  [[nodiscard]] Result<const Candidates*> candidates(const std::string& kernel);
+  static constexpr std::size_t kMostCompared = 2000;
 
   cache::Cache& cache_;
-  std::map<std::string, Candidates> read_;  // by the kernel
+  NearestEntries entries_;
 };
 
 /// The contract's document, or lines for people.

@@ -77,6 +77,8 @@ std::unique_ptr<remote::Remote> make_remote(
   return std::make_unique<remote::Remote>(*std::move(options), cache.counters());
 }
 
+constexpr std::size_t kShownDigits = 12;
+
 device::TemplateTargets declared_targets(const PreparedRequest& request) {
   const request::TemplateRequest* wanted = request.as_template();
   if (wanted == nullptr)
@@ -161,6 +163,9 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
     : config_(config),
       jobs_(build_jobs(config)),
       catalog_(std::move(catalog)),
+      journal_(options.journal.empty()
+                   ? nullptr
+                   : std::make_unique<Journal>(options.journal, config_)),
       cache_(open_cache(config_, jobs_, options)),
       remote_(make_remote(std::move(remotes), *cache_)),
       builds_(
@@ -272,6 +277,47 @@ KeyedRequest BuildService::under_own_name(const KeyedRequest& request) {
   const auto object = cache_->inspect(request.key);
   const bool is_other = object && *object && !may_use(request, **object).value_or(true);
   return is_other ? keys_.named(request) : request;
+}
+
+Result<Fetched> BuildService::fetch(const KeyedRequest& request,
+                                    const std::stop_token& stop, Answers* whom) {
+  const auto begun = std::chrono::steady_clock::now();
+  auto fetched = fetch(request, begun, stop, whom);
+  if (journal_ != nullptr) {
+    const std::string label = request.request.label();
+    tell({.key = fetched ? fetched->object->key() : request.key,
+          .name = label,
+          .arch = arch_name(request.target),
+          .began = begun},
+         fetched, likeness_of(request.request), [&] { return preimage(request); });
+  }
+  return fetched;
+}
+
+void BuildService::tell(const Asked& asked, const Result<Fetched>& fetched,
+                        const Likeness& like, const std::function<Fields()>& preimage) {
+  if (journal_ == nullptr)
+    return;
+  if (!fetched) {
+    if (fetched.error().code != ErrorCode::kCancelled && is_of_this_process())
+      journal_->failed(asked, fetched.error());
+    return;
+  }
+  journal_->got(asked, *fetched, [&]() -> std::string {
+    // Without an index this would read every object.
+    if (!cache_->has_index())
+      return "";
+    constexpr std::size_t kMostCompared = 64;
+    NearestEntries entries(*cache_, kMostCompared, NearestEntries::IfNoneIsLike::kNone);
+    const auto nearest = entries.find(asked.key, preimage(), like);
+    if (!nearest)
+      return "";
+    if (!*nearest)
+      return "the cache had no entry like it";
+    return fmt::format("the nearest entry, {}, differs in {}",
+                       (*nearest)->key.hex().substr(0, kShownDigits),
+                       to_text((*nearest)->differences));
+  });
 }
 
 Result<Fetched> BuildService::fetch(const KeyedRequest& request,

@@ -14,6 +14,7 @@
 
 #include "build/cached_builds.h"
 #include "build/config.h"
+#include "build/journal.h"
 #include "build/precompiled_headers.h"
 #include "build/request_keys.h"
 #include "build/toolchains.h"
@@ -43,6 +44,8 @@ struct BuildServiceOptions {
   /// So many idle workers at most wait for the next build; 0: as many as build at a
   /// time.
   unsigned keeps_workers = 0;
+  /// What is asked for, for a Journal: "kernels". Empty: nothing is told.
+  std::string_view journal{};
   /// True for programs: where the root is refused, another takes its place. Whoever
   /// fills, looks at or removes a cache means the one that is named.
   bool may_be_elsewhere = false;
@@ -94,9 +97,7 @@ class BuildService {
   /// or without an NVRTC. After an error `whom`, if given, says whom it answers.
   [[nodiscard]] Result<Fetched> fetch(const KeyedRequest& request,
                                       const std::stop_token& stop = {},
-                                      Answers* whom = nullptr) {
-    return fetch(request, std::chrono::steady_clock::now(), stop, whom);
-  }
+                                      Answers* whom = nullptr);
 
   /// `request` under the key that has the program's name, which may be its own.
   [[nodiscard]] KeyedRequest named(const KeyedRequest& request) {
@@ -129,6 +130,12 @@ class BuildService {
   [[nodiscard]] Toolchains& toolchains() { return toolchains_; }
   [[nodiscard]] compile::WorkerPool& workers() { return workers_; }
   [[nodiscard]] CachedBuilds& builds() { return builds_; }
+  /// Null: nothing is told.
+  [[nodiscard]] Journal* journal() { return journal_.get(); }
+  /// Tells how what was asked for ended; an error only if it is no end of this process.
+  /// `preimage` is called for a build.
+  void tell(const Asked& asked, const Result<Fetched>& fetched, const Likeness& like,
+            const std::function<Fields()>& preimage);
 
  private:
   /// Of a get that has begun: `request` itself, or an object that it links.
@@ -167,6 +174,7 @@ class BuildService {
   const Config config_;
   const LazyCount jobs_;
   const render::TemplateCatalog catalog_;
+  const std::unique_ptr<Journal> journal_;  // null: nothing is told
   const std::unique_ptr<cache::Cache> cache_;
   const std::unique_ptr<remote::Remote> remote_;  // null: there is none
   CachedBuilds builds_;

@@ -77,7 +77,8 @@ CachedBuilds::CachedBuilds(cache::Cache& cache, BuildConditions conditions,
                            Remote* remote)
     : cache_(cache),
       remote_(remote),
-      failures_(node_folder(cache, "failed"), std::move(conditions)) {}
+      failures_(node_folder(cache, "failed"), std::move(conditions)),
+      in_progress_(in_progress_folder(cache)) {}
 
 std::optional<Fetched> CachedBuilds::find_in_memory(const Digest& key) {
   if (!owner_.is_this())
@@ -188,7 +189,9 @@ CachedBuilds::Locked CachedBuilds::lock(const BuildOrder& order,
        .is_answer = is_answer,
        .wait = wait == Wait::kYes,
        .stop = stop,
-       .on_wait = WaitNotice("another process to build " + std::string(order.label))},
+       .on_wait = WaitNotice("another process to build " + std::string(order.label),
+                             std::make_shared<InProgressFile>(
+                                 in_progress_, order.key, order.label, order.target))},
       order.limit);
   switch (acquired.outcome) {
     case cache::LockOutcome::kAppeared:
@@ -232,11 +235,13 @@ Result<std::variant<Fetched, BuildTicket>> CachedBuilds::begin(
   cache::OwnedRange& held = locked.acquired.lock;
   if (held.held())
     held.set_phase(cache::Phase::kCompiling);
+  InProgressFile shown(in_progress_, order.key, order.label, order.target);
+  shown.enter(to_string(cache::Phase::kCompiling));
   if (auto found = KILN_TRY(ask_remote(order, stop))) {
     held.end_build();
     return *std::move(found);
   }
-  return BuildTicket(*this, order.key, order.limit, std::move(held));
+  return BuildTicket(*this, order, std::move(held), std::move(shown));
 }
 
 Fetched CachedBuilds::put(ObjectPointer object) {
@@ -303,9 +308,16 @@ CachedBuilds::Ended CachedBuilds::build_here(const BuildOrder& order,
                                              const std::stop_token& stop,
                                              cache::KeyLock::Acquired& acquired) {
   cache::OwnedRange& lock = acquired.lock;
+  InProgressFile shown(in_progress_, order.key, order.label, order.target);
   bool has_begun = false;
+  bool is_queued = true;
+  auto begun_at = std::chrono::steady_clock::now();
   const auto on_phase = [&](compile::BuildPhase phase) {
     has_begun = true;
+    if (is_queued)
+      begun_at = std::chrono::steady_clock::now();
+    is_queued = phase == compile::BuildPhase::kQueued;
+    shown.enter(to_string(lock_phase(phase)));
     if (lock.held())
       lock.set_phase(lock_phase(phase));
   };
@@ -331,8 +343,11 @@ CachedBuilds::Ended CachedBuilds::build_here(const BuildOrder& order,
     lock.end_build(end);
     return {tl::unexpected(std::move(error)), whom};
   }
+  const auto built_in = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now() - begun_at);
   Fetched fetched = publish_built({.object = built->object,
                                    .outcome = FetchOutcome::kCompiled,
+                                   .built_in = built_in,
                                    .not_stored = built->mismatch,
                                    .is_as_keyed = !built->mismatch},
                                   lock);

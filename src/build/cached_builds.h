@@ -15,6 +15,7 @@
 #include <utility>
 #include <variant>
 
+#include "build/in_progress.h"
 #include "build/shared_failure.h"
 #include "cache/cache.h"
 #include "compile/pool/build_watch.h"
@@ -42,6 +43,7 @@ struct Fetched {
   FetchOutcome outcome = FetchOutcome::kHit;
   cache::Tier tier = cache::Tier::kBuild;  // where it comes from
   std::string server{};                    // of kRemote: its label
+  std::chrono::milliseconds built_in{0};   // of kCompiled: the build, and no wait
   /// Why the artifact was built but not stored; nullopt: it is in the cache.
   std::optional<Error> not_stored{};
   /// False: built from other inputs than its key names (a header that only a macro
@@ -108,14 +110,19 @@ class BuildTicket {
 
  private:
   friend class CachedBuilds;
-  BuildTicket(CachedBuilds& builds, const Digest& key,
-              std::optional<std::chrono::milliseconds> limit, cache::OwnedRange lock)
-      : builds_(&builds), key_(key), limit_(limit), lock_(std::move(lock)) {}
+  BuildTicket(CachedBuilds& builds, const BuildOrder& order, cache::OwnedRange lock,
+              InProgressFile shown)
+      : builds_(&builds),
+        key_(order.key),
+        limit_(order.limit),
+        lock_(std::move(lock)),
+        shown_(std::move(shown)) {}
 
   CachedBuilds* builds_;
   Digest key_;
   std::optional<std::chrono::milliseconds> limit_;
   cache::OwnedRange lock_;  // not held where locks do not work
+  InProgressFile shown_;
 };
 
 /// Thread safety: every method may run concurrently; no lock is held across a build.
@@ -216,6 +223,7 @@ class CachedBuilds {
   cache::Cache& cache_;
   remote::Remote* const remote_;  // null: there is none
   const SharedFailures failures_;
+  const OwnFolder in_progress_;
   Flights builds_;
   Flights questions_;  // of find_remote()
   Mutex mutex_;

@@ -246,6 +246,12 @@ constexpr std::array kSettings{
         "A manifest that gets a line for each kernel that the library is asked for; "
         "kiln warm --manifest reads it.",
         ""),
+    setting<&Options::events, path_of, &Config::events>(
+        "Options::events", "KILN_EVENTS", SettingKind::kPath,
+        "A file that gets a JSON line for each kernel that is found, built or waited "
+        "for, or a folder, in which each process writes a file of its own; kiln events "
+        "reads them.",
+        ""),
     setting<&Options::store_source, parse_switch, &Config::store_source>(
         "Options::store_source", "KILN_STORE_SOURCE", SettingKind::kSwitch,
         "0 keeps sources and logs of programs beneath kiln run off the disk.", "1"),
@@ -258,7 +264,7 @@ constexpr std::array kSettings{
 // Service, as on_event has.
 #define KILN_MEMBERS                                                               \
   o1, o2, o3, o4, o5, o6, o7, o8, o9, o10, o11, o12, o13, o14, o15, o16, o17, o18, \
-      o19, o20, o21, o22, o23, o24, o25, o26, o27, o28, o29, o30
+      o19, o20, o21, o22, o23, o24, o25, o26, o27, o28, o29, o30, o31
 [[maybe_unused]] constexpr auto kCountMembers = [](const Options& options) {
   const auto& [KILN_MEMBERS] = options;
   return std::tuple_size<decltype(std::tie(KILN_MEMBERS))>();

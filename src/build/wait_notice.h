@@ -1,11 +1,13 @@
-// Logs which process a build waits for.
+// Tells which process a build waits for: in the log, and to `kiln ps`.
 
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "build/in_progress.h"
 #include "cache/owned_range.h"
 #include "util/log.h"
 #include "util/units.h"
@@ -18,10 +20,13 @@ class WaitNotice {
  public:
   static constexpr std::chrono::seconds kFirstAfter{3};
 
-  /// "waiting for `what`".
-  explicit WaitNotice(std::string what) : what_(std::move(what)) {}
+  /// "waiting for `what`". `shown`, if there is one, lists the wait.
+  explicit WaitNotice(std::string what, std::shared_ptr<InProgressFile> shown = nullptr)
+      : what_(std::move(what)), shown_(std::move(shown)) {}
 
   void operator()(const cache::OwnerRecord& holder) {
+    if (shown_ != nullptr)
+      shown_->enter(kWaitingPhase);
     if (std::chrono::steady_clock::now() - began_ < next_)
       return;
     next_ *= 2;
@@ -34,6 +39,7 @@ class WaitNotice {
 
  private:
   std::string what_;
+  std::shared_ptr<InProgressFile> shown_;  // a copy of this is called
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::duration next_ = kFirstAfter;
 };

@@ -156,6 +156,7 @@ FetchedPlan plan_of(Fetched fetched, std::vector<compile::PlanAttempt> attempts 
           .outcome = fetched.outcome,
           .tier = fetched.tier,
           .server = std::move(fetched.server),
+          .built_in = fetched.built_in,
           .not_stored = std::move(fetched.not_stored),
           .attempts = std::move(attempts)};
 }
@@ -286,6 +287,32 @@ Fields PlanService::preimage(const KeyedPlan& plan) {
 
 Result<FetchedPlan> PlanService::fetch(const KeyedPlan& plan,
                                        const std::stop_token& stop) {
+  const auto began = std::chrono::steady_clock::now();
+  auto fetched = find_or_build(plan, stop);
+  if (service_.journal() == nullptr || (fetched && fetched->object == nullptr))
+    return fetched;  // a refusal by cuDNN is an answer
+  const std::string name(name_of(plan.problem));
+  const auto as_built = [&]() -> Result<Fetched> {
+    if (!fetched)
+      return tl::unexpected(fetched.error());
+    return Fetched{.object = fetched->object,
+                   .outcome = fetched->outcome,
+                   .tier = fetched->tier,
+                   .server = fetched->server,
+                   .built_in = fetched->built_in,
+                   .not_stored = fetched->not_stored};
+  };
+  service_.tell({.key = plan.key,
+                 .name = plan.label,
+                 .arch = to_string(plan.device.capability()),
+                 .began = began},
+                as_built(), {.template_name = name, .file = {}},
+                [&] { return preimage(plan); });
+  return fetched;
+}
+
+Result<FetchedPlan> PlanService::find_or_build(const KeyedPlan& plan,
+                                               const std::stop_token& stop) {
   const std::string target = target_of(plan.device);
   CachedBuilds& builds = service_.builds();
   if (auto found = builds.find(plan.key, target))

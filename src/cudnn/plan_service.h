@@ -42,6 +42,7 @@ struct FetchedPlan {
   FetchOutcome outcome = FetchOutcome::kHit;
   cache::Tier tier = cache::Tier::kBuild;  // where it comes from
   std::string server{};                    // of kRemote: its label
+  std::chrono::milliseconds built_in{0};   // of kCompiled: the build, and no wait
   std::optional<Error> not_stored{};
   /// cuDNN's attempts, if this process built the plan or was refused it; empty if the
   /// plan was found.
@@ -107,6 +108,8 @@ class PlanService {
  private:
   using Attempts = std::vector<compile::PlanAttempt>;
 
+  [[nodiscard]] Result<FetchedPlan> find_or_build(const KeyedPlan& plan,
+                                                  const std::stop_token& stop);
   [[nodiscard]] Result<NewArtifact> build(const KeyedPlan& plan,
                                           const std::stop_token& stop,
                                           const compile::ProgressCallback& on_phase,

@@ -82,6 +82,17 @@ Result<ReadFiles> read_all(const fs::path& folder) {
 
 }  // namespace
 
+void files::Shared::tell(const FileRequest& request, const Digest& key,
+                         std::chrono::steady_clock::time_point began,
+                         const Result<Fetched>& fetched, const Fields& preimage) {
+  service->tell({.key = key,
+                 .name = files::label_of(request),
+                 .arch = request.target,
+                 .began = began},
+                fetched, {.template_name = request.name, .file = {}},
+                [&] { return preimage; });
+}
+
 Result<fs::path> FileBuild::Impl::folder() {
   KILN_TRY(check_process());
   const MutexLock lock(mutex_);
@@ -172,16 +183,31 @@ Result<Fetched> FileBuild::Impl::store(const std::vector<NamedFile>& files) {
   WithInputs all = with_inputs();
   auto object =
       share(KILN_TRY(files::make_object(request_, all.preimage, files, took)));
-  if (all.unfit)
-    return Fetched{.object = std::move(object),
-                   .outcome = FetchOutcome::kCompiled,
-                   .not_stored = std::move(all.unfit)};
-  if (all.list.list().empty())
-    return turn_.commit(std::move(object));
-  auto stored = shared_->service->builds().put(std::move(object));
-  std::ignore =
-      turn_.commit(share(KILN_TRY(files::make_list(request_, preimage_, all.list))));
-  return stored;
+  const auto stored = [&]() -> Result<Fetched> {
+    if (all.unfit)
+      return Fetched{.object = std::move(object),
+                     .outcome = FetchOutcome::kCompiled,
+                     .not_stored = std::move(all.unfit)};
+    if (all.list.list().empty())
+      return turn_.commit(std::move(object));
+    auto put = shared_->service->builds().put(std::move(object));
+    std::ignore =
+        turn_.commit(share(KILN_TRY(files::make_list(request_, preimage_, all.list))));
+    return put;
+  };
+  Fetched fetched = KILN_TRY(stored());
+  fetched.built_in = took;
+  is_told_ = true;
+  shared_->tell(request_, fetched.object->key(), begun_, fetched, all.preimage);
+  return fetched;
+}
+
+void FileBuild::Impl::fail(const Error& error) {
+  if (!owner_.is_this())
+    return;  // a forked child has the build as well, and the parent goes on
+  if (!std::exchange(is_told_, true))
+    shared_->tell(request_, preimage_.digest(), begun_, tl::unexpected(error), {});
+  turn_.fail(error);
 }
 
 Result<CachedFiles> FileBuild::Impl::commit(const std::vector<NamedFile>& files) {

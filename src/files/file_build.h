@@ -27,6 +27,12 @@ struct Shared {
   explicit Shared(std::unique_ptr<BuildService> opened)
       : service(std::move(opened)), inputs(service->memo_folder()) {}
 
+  /// Tells how a request ended that began at `began`. `preimage`: of the files that
+  /// were built.
+  void tell(const FileRequest& request, const Digest& key,
+            std::chrono::steady_clock::time_point began, const Result<Fetched>& fetched,
+            const Fields& preimage);
+
   const std::unique_ptr<BuildService> service;
   InputReader inputs;
 };
@@ -61,10 +67,7 @@ class FileBuild::Impl {
   Result<CachedFiles> commit(const std::vector<NamedFile>& files);
   Result<CachedFiles> commit_folder();
   void describe(const FileRequest& request);
-  void fail(const Error& error) {
-    if (owner_.is_this())  // a forked child has it, too, and the parent goes on
-      turn_.fail(error);
-  }
+  void fail(const Error& error);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -95,6 +98,7 @@ class FileBuild::Impl {
   Mutex mutex_;
   std::filesystem::path folder_ KILN_GUARDED_BY(mutex_);  // empty: not made yet
   bool is_given_ = false;                                 // it is a result, and stays
+  bool is_told_ = false;                                  // how it ended
 };
 
 }  // namespace kiln

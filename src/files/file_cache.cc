@@ -84,8 +84,8 @@ Result<std::shared_ptr<FileCache::Impl>> FileCache::Impl::open(const Options& op
   const Config config = KILN_TRY(settings(options, process_environment()));
   if (config.log_level)
     KILN_TRY(set_log_level(*config.log_level));
-  return std::make_shared<Impl>(
-      KILN_TRY(BuildService::open(config, {.may_be_elsewhere = true})));
+  return std::make_shared<Impl>(KILN_TRY(
+      BuildService::open(config, {.journal = "files", .may_be_elsewhere = true})));
 }
 
 Look FileCache::Impl::here() const {
@@ -120,10 +120,19 @@ Result<Place> FileCache::Impl::follow(Fields preimage, const Look& look) const {
 
 Result<std::optional<CachedFiles>> FileCache::Impl::get(const FileFields& fields,
                                                         const std::stop_token& stop) {
+  const auto began = std::chrono::steady_clock::now();
   const Place place =
       KILN_TRY(follow(KILN_TRY(files::preimage_of(fields)), everywhere(stop)));
   if (!place.found)
     return std::nullopt;
+  const cache::StoredObject& object = *place.found->object;
+  if (service().journal() != nullptr) {
+    const auto metadata = object.metadata();
+    shared_->tell({.fields = {},
+                   .name = metadata ? metadata->template_name : "",
+                   .target = metadata ? metadata->arch : ""},
+                  object.key(), began, *place.found, place.preimage);
+  }
   return KILN_TRY(files::given_of(*place.found));
 }
 
@@ -168,13 +177,18 @@ Result<void> FileCache::Impl::check_may_build(const FileRequest& request,
 Result<std::variant<CachedFiles, FileBuild>> FileCache::Impl::begin(
     const FileRequest& request, milliseconds limit, const std::stop_token& stop) {
   KILN_TRY(check(request, limit));
+  const auto began = std::chrono::steady_clock::now();
+  const auto give = [&](const Fetched& fetched) {
+    shared_->tell(request, fetched.object->key(), began, fetched, {});
+    return files::given_of(fetched);
+  };
   // Who builds asks remotes below the key's lock.
   const Look look = config().no_jit ? everywhere(stop) : here();
   Place place = KILN_TRY(follow(KILN_TRY(files::preimage_of(request.fields)), look));
   auto wait = CachedBuilds::Wait::kYes;  // once
   for (;;) {
     if (place.found)
-      return KILN_TRY(files::given_of(*place.found));
+      return KILN_TRY(give(*place.found));
     const Digest key = place.preimage.digest();
     KILN_TRY(check_may_build(request, key));
     auto begun = KILN_TRY(service().builds().begin({.key = key,
@@ -189,7 +203,7 @@ Result<std::variant<CachedFiles, FileBuild>> FileCache::Impl::begin(
     auto& fetched = std::get<Fetched>(begun);
     const auto list = KILN_TRY(files::list_in(*fetched.object));
     if (!list)
-      return KILN_TRY(files::given_of(fetched));
+      return KILN_TRY(give(fetched));
     shared_->inputs.extend(place.preimage, *list);
     place = KILN_TRY(follow(std::move(place.preimage), here()));
     if (place.found)

@@ -88,6 +88,9 @@ struct Options {
       template_dirs{};  // KILN_TEMPLATE_DIR
   /// A file to which each requested kernel is added, for `kiln warm --manifest`.
   std::optional<std::filesystem::path> record{};  // KILN_RECORD
+  /// A file to which a JSON line is added for each kernel that is found, built or
+  /// waited for; or a folder, in which each process has a file of its own.
+  std::optional<std::filesystem::path> events{};  // KILN_EVENTS
   /// Templates that get() refuses, as names or shell patterns: "rope_fwd", "scaled_*".
   std::optional<std::vector<std::string>> disable{};  // KILN_DISABLE
   /// User ids whose cache objects are trusted, besides this user's and root's.

@@ -196,8 +196,9 @@ Result<std::unique_ptr<Service::Impl>> Service::Impl::open(const Options& option
                       set.error().message));
   }
   std::stop_source stop;
-  auto builds = KILN_TRY(
-      BuildService::open(config, {.stop = stop.get_token(), .may_be_elsewhere = true}));
+  auto builds = KILN_TRY(BuildService::open(
+      config,
+      {.stop = stop.get_token(), .journal = "kernels", .may_be_elsewhere = true}));
   // Destroyed before `builds`, whose destructor waits for a query of an NVRTC's
   // version.
   StopUnlessOpened question(stop);
@@ -395,8 +396,10 @@ void Service::Impl::count_memory_hits() {
   std::uint64_t before = counted_memory_hits_;
   while (before < total && !counted_memory_hits_.compare_exchange_weak(before, total)) {
   }
-  if (before < total)
-    builds_->cache().counters().add(cache::Counter::kMemoryHits, total - before);
+  if (before >= total)
+    return;
+  builds_->cache().counters().add(cache::Counter::kMemoryHits, total - before);
+  builds_->journal()->add_memory_hits(total - before);
 }
 
 Statistics Service::Impl::statistics() const {

@@ -35,7 +35,9 @@ Result<std::unique_ptr<BuildService>> open_service() {
   const Config config = KILN_TRY(settings({}, process_environment()));
   if (config.log_level)
     KILN_TRY(set_log_level(*config.log_level));
-  return BuildService::open(config, {.keeps_workers = 1, .may_be_elsewhere = true});
+  return BuildService::open(
+      config,
+      {.keeps_workers = 1, .journal = "programs of NVRTC", .may_be_elsewhere = true});
 }
 
 std::unique_ptr<RequestRecord> open_record(const Config& config) {
@@ -192,10 +194,12 @@ tl::expected<Compiled, Passed> Compiler::ended(const Error& error,
   }
 }
 
-void Compiler::count(const Passed& passed) {
+void Compiler::count(const Passed& passed, std::string_view program) {
   const std::string_view word = to_string(passed.reason);
-  log(LogLevel::kDebug, {"NVRTC itself compiles: ", word,
-                         passed.detail.empty() ? "" : ": ", passed.detail});
+  log(LogLevel::kInfo, {"NVRTC itself compiles ", program, ": ", word,
+                        passed.detail.empty() ? "" : ": ", passed.detail});
+  if (service_)
+    (*service_)->journal()->passed(program, word);
   ++counts()->passed[static_cast<std::size_t>(passed.reason)];
   if (is_of_this_process())
     (*service_)->cache().counters().add_named(fmt::format("nvrtc_passed.{}", word));

@@ -72,7 +72,7 @@ class Compiler {
       const std::filesystem::path& library, SourceOptions source);
 
   /// Counts it, and tells the log.
-  void count(const Passed& passed);
+  void count(const Passed& passed, std::string_view program);
 
   /// "2 hits, 1 built, 1 passed (option)", once the counts are on disk, or could not be
   /// written in a short time.

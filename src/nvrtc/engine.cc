@@ -154,7 +154,7 @@ int compile(const RealLibrary& real, Handle handle, int count,
             const char* const* options) {
   const auto program = Programs::of_process().find(handle);
   if (program == nullptr) {
-    Compiler::of_process().count({Reason::kPrivate});
+    Compiler::of_process().count({Reason::kPrivate}, "a program");
     return call_real(real, "nvrtcCompileProgram", handle, count, options);
   }
   if (program->passed_to() == nullptr && is_plain(count, options)) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "build/artifact.h"
+#include "request/program_name.h"
 
 namespace kiln::nvrtc {
 namespace {
@@ -22,8 +23,12 @@ std::span<const std::byte> with_nul(const std::string& text) {
 
 }  // namespace
 
+std::string Program::shown_name() const {
+  return request::program_name(inputs_.name);
+}
+
 int Program::pass(const standin::RealLibrary& real, const Passed& why) {
-  Compiler::of_process().count(why);
+  Compiler::of_process().count(why, shown_name());
   return repeat(real, real_);
 }
 
@@ -122,7 +127,7 @@ int Program::lowered_name(const char* expression, const char** lowered) const {
 void Program::find_log(const standin::RealLibrary& real) {
   if (log_ != kLogLeftOut)
     return;
-  Compiler::of_process().count({Reason::kOutput});
+  Compiler::of_process().count({Reason::kOutput}, shown_name());
   standin::Program made = nullptr;
   if (repeat(real, made) != NVRTC_SUCCESS)
     return;

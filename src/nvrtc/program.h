@@ -55,6 +55,8 @@ class Program {
   using Object = std::shared_ptr<const cache::StoredObject>;
   using Options = std::vector<std::string>;
 
+  /// Without its folder, which is often a temporary one.
+  [[nodiscard]] std::string shown_name() const;
   void take(const Object& object);
   /// A program of the real library in which all that was asked for is repeated.
   [[nodiscard]] int repeat(const standin::RealLibrary& real,

@@ -73,6 +73,10 @@ class ForkSafeSink final : public spdlog::sinks::sink {
     const MutexLock lock(state_mutex());
     writer_.swap(writer);
   }
+  [[nodiscard]] bool has_writer() const {
+    const MutexLock lock(state_mutex());
+    return writer_ != nullptr;
+  }
   void flush() override {
     const MutexLock lock(*mutexes().output);
     stderr_.flush();
@@ -114,6 +118,18 @@ spdlog::logger& logger() {
   }
 }();
 
+spdlog::level::level_enum at_level(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      break;
+  }
+  return spdlog::level::warn;
+}
+
 }  // namespace
 
 void log_to(Writer writer) {
@@ -121,19 +137,25 @@ void log_to(Writer writer) {
       .write_to(writer ? std::make_shared<const Writer>(std::move(writer)) : nullptr);
 }
 
+bool has_log_writer() noexcept {
+  try {
+    return static_cast<ForkSafeSink&>(*logger().sinks().front()).has_writer();
+  } catch (const std::exception&) {
+    return false;  // out of memory; there is no logger yet
+  }
+}
+
+bool is_logged(LogLevel level) noexcept {
+  try {
+    return logger().should_log(at_level(level));
+  } catch (const std::exception&) {
+    return false;  // out of memory
+  }
+}
+
 void log(LogLevel level, std::initializer_list<std::string_view> parts) noexcept {
   try {
-    spdlog::level::level_enum at = spdlog::level::warn;
-    switch (level) {
-      case LogLevel::kDebug:
-        at = spdlog::level::debug;
-        break;
-      case LogLevel::kInfo:
-        at = spdlog::level::info;
-        break;
-      case LogLevel::kWarning:
-        break;
-    }
+    const auto at = at_level(level);
     if (!logger().should_log(at))
       return;
     std::string line;

@@ -18,10 +18,16 @@ enum class LogLevel { kDebug, kInfo, kWarning };
 /// and fmt's formatter are compiled in log.cc alone.
 void log(LogLevel level, std::initializer_list<std::string_view> parts) noexcept;
 
+/// False: log() writes nothing at this level.
+[[nodiscard]] bool is_logged(LogLevel level) noexcept;
+
 /// Sends lines to `writer` instead of stderr, without the level's name; {} restores
 /// stderr. Any thread calls `writer`, several at once; a log() in progress may still
 /// call it after this returns. Thread-safe.
 void log_to(std::function<void(LogLevel, const std::string&)> writer);
+
+/// True after log_to() with a writer: lines go to the host's own log.
+[[nodiscard]] bool has_log_writer() noexcept;
 
 /// trace, debug, info, warning, error or off. Errors: kInvalidArgument.
 [[nodiscard]] Result<void> set_log_level(std::string_view level);

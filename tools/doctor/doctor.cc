@@ -202,13 +202,18 @@ ordered_json diagnosis_json(const Diagnosis& diagnosis) {
   ordered_json remotes = ordered_json::array();
   for (const RemoteFacts& facts : diagnosis.remotes)
     remotes.push_back(remote_json(facts));
+  ordered_json settings = ordered_json::array();
+  for (const auto& [name, variable, value, origin] : diagnosis.settings)
+    settings.push_back(
+        {{"name", name}, {"variable", variable}, {"value", value}, {"origin", origin}});
   return {{"ok", ok},
           {"kiln", {{"version", version()}, {"build_id", build_id()}}},
           {"checks", checks},
           {"devices", devices},
           {"toolchains", toolchains},
           {"cache", cache_json(diagnosis.cache)},
-          {"remotes", remotes}};
+          {"remotes", remotes},
+          {"settings", settings}};
 }
 
 Result<std::vector<Check>> compare_with(const ordered_json& here,

@@ -17,6 +17,7 @@
 #include "remote/transfer.h"
 #include "tools/context.h"
 #include "tools/doctor/lock_probe.h"
+#include "tools/option_set.h"
 
 namespace kiln::tools {
 
@@ -59,6 +60,15 @@ struct RemoteFacts {
   std::optional<std::chrono::seconds> clock_offset{};  // how far its clock is ahead
 };
 
+/// A setting as it is in force.
+struct SettingFacts {
+  std::string name;      // "cache_dir"
+  std::string variable;  // "KILN_CACHE_DIR"
+  std::string value;     // the text; of a default its description
+  std::string origin;    // "environment", "--cache-dir" or kDefaultOrigin
+};
+inline constexpr std::string_view kDefaultOrigin = "default";
+
 struct Diagnosis {
   void add(Check check) { checks.push_back(std::move(check)); }
 
@@ -67,6 +77,7 @@ struct Diagnosis {
   std::vector<device::Toolchain> toolchains;
   CacheFacts cache;
   std::vector<RemoteFacts> remotes;
+  std::vector<SettingFacts> settings;
   LockProbe lock_probe;  // valid if cache.locks has a value
 };
 
@@ -88,6 +99,10 @@ void check_cache(BuildService& service, Diagnosis& diagnosis);
 /// object, always the same, and is asked for it.
 void check_remotes(const Context& context, Diagnosis& diagnosis);
 
+/// `given`: the options of the command line. Warns of a variable KILN_... that is
+/// unknown.
+void check_settings(const std::vector<SettingOption>& given, Diagnosis& diagnosis);
+
 /// Call before anything that takes a lock: a build takes a slot, and the index and the
 /// counters have locks of their own. If a lock call hangs, no lock is taken.
 void probe_lock_folder(BuildService& service, Diagnosis& diagnosis);
@@ -95,7 +110,8 @@ void probe_lock_folder(BuildService& service, Diagnosis& diagnosis);
 [[nodiscard]] std::optional<Check> skipped_check(const std::string& name,
                                                  const Diagnosis& diagnosis);
 
-/// `{"ok","kiln","checks","devices","toolchains","cache","remotes"}`.
+/// `{"ok","kiln","checks","devices","toolchains","cache","remotes",
+/// "settings"}`.
 [[nodiscard]] nlohmann::ordered_json diagnosis_json(const Diagnosis& diagnosis);
 
 /// One check for each thing compared with another node's `doctor --json`: driver,

@@ -15,7 +15,6 @@
 namespace kiln::tools {
 namespace {
 
-using remote::Answer;
 using remote::Server;
 using remote::ServerAddress;
 using remote::TransferEnd;
@@ -72,7 +71,7 @@ std::string steps(const remote::TransferTimes& times) {
 }
 
 /// What to do about a server that cannot be asked, or does not let this machine in.
-std::string remedy_of(const Answer& answer, const ServerAddress& address) {
+std::string remedy_of(const remote::Answer& answer, const ServerAddress& address) {
   if (answer.verdict == Verdict::kDenied)
     return answer.status == 0
                ? "mend the file that KILN_REMOTE_AUTH (--auth) or KILN_REMOTE_CERT "
@@ -134,7 +133,7 @@ class RemoteCheck {
                     std::move(detail), std::move(remedy)});
   }
 
-  Answer get(const Digest& key) {
+  remote::Answer get(const Digest& key) {
     return run_.ask_once(server_, [&](Server& asked, Server::Done done) {
       return asked.get(key, {}, std::move(done));
     });
@@ -142,7 +141,7 @@ class RemoteCheck {
 
   /// True if the server can be asked for objects.
   bool ask_for_nothing() {
-    const Answer answer = get(random_key());
+    const remote::Answer answer = get(random_key());
     facts_.times = answer.times;
     facts_.status = answer.status;
     if (answer.server_time > 0)
@@ -194,10 +193,11 @@ class RemoteCheck {
     const auto object = probe_object();
     if (!object)
       return add(", PUT", CheckVerdict::kFail, object.error().message, "report this");
-    const Answer put = run_.ask_once(server_, [&](Server& asked, Server::Done done) {
-      return asked.put(*object, run_.signers(), std::move(done), {},
-                       remote::Existing::kIsReplaced);
-    });
+    const remote::Answer put =
+        run_.ask_once(server_, [&](Server& asked, Server::Done done) {
+          return asked.put(*object, run_.signers(), std::move(done), {},
+                           remote::Existing::kIsReplaced);
+        });
     if (!put.is_there)
       return add(
           ", PUT", CheckVerdict::kFail, put.why,
@@ -206,7 +206,7 @@ class RemoteCheck {
                 "say mode=r"
               : remedy_of(put, address_));
     facts_.put = put.times.whole;
-    const Answer back = get(object->key());
+    const remote::Answer back = get(object->key());
     if (back.object)
       return add(", PUT", CheckVerdict::kOk,
                  fmt::format("sent in {}, and believed when it comes back",

@@ -82,6 +82,7 @@ Result<int> run(Context& context, const OptionSet& cli, const DoctorOptions& opt
   if (!options.profile.empty())
     KILN_TRY(write_profile(*service, options));
   Diagnosis diagnosis = diagnose(context, *service);
+  check_settings(cli.given_settings(), diagnosis);
   if (!options.command.empty())
     check_program(options.command, diagnosis);
   for (const std::string& path : options.compare) {

@@ -12,7 +12,6 @@
 #include "tools/build_run.h"
 #include "tools/exit_code.h"
 #include "tools/open_cache.h"
-#include "tools/output/file_output.h"
 #include "tools/presets.h"
 #include "tools/remote/warm_exchange.h"
 #include "tools/selection.h"
@@ -29,7 +28,6 @@ struct WarmOptions {
   bool dry_run = false;
   bool fail_fast = false;
   bool verbose = false;
-  std::string events;
   std::string shard;
   WarmExchangeOptions exchange;
 };
@@ -82,14 +80,6 @@ Result<Config> service_config(const Context& context, const WarmOptions& options
   return config;
 }
 
-/// Null without --events.
-Result<std::unique_ptr<EventLog>> open_events(const std::string& path) {
-  if (path.empty())
-    return nullptr;
-  KILN_TRY(check_output_path("--events", path));
-  return EventLog::open(path);
-}
-
 void print_shard(const ShardChoice& choice, std::size_t elsewhere, bool pulls) {
   print_error(fmt::format("shard {}/{} ({}): {} of other shards {}\n",
                           choice.shard.index, choice.shard.count, choice.from,
@@ -127,7 +117,6 @@ Result<int> run(Context& context, const WarmOptions& options) {
     choice = KILN_TRY(parse_shard(options.shard, process_environment()));
   auto opened = KILN_TRY(
       WarmExchange::open(context, options.exchange, config, choice.has_value()));
-  const auto events = KILN_TRY(open_events(options.events));
   const auto service = KILN_TRY(open_service(context, options, config, *opened));
   PlanService plans(*service, context.stop->token());
   const auto exchange = std::move(opened);  // destroyed before the cache that it reads
@@ -153,7 +142,6 @@ Result<int> run(Context& context, const WarmOptions& options) {
                          .dry_run = options.dry_run,
                          .fail_fast = options.fail_fast,
                          .must_store = true,
-                         .events = events.get(),
                          .on_success =
                              [&](const BuildItem& item, const BuildEntry& entry) {
                                if (!options.dry_run)
@@ -197,8 +185,9 @@ Run add_warm(OptionSet& cli) {
   cli.flag(
       "-v,--verbose", options->verbose,
       "Name each kernel that KILN_NO_JIT forbids to build, not their number alone");
-  cli.option("--events", options->events, "FILE",
-             "Append one JSON line to FILE as each build ends");
+  cli.setting("--events", "FILE", "events",
+              "Append one JSON line to FILE, or to a file in the folder FILE, as each "
+              "build ends");
   return [options](Context& context) { return run(context, *options); };
 }
 

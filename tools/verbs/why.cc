@@ -7,10 +7,16 @@
 #include <vector>
 
 #include "build/build_service.h"
+#include "build/nearest_entry.h"
+#include "cudnn/plan_service.h"
 #include "request/selection.h"
 #include "tools/architectures.h"
+#include "tools/build_run.h"
 #include "tools/catalog.h"
+#include "tools/exit_code.h"
 #include "tools/open_cache.h"
+#include "tools/selection.h"
+#include "tools/source_options.h"
 #include "tools/verbs.h"
 #include "tools/why_answer.h"
 #include "util/try.h"
@@ -18,9 +24,13 @@
 namespace kiln::tools {
 namespace {
 
+constexpr std::size_t kLeastKeyDigits = 6;
+
 struct WhyOptions {
-  std::vector<std::string> keys;
+  std::vector<std::string> words;  // keys or sources
   std::string template_text;
+  std::string manifest;
+  SourceFileOptions source;
   ArchitectureOptions architectures;
   CatalogOptions catalog;
 };
@@ -35,44 +45,42 @@ Result<WhyAnswer> compare_keys(const Config& config,
   answer.same = keys[0] == keys[1];
   answer.differences = key::differences(KILN_TRY(preimage_of(*cache, keys[0])),
                                         KILN_TRY(preimage_of(*cache, keys[1])));
+  for (const Digest& key : keys) {
+    if (auto entry = KILN_TRY(cache->describe(key)))
+      answer.entries.push_back(*std::move(entry));
+  }
   return answer;
 }
 
-/// What `kiln warm` builds for the same words, for the one architecture that is asked
-/// for. Kernels that are not built for it are left out.
-Result<std::vector<KeyedRequest>> key_requests(BuildService& service,
-                                               const WhyOptions& options,
-                                               const std::stop_token& stop) {
-  const auto text = KILN_TRY(request::parse_template_pattern(options.template_text));
-  if (text.name.starts_with("cudnn_attention_"))
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("{} is an execution plan of cuDNN: ask `kiln attention why`, "
-                    "with its problem as flags",
-                    text.name));
-  request::Selection selection(service.catalog());
-  KILN_TRY(selection.add_template(options.template_text));
-  const auto architectures =
-      KILN_TRY(select_architectures(service, options.architectures));
-  if (architectures.size() != 1) {
-    return fail(ErrorCode::kInvalidArgument,
-                "why explains one architecture at a time: --arch 9.0");
+/// The kernels that the words stand for, as `kiln warm` and `kiln compile` build them.
+Result<BuildReport> list_requests(Context& context, const WhyOptions& options,
+                                  BuildService& service) {
+  if (!options.words.empty()) {
+    const Request request = KILN_TRY(make_request(context, options.source));
+    KILN_TRY(service.prepare(request));
+    const auto architectures =
+        KILN_TRY(select_architectures(service, options.architectures));
+    BuildReport report;
+    add_items(service, request, architectures, report, context.stop->token());
+    return report;
   }
-  std::vector<KeyedRequest> found;
-  std::string why_none;
-  for (const request::TemplateRequest& each : selection.requests()) {
-    const auto prepared =
-        KILN_TRY(service.prepare(Request(each.kernel->name(), each.params.values())));
-    auto keyed = KILN_TRY(service.key(prepared, architectures[0], stop));
-    if (const auto* skipped = std::get_if<device::TargetSkipped>(&keyed))
-      why_none = fmt::format("{} is not built for {}: {}", prepared.label(),
-                             to_string(architectures[0]), skipped->reason);
-    else
-      found.push_back(std::get<KeyedRequest>(std::move(keyed)));
+  SelectionOptions selection;
+  selection.architectures = options.architectures;
+  selection.catalog = options.catalog;
+  if (!options.manifest.empty()) {
+    selection.manifests = {options.manifest};
+  } else {
+    const auto text = KILN_TRY(request::parse_template_pattern(options.template_text));
+    if (text.name.starts_with("cudnn_attention_"))
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("{} is an execution plan of cuDNN: ask `kiln attention why`, "
+                      "with its problem as flags",
+                      text.name));
+    selection.templates = {options.template_text};
   }
-  if (found.empty())
-    return fail(ErrorCode::kInvalidArgument, why_none);
-  return found;
+  PlanService plans(service, context.stop->token());
+  return list_items(context, service, plans, selection);
 }
 
 /// What a program gets by these words, in which a parameter left out has its default;
@@ -90,40 +98,61 @@ std::size_t shown(BuildService& service, const WhyOptions& options,
   return miss == answers.end() ? 0 : static_cast<std::size_t>(miss - answers.begin());
 }
 
-Result<int> explain_requests(const Context& context, const WhyOptions& options) {
+std::string_view what_is_asked(const WhyOptions& options) {
+  return !options.words.empty()      ? options.words.front()
+         : !options.manifest.empty() ? options.manifest
+                                     : options.template_text;
+}
+
+Result<int> explain_requests(Context& context, const WhyOptions& options) {
   Config config = context.config;
   config.template_dirs = template_folders(config, options.catalog);
   const auto service = KILN_TRY(open_to_look(context, config));
+  const BuildReport report = KILN_TRY(list_requests(context, options, *service));
+  KILN_TRY(check_skipped(context, report));
   MissExplainer explainer(service->cache());
   std::vector<WhyAnswer> answers;
-  for (const KeyedRequest& keyed :
-       KILN_TRY(key_requests(*service, options, context.stop->token()))) {
+  for (const BuildItem& item : report.items) {
+    if (const auto* const error = std::get_if<Error>(&item.keyed))
+      return tl::unexpected(*error);
+    const auto& keyed = std::get<KeyedRequest>(item.keyed);
     const device::ToolchainChoice& choice = *keyed.toolchain;
     const auto note = fmt::format("{} ({}){}{}", choice.toolchain.name(), choice.reason,
                                   choice.warning.empty() ? "" : "; ", choice.warning);
-    answers.push_back(
-        KILN_TRY(explainer.explain(keyed.key, service->preimage(keyed),
-                                   keyed.request.as_template()->kernel->name(), note)));
-    answers.back().label = keyed.request.label();
+    answers.push_back(KILN_TRY(explainer.explain(keyed.key, service->preimage(keyed),
+                                                 likeness_of(keyed.request), note)));
+    answers.back().label = item.label;
+    answers.back().arch = item.arch;
   }
   if (answers.size() == 1)
     print_answer(answers.front(), context.json, context.out);
   else
-    print_answers(options.template_text, answers, shown(*service, options, answers),
+    print_answers(what_is_asked(options), answers, shown(*service, options, answers),
                   context.json, context.out);
-  return 0;
+  const bool all_hit = std::ranges::all_of(answers, &WhyAnswer::same);
+  return all_hit ? kAllDone : kSomeFailed;
+}
+
+/// True for what only a key can be; a file of such a name is ./NAME.
+bool is_key(const std::string& word) {
+  return word.size() >= kLeastKeyDigits &&
+         word.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
 }
 
 Result<int> run(Context& context, const WhyOptions& options) {
-  const bool is_request = !options.template_text.empty();
-  if (is_request == !options.keys.empty() ||
-      (!is_request && options.keys.size() != 2)) {
+  const bool has_keys = std::ranges::any_of(options.words, is_key);
+  const int choices = (options.words.empty() ? 0 : 1) +
+                      (options.template_text.empty() ? 0 : 1) +
+                      (options.manifest.empty() ? 0 : 1);
+  if (choices != 1 || (has_keys && (options.words.size() != 2 ||
+                                    !std::ranges::all_of(options.words, is_key)))) {
     return fail(ErrorCode::kInvalidArgument,
-                "give two keys, or --template NAME:p=v,... and --arch A");
+                "give two keys, or the kernel that misses: FILE.cu, --template "
+                "NAME:p=v,... or --manifest FILE, with --arch A");
   }
-  if (is_request)
+  if (!has_keys)
     return explain_requests(context, options);
-  print_answer(KILN_TRY(compare_keys(context.config, options.keys)), context.json,
+  print_answer(KILN_TRY(compare_keys(context.config, options.words)), context.json,
                context.out);
   return 0;
 }
@@ -132,17 +161,32 @@ Result<int> run(Context& context, const WhyOptions& options) {
 
 Run add_why(OptionSet& cli) {
   auto options = std::make_shared<WhyOptions>();
-  cli.argument("KEY", options->keys,
-               "Two keys, or unique prefixes of 6 digits or more");
+  cli.argument("KEY", options->words,
+               "Two keys, or unique prefixes of 6 digits or more; or FILE.cu, a source "
+               "as for `kiln compile`");
   cli.option("--template", options->template_text, "NAME:p=v,...",
              "Explain what `kiln warm` builds for the same words instead: which entry "
              "comes nearest, and what differs");
+  cli.option("--manifest", options->manifest, "FILE",
+             "Explain each request of a manifest, as KILN_RECORD writes it");
   add_arch_option(cli, options->architectures);
   add_catalog_options(cli, options->catalog);
+  add_source_options(cli, options->source);
+  cli.footer(
+      "Exit status: 0 if two keys were compared, or if all that is asked for is in "
+      "the\n"
+      "cache; 1 if a request misses.\n"
+      "\n"
+      "Examples:\n"
+      "  kiln why 3f9c21 8e01b7                 what differs between two entries\n"
+      "  kiln why scale.cu --arch 9.0           why a source misses\n"
+      "  kiln why --template scaled_softmax_fwd:dtype=bf16 --arch 9.0\n");
   return [options](Context& context) {
+    options->source.files = options->words;
     const Result<int> result = run(context, *options);
     // A request has no KEY argument that could be unknown.
-    return options->keys.empty() ? result : finish_lookup(context, result);
+    return std::ranges::any_of(options->words, is_key) ? finish_lookup(context, result)
+                                                       : result;
   };
 }
 

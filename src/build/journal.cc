@@ -1,0 +1,193 @@
+#include "build/journal.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "util/fork_count.h"
+#include "util/fork_mutex.h"
+#include "util/log.h"
+#include "util/mutex.h"
+#include "util/units.h"
+
+namespace kiln {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+// A build that takes longer belongs before the job.
+constexpr std::chrono::seconds kSlowBuild{10};
+
+/// Those that are open, for the end of the process. Never destroyed.
+struct OpenJournals {
+  Mutex mutex;
+  std::vector<Journal*> all KILN_GUARDED_BY(mutex);
+};
+
+OpenJournals& open_journals() {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): has a mutex
+  static auto* const instance = new OpenJournals;
+  return *instance;
+}
+
+Mutex& journals_mutex() {
+  return open_journals().mutex;
+}
+
+milliseconds since(Clock::time_point began) {
+  return std::chrono::duration_cast<milliseconds>(Clock::now() - began);
+}
+
+void tell(const std::string& summary) {
+  if (!summary.empty())
+    log(LogLevel::kInfo, {summary});
+}
+
+std::string target_text(std::string_view arch) {
+  return arch.empty() ? "" : fmt::format(" for {}", arch);
+}
+
+}  // namespace
+
+Journal::Journal(std::string_view what, const Config& config)
+    : what_(what), forks_(fork_count()) {
+  if (config.events) {
+    auto opened = EventFile::open(*config.events, config);
+    if (opened)
+      events_ = *std::move(opened);
+    else
+      log(LogLevel::kWarning, {"no events are written: ", opened.error().message});
+  }
+  static const bool is_registered = [] {
+    hold_over_forks<journals_mutex>();
+    return std::atexit([] { tell_all_summaries(); }) == 0;
+  }();
+  std::ignore = is_registered;  // without memory there is no summary
+  const MutexLock lock(journals_mutex());
+  open_journals().all.push_back(this);
+}
+
+Journal::~Journal() {
+  try {
+    {
+      const MutexLock lock(journals_mutex());
+      std::erase(open_journals().all, this);
+    }
+    tell(summary());
+  } catch (const std::exception&) {
+    return;  // out of memory
+  }
+}
+
+void Journal::tell_all_summaries() noexcept {
+  if (has_log_writer())
+    return;
+  try {
+    std::vector<std::string> texts;
+    {
+      const MutexLock lock(journals_mutex());
+      for (const Journal* const journal : open_journals().all)
+        texts.push_back(journal->summary());
+      open_journals().all.clear();
+    }
+    // Without the mutex: stderr may be a pipe that nobody reads.
+    for (const std::string& text : texts) tell(text);
+  } catch (const std::exception&) {
+    return;  // out of memory
+  }
+}
+
+void Journal::got(const Asked& asked, const Fetched& fetched, const WhyBuilt& why) {
+  const milliseconds took = since(asked.began);
+  const bool is_built = fetched.outcome == FetchOutcome::kCompiled;
+  std::string reason;
+  if (is_built && (events_ != nullptr || is_logged(LogLevel::kInfo)))
+    reason = why();
+  const std::string target = target_text(asked.arch);
+  if (is_built) {
+    ++built_;
+    built_ms_ += fetched.built_in.count();
+    const bool is_slow = fetched.built_in > kSlowBuild;
+    log(is_slow ? LogLevel::kWarning : LogLevel::kInfo,
+        {"built ", asked.name, target, " in ", format_duration(fetched.built_in),
+         fetched.not_stored ? "; it is not stored: " : "",
+         fetched.not_stored ? first_line(fetched.not_stored->message) : "",
+         reason.empty() ? "" : "; ", reason,
+         is_slow ? "; `kiln warm` builds it before a job" : ""});
+  } else if (fetched.outcome == FetchOutcome::kWaited) {
+    ++waited_;
+    waited_ms_ += took.count();
+    log(LogLevel::kInfo, {"waited ", format_duration(took), " for ", asked.name, target,
+                          ", which another process built"});
+  } else {
+    ++hits_.at(static_cast<std::size_t>(fetched.tier));
+    log(LogLevel::kDebug, {"found ", asked.name, target, ": ", to_string(fetched.tier),
+                           ", ", format_duration(took)});
+  }
+  if (events_ != nullptr)
+    events_->write(
+        {.name = asked.name,
+         .arch = asked.arch,
+         .outcome = to_string(fetched.outcome),
+         .tier = fetched.tier,
+         .server = fetched.server,
+         .stored = !fetched.not_stored,
+         .took = took,
+         .built_in = is_built ? std::optional(fetched.built_in) : std::nullopt,
+         .key = &asked.key,
+         .nearest = reason,
+         .error = fetched.not_stored ? &*fetched.not_stored : nullptr});
+}
+
+void Journal::failed(const Asked& asked, const Error& error) {
+  ++failed_;
+  const milliseconds took = since(asked.began);
+  log(LogLevel::kInfo, {"failed to get ", asked.name, target_text(asked.arch), " in ",
+                        format_duration(took), ": ", first_line(error.message)});
+  if (events_ != nullptr)
+    events_->write({.name = asked.name,
+                    .arch = asked.arch,
+                    .outcome = error.code == ErrorCode::kTimeout ? "timeout" : "failed",
+                    .took = took,
+                    .key = &asked.key,
+                    .error = &error});
+}
+
+void Journal::passed(std::string_view name, std::string_view reason) {
+  ++passed_;
+  if (events_ != nullptr)
+    events_->write({.name = name, .arch = {}, .outcome = "passed", .reason = reason});
+}
+
+std::string Journal::summary() const {
+  if (fork_count() != forks_)
+    return "";
+  std::vector<std::string> parts;
+  if (const auto memory = memory_hits_.load(); memory > 0)
+    parts.push_back(fmt::format("{} loaded already", memory));
+  for (std::size_t i = 0; i < hits_.size(); ++i) {
+    if (const auto hits = hits_.at(i).load(); hits > 0)
+      parts.push_back(
+          fmt::format("{} from {}", hits, to_string(static_cast<cache::Tier>(i))));
+  }
+  if (const auto built = built_.load(); built > 0)
+    parts.push_back(
+        fmt::format("{} built in {}", built, format_duration(milliseconds(built_ms_))));
+  if (const auto waited = waited_.load(); waited > 0)
+    parts.push_back(fmt::format("{} waited for, {}", waited,
+                                format_duration(milliseconds(waited_ms_))));
+  if (const auto failed = failed_.load(); failed > 0)
+    parts.push_back(fmt::format("{} failed", failed));
+  if (const auto passed = passed_.load(); passed > 0)
+    parts.push_back(fmt::format("{} left to NVRTC", passed));
+  return parts.empty() ? "" : fmt::format("{}: {}", what_, fmt::join(parts, ", "));
+}
+
+}  // namespace kiln
