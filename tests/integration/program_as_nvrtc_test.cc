@@ -211,12 +211,12 @@ TEST_F(ProgramAsNvrtcTest, LsAndShowNameTheProgramAndItsKernels) {
   EXPECT_THAT(kiln_.run({"ls"}).out, name);
   const json entry = kiln_.json_of({"ls"})["entries"][0];
   EXPECT_EQ(entry["file"], "sub/k.cu");
-  EXPECT_EQ(entry["kernels"], json({"k<float>"}));
+  EXPECT_EQ(entry["entry_points"][0]["name"], "k<float>");
   const std::string key = entry["key"];
   EXPECT_THAT(kiln_.run({"show", key}).out, name);
   const json shown = kiln_.json_of({"show", key});
   EXPECT_EQ(shown["file"], "sub/k.cu");
-  EXPECT_EQ(shown["kernels"], entry["kernels"]);
+  EXPECT_EQ(shown["entry_points"], entry["entry_points"]);
   EXPECT_EQ(shown["variables"][0]["name"], "&g");
   EXPECT_EQ(kiln_.run({"show", key, "--source"}).out, kSource);
   // Of LTO-IR, which tells no kernels, those that are asked for.

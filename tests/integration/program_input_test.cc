@@ -20,9 +20,6 @@ TEST_F(ProgramUsageTest, ArchitecturesThatNobodyEverHadAreRefused) {
     expect_wrong({"warm", "--quick", "--arch", never}, {"no NVRTC ever built for"});
   expect_wrong({"warm", "--quick", "--arch", "8.0,9.9"}, {"9.9"});
   expect_wrong({"ls", "--arch", "nine"}, {"'nine' is not an architecture"});
-  expect_wrong(
-      {"why", "--template", "scaled_softmax_fwd:dtype=bf16", "--arch", "8.0,9.0"},
-      {"one architecture at a time"});
 }
 
 TEST_F(ProgramUsageTest, WithoutADeviceAnArchitectureMustBeNamed) {

@@ -47,6 +47,7 @@ const Members kReport{{"requested", "n"},  {"hits", "n"},    {"compiled", "n"},
                       {"not_stored", "n"}, {"seconds", "n"}, {"min_driver", "sl"},
                       {"entries", "a"}};
 const Members kEntry{{"key", "s"},        {"kind", "s"},      {"template", "sl"},
+                     {"name", "sl"},      {"file", "sl"},     {"entry_points", "a"},
                      {"params", "o"},     {"arch", "s"},      {"size_bytes", "n"},
                      {"created", "s"},    {"last_used", "s"}, {"toolchain", "s"},
                      {"compile_ms", "n"}, {"registers", "n"}, {"shared_bytes", "n"},
@@ -115,11 +116,10 @@ TEST_F(ProgramJsonTest, LsAndShow) {
                 MatchesRegex("nvrtc-13.0-[0-9a-f]{8}"));
   }
   const json shown = kiln_.json_of({"show", key()});
-  expect_members(shown, with(kEntry, {{"path", "s"},
-                                      {"entry_points", "a"},
-                                      {"min_driver", "s"},
-                                      {"producer", "s"},
-                                      {"preimage", "a"}}));
+  expect_members(
+      shown,
+      with(kEntry,
+           {{"path", "s"}, {"min_driver", "s"}, {"producer", "s"}, {"preimage", "a"}}));
   expect_members(shown["entry_points"][0], {{"name", "s"}, {"lowered", "s"}});
   expect_members(shown["preimage"][0], {{"field", "s"}, {"value", "s"}});
   EXPECT_TRUE(std::filesystem::exists(shown["path"].get<std::string>()));
@@ -130,17 +130,47 @@ TEST_F(ProgramJsonTest, Why) {
       {"same", "b"}, {"key", "s"}, {"nearest", "sl"}, {"differences", "a"}};
   const std::string other = warmed_["entries"][1]["key"];
   const json keys = kiln_.json_of({"why", key(), other});
-  expect_members(keys, why_members);
+  expect_members(keys, with(why_members, {{"entries", "a"}}));
+  expect_members(keys["entries"][0], kEntry);
   expect_members(keys["differences"][0], {{"field", "s"}, {"a", "s"}, {"b", "s"}});
   const json request = kiln_.json_of({"why", "--template-dir", templates_, "--template",
-                                      "tiny_bwd:dtype=f16,wide=true", "--arch", "9.0"});
+                                      "tiny_bwd:dtype=f16,wide=true", "--arch", "9.0"},
+                                     1);
   const Members request_members =
       with(why_members, {{"toolchain", "s"}, {"tier", "sl"}});
   expect_members(request, request_members);
   const json several = kiln_.json_of({"why", "--template-dir", templates_, "--template",
-                                      "tiny_bwd:dtype=f16", "--arch", "9.0"});
+                                      "tiny_bwd:dtype=f16", "--arch", "9.0"},
+                                     1);
   expect_members(several, with(request_members, {{"requests", "a"}}));
-  expect_members(several["requests"][0], with(request_members, {{"template", "s"}}));
+  expect_members(several["requests"][0],
+                 with(request_members, {{"name", "s"}, {"arch", "s"}}));
+}
+
+TEST_F(ProgramJsonTest, EventsAndPs) {
+  ASSERT_EQ(kiln_
+                .run({"warm", "--template-dir", templates_, "--template", "tiny_bwd",
+                      "--arch", "9.0", "--events", "events"})
+                .status,
+            0);
+  const json events = kiln_.json_of({"events", kiln_.folder() / "events"});
+  const Members counts{{"found", "n"},   {"compiled", "n"}, {"waited", "n"},
+                       {"failed", "n"},  {"passed", "n"},   {"build_ms", "n"},
+                       {"wait_ms", "n"}, {"first", "s"},    {"last", "s"}};
+  expect_members(events, with(counts, {{"events", "n"},
+                                       {"unreadable", "n"},
+                                       {"processes", "n"},
+                                       {"tiers", "o"},
+                                       {"kernels", "a"},
+                                       {"hosts", "a"}}));
+  EXPECT_EQ(events["processes"], 1);
+  expect_members(events["kernels"][0], with(counts, {{"name", "s"},
+                                                     {"arch", "s"},
+                                                     {"hosts", "a"},
+                                                     {"reason", "sl"},
+                                                     {"error", "sl"}}));
+  expect_members(events["hosts"][0], with(counts, {{"host", "s"}, {"processes", "n"}}));
+  expect_members(kiln_.json_of({"ps"}), {{"builds", "a"}});
 }
 
 TEST_F(ProgramJsonTest, VerifyTrimClearAndStats) {
@@ -221,6 +251,7 @@ TEST_F(ProgramJsonTest, RenderTemplatesAndDoctor) {
   }
   const json doctor = kiln_.run({"doctor", "--json"}).json();
   expect_members(doctor, {{"ok", "b"},
+                          {"settings", "a"},
                           {"checks", "a"},
                           {"devices", "a"},
                           {"remotes", "a"},
@@ -241,6 +272,9 @@ TEST_F(ProgramJsonTest, RenderTemplatesAndDoctor) {
                                    {"entries", "nl"},
                                    {"bytes", "nl"},
                                    {"limit_bytes", "n"}});
+  for (const json& setting : doctor["settings"])
+    expect_members(setting,
+                   {{"name", "s"}, {"variable", "s"}, {"value", "s"}, {"origin", "s"}});
   for (const json& check : doctor["checks"]) {
     expect_members(check,
                    {{"name", "s"}, {"verdict", "s"}, {"detail", "s"}, {"remedy", "s"}});

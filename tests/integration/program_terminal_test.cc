@@ -111,7 +111,7 @@ TEST_F(ProgramTerminalTest, TablesFitItsWidth) {
            {"why", "--template", "scaled_softmax_fwd:dtype=bf16,max_cols=any", "--arch",
             "8.0"}}) {
     const auto finished = kiln_.run_on_terminal(arguments, "", 80);
-    EXPECT_EQ(finished.status, 0) << finished.text();
+    EXPECT_EQ(finished.status, arguments[0] == "why" ? 1 : 0) << finished.text();
     std::istringstream out(finished.out);
     for (std::string line; std::getline(out, line);)
       // With its \r; the longest parameters are one word.

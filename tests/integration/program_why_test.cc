@@ -51,7 +51,7 @@ TEST_F(ProgramInspectTest, WhySaysWhetherARequestHitsAndWhatIsNearest) {
   EXPECT_THAT(kiln_.run(hit).out, HasSubstr("a hit"));
   auto miss = request;
   miss.emplace_back("tiny_fwd:dtype=f16,wide=false");
-  const json why = kiln_.json_of(miss);
+  const json why = kiln_.json_of(miss, 1);
   EXPECT_EQ(why["same"], false);
   EXPECT_EQ(why["nearest"], key);
   ASSERT_THAT(why["differences"], SizeIs(1));
@@ -59,14 +59,14 @@ TEST_F(ProgramInspectTest, WhySaysWhetherARequestHitsAndWhatIsNearest) {
   EXPECT_EQ(why["differences"][0]["b"], "bf16");
   EXPECT_THAT(kiln_.run(miss).out, HasSubstr("a miss"));
   kiln_.run({"clear", "--all", "--yes"});
-  EXPECT_TRUE(kiln_.json_of(miss)["nearest"].is_null());
+  EXPECT_TRUE(kiln_.json_of(miss, 1)["nearest"].is_null());
 }
 
 TEST_F(ProgramInspectTest, WhyMeansByItsWordsWhatWarmBuildsForThem) {
   const std::string key = one("tiny_fwd:dtype=bf16,wide=false");
   for (const char* words : {"tiny_fwd:dtype=bf16", "tiny_fwd", "tiny"}) {
     const Arguments flags{"--template", words, "--arch", "9.0"};
-    const json why = kiln_.json_of(Arguments{"why"} + flags);
+    const json why = kiln_.json_of(Arguments{"why"} + flags, 1);
     std::set<std::string> asked;
     std::set<std::string> missing;
     for (const json& each : why["requests"]) {
@@ -87,9 +87,80 @@ TEST_F(ProgramInspectTest, WhyMeansByItsWordsWhatWarmBuildsForThem) {
               HasSubstr(fmt::format("1 in the cache, {} miss", missing.size()))));
   }
   // What a program gets by the same words comes first: the defaults.
-  EXPECT_EQ(kiln_.json_of(
-                {"why", "--template", "tiny_fwd:dtype=bf16", "--arch", "9.0"})["key"],
+  EXPECT_EQ(kiln_.json_of({"why", "--template", "tiny_fwd:dtype=bf16", "--arch", "9.0"},
+                          1)["key"],
             key);
+}
+
+TEST_F(ProgramInspectTest, WhyExplainsASourceAndAManifest) {
+  const std::string source = kiln_.write("scale.cu", std::string(test::kTinySource));
+  ASSERT_EQ(kiln_.run({"compile", source, "--arch", "9.0"}).status, 0);
+  EXPECT_EQ(kiln_.run({"why", source, "--arch", "9.0"}).status, 0);
+  const json miss = kiln_.json_of({"why", source, "--arch", "9.0", "-D", "N=4"}, 1);
+  ASSERT_THAT(miss["differences"], SizeIs(1));
+  EXPECT_EQ(miss["differences"][0]["field"], "macro");
+  EXPECT_EQ(kiln_.json_of({"why", source, "--arch", "8.0,9.0"}, 1)["requests"].size(),
+            2U);
+  // Of another file of the cache nothing is compared where there is one of its name.
+  const std::string other = kiln_.write("other.cu", "__global__ void other() {}");
+  ASSERT_EQ(kiln_.run({"compile", other, "--arch", "9.0"}).status, 0);
+  EXPECT_EQ(
+      kiln_.json_of({"why", source, "--arch", "9.0", "--std", "c++20"}, 1)["nearest"],
+      kiln_.json_of({"ls", "--file", "scale.cu"})["entries"][0]["key"]);
+  json line{{"source", test::kTinySource}, {"file", "scale.cu"}};
+  const std::string hits = line.dump() + "\n";
+  line["defines"] = {"N=4"};
+  const std::string manifest = kiln_.write("m.jsonl", hits + line.dump() + "\n");
+  const json lines = kiln_.json_of({"why", "--manifest", manifest, "--arch", "9.0"}, 1);
+  EXPECT_EQ(lines["requests"][0]["same"], true);
+  EXPECT_EQ(lines["requests"][1]["differences"], miss["differences"]);
+  for (const Arguments& wrong :
+       {Arguments{"why", "none.cu", "--arch", "9.0"},
+        Arguments{"why", source, "abcdef"},
+        Arguments{"why", source, "--manifest", manifest, "--arch", "9.0"},
+        Arguments{"why", "--manifest", "none", "--arch", "9.0"}})
+    EXPECT_EQ(kiln_.run(wrong).status, 2) << fmt::format("{}", fmt::join(wrong, " "));
+}
+
+TEST_F(ProgramInspectTest, WhyOfTwoKeysComparesWhatWasBuilt) {
+  const std::string source = kiln_.write("k.cu", std::string(test::kTinySource));
+  const std::string a = kiln_.compiled(test::kTinySource);
+  const std::string b = kiln_.compiled(test::kTinySource, "9.0", {"--option", "-G"});
+  const json why = kiln_.json_of({"why", a, b});
+  ASSERT_THAT(why["entries"], SizeIs(2));
+  EXPECT_EQ(why["entries"][0]["key"], a);
+  EXPECT_TRUE(why["entries"][1]["registers"].is_number());
+}
+
+TEST_F(ProgramInspectTest, SourcesAreListedClearedAndPackedByNameAndFile) {
+  const auto listed = [&](const Arguments& filter) {
+    return kiln_.json_of(Arguments{"ls"} + filter)["entries"].size();
+  };
+  for (const char* const name : {"one.cu", "two.cu"})
+    ASSERT_EQ(
+        kiln_.run({"compile", kiln_.write(name, test::kTinySource), "--arch", "9.0"})
+            .status,
+        0);
+  one("tiny_fwd:dtype=bf16,wide=false");
+  const json entry = kiln_.json_of({"ls", "--file", "one.cu"})["entries"][0];
+  const std::string kernel = entry["entry_points"][0]["name"];
+  EXPECT_EQ(entry["name"], "one.cu: " + kernel);
+  EXPECT_TRUE(entry["template"].is_null());
+  EXPECT_EQ(listed({"--file", "*.cu"}), 2U);
+  EXPECT_EQ(listed({"--file", "one.cu", "--file", "two.cu"}), 2U);
+  EXPECT_EQ(listed({"--name", kernel}), 2U);
+  EXPECT_EQ(listed({"--name", kernel, "--file", "one.cu"}), 1U);
+  EXPECT_EQ(listed({"--name", "tiny_*"}), 1U);
+  EXPECT_EQ(listed({"--name", kernel, "--limit", "1"}), 1U);
+  EXPECT_EQ(listed({"--name", "none"}), 0U);
+  EXPECT_EQ(kiln_.json_of({"verify", "--file", "one.cu"})["checked"], 1);
+  EXPECT_EQ(kiln_.json_of({"pack", "-o", "p.kpack", "--file", "*.cu"})["objects"], 2);
+  EXPECT_EQ(
+      kiln_.run({"pack", "-o", "q.kpack", "--file", "a.cu", "--quick", "--arch", "9.0"})
+          .status,
+      2);
+  EXPECT_EQ(kiln_.json_of({"clear", "--file", "one.cu", "--yes"})["removed"], 1);
+  EXPECT_EQ(listed({}), 2U);
 }
 
 }  // namespace

@@ -27,8 +27,7 @@ constexpr std::array<std::string_view, 7> kOthers{
     "KILN_PYTHON_STRICT", "KILN_FFI_LIBRARY",
     "KILN_TEST_KIT"};
 /// Of the test kit, and of one's own tests.
-constexpr std::array<std::string_view, 2> kOtherPrefixes{"KILN_SIMULATED_",
-                                                         "KILN_TEST_"};
+constexpr std::array<std::string_view, 2> kOtherGroups{"SIMULATED_", "TEST_"};
 
 std::vector<std::string> known_variables() {
   std::vector<std::string> known;
@@ -100,8 +99,8 @@ void check_settings(const std::vector<SettingOption>& given, Diagnosis& diagnosi
   for (const std::string& name : variables_set()) {
     const bool is_known =
         std::ranges::find(known, name) != known.end() ||
-        std::ranges::any_of(kOtherPrefixes, [&](std::string_view prefix) {
-          return name.starts_with(prefix);
+        std::ranges::any_of(kOtherGroups, [&](std::string_view group) {
+          return std::string_view(name).substr(kPrefix.size()).starts_with(group);
         });
     if (is_known)
       continue;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "build/build_service.h"
@@ -23,8 +24,6 @@
 
 namespace kiln::tools {
 namespace {
-
-constexpr std::size_t kLeastKeyDigits = 6;
 
 struct WhyOptions {
   std::vector<std::string> words;  // keys or sources
@@ -133,19 +132,19 @@ Result<int> explain_requests(Context& context, const WhyOptions& options) {
   return all_hit ? kAllDone : kSomeFailed;
 }
 
-/// True for what only a key can be; a file of such a name is ./NAME.
-bool is_key(const std::string& word) {
-  return word.size() >= kLeastKeyDigits &&
-         word.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
+/// Of a file's name; what is no such name is a key. A file "abc" is "./abc".
+bool is_source(const std::string& word) {
+  return word == "-" || word.find_first_of("./") != std::string::npos;
 }
 
 Result<int> run(Context& context, const WhyOptions& options) {
-  const bool has_keys = std::ranges::any_of(options.words, is_key);
+  const auto sources = std::ranges::count_if(options.words, is_source);
+  const bool has_keys = !options.words.empty() && sources == 0;
   const int choices = (options.words.empty() ? 0 : 1) +
                       (options.template_text.empty() ? 0 : 1) +
                       (options.manifest.empty() ? 0 : 1);
-  if (choices != 1 || (has_keys && (options.words.size() != 2 ||
-                                    !std::ranges::all_of(options.words, is_key)))) {
+  const bool is_mixed = sources > 0 && std::cmp_less(sources, options.words.size());
+  if (choices != 1 || is_mixed || (has_keys && options.words.size() != 2)) {
     return fail(ErrorCode::kInvalidArgument,
                 "give two keys, or the kernel that misses: FILE.cu, --template "
                 "NAME:p=v,... or --manifest FILE, with --arch A");
@@ -185,8 +184,9 @@ Run add_why(OptionSet& cli) {
     options->source.files = options->words;
     const Result<int> result = run(context, *options);
     // A request has no KEY argument that could be unknown.
-    return std::ranges::any_of(options->words, is_key) ? finish_lookup(context, result)
-                                                       : result;
+    return std::ranges::any_of(options->words, is_source) || options->words.empty()
+               ? result
+               : finish_lookup(context, result);
   };
 }
 

@@ -181,6 +181,15 @@ class AttentionCallTest : public test::LibraryTest {
     return found;
   }
 
+  /// Of these, those that say which kernel runs a problem, and not what was built.
+  [[nodiscard]] std::vector<std::string> choices(const std::string& level) const {
+    auto found = lines(level);
+    std::erase_if(found, [&](const std::string& line) {
+      return !line.starts_with(level + " attention ");
+    });
+    return found;
+  }
+
   [[nodiscard]] CUresult begin_capture(std::size_t i) {
     return begin_capture(stream(i));
   }

@@ -65,13 +65,13 @@ TEST_F(AttentionCallTest, AReasonIsAWarningOnceAndInformationAfterwards) {
               AllOf(HasSubstr("attention fwd f16 b1 h4/2"), HasSubstr("on device 1"),
                     HasSubstr("run by Kiln's attention_fwd on tensor cores: "),
                     HasSubstr("/nowhere/libcudnn.so.9")));
-  EXPECT_THAT(lines("info"), IsEmpty());
+  EXPECT_THAT(choices("info"), IsEmpty());
   attention::Problem longer = small_problem();
   longer.sq = longer.skv = 320;
   set_strides(longer);
   ASSERT_EQ(why(call(1, longer)), "done");
   EXPECT_THAT(lines("warning"), SizeIs(1));
-  EXPECT_THAT(lines("info"), ElementsAre(HasSubstr("sq320")));
+  EXPECT_THAT(choices("info"), ElementsAre(HasSubstr("sq320")));
 }
 
 TEST_F(AttentionCallTest, OfThreadsThatAskAtOnceOneDecidesAndOneBuilds) {
@@ -91,7 +91,7 @@ TEST_F(AttentionCallTest, OfThreadsThatAskAtOnceOneDecidesAndOneBuilds) {
                 : 0;
   });
   EXPECT_EQ(done, kThreads);
-  EXPECT_EQ(lines("warning").size() + lines("info").size(), 1U);
+  EXPECT_EQ(choices("warning").size() + choices("info").size(), 1U);
   const auto kinds = take_kinds();
   EXPECT_EQ(std::count(kinds.begin(), kinds.end(), Event::Kind::kCompiled), 1);
   EXPECT_THAT(launched(), SizeIs(kThreads));
@@ -111,7 +111,7 @@ TEST_F(AttentionCallTest, KilnForcedNeverOpensCudnn) {
   ASSERT_EQ(why(call(1, small_problem())), "done");
   EXPECT_FALSE(is_open());
   EXPECT_THAT(lines("warning"), IsEmpty());
-  EXPECT_THAT(lines("info"), ElementsAre(HasSubstr("KILN_ATTENTION")));
+  EXPECT_THAT(choices("info"), ElementsAre(HasSubstr("KILN_ATTENTION")));
 }
 
 TEST_F(AttentionCallTest, CudnnForcedWhereItCannotRunIsUnavailable) {
@@ -143,7 +143,7 @@ TEST_F(AttentionCallTest, WhatAProgramSetsBeatsTheEnvironment) {
   ASSERT_TRUE(made) << made.error().message;
   EXPECT_EQ(made->backend, AttentionBackend::kKiln);
   EXPECT_EQ(made->reason, "Options::attention=kiln");
-  EXPECT_THAT(lines("info"), ElementsAre(HasSubstr(": Options::attention")));
+  EXPECT_THAT(choices("info"), ElementsAre(HasSubstr(": Options::attention")));
   with.attention = AttentionSetting::kCudnn;
   service = Service::open(with);
   ASSERT_TRUE(service) << service.error().message;

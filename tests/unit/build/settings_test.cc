@@ -139,6 +139,8 @@ const std::vector<Example> kExamples{
      }},
     {"KILN_RECORD", "/r", "/x", [](Options& o) { o.record = "/r"; },
      [](const Config& c) { return c.record == "/r"; }},
+    {"KILN_EVENTS", "/v", "/x", [](Options& o) { o.events = "/v"; },
+     [](const Config& c) { return c.events == "/v"; }},
     {"KILN_LOG", "debug", "off", [](Options& o) { o.log_level = "debug"; },
      [](const Config& c) { return c.log_level == "debug"; }},
 };
