@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "util/demangle.h"
+
 namespace kiln::cache {
 namespace {
 
@@ -25,11 +27,13 @@ std::string_view last_part(std::string_view path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-/// "energy" of "phys::energy<a::b>".
-std::string_view plain_name(std::string_view name) {
+/// "energy" of "phys::energy<a::b>" and of "_Z6energyi".
+std::string plain_name(std::string_view given) {
+  const std::string in_source = source_name(given);
+  std::string_view name = in_source;
   name = name.substr(0, name.find('<'));
   const std::size_t scope = name.rfind("::");
-  return scope == std::string_view::npos ? name : name.substr(scope + 2);
+  return std::string(scope == std::string_view::npos ? name : name.substr(scope + 2));
 }
 
 // The key breaks ties, so that a listing always has the same order.
@@ -74,7 +78,8 @@ bool has_name(const Entry& entry, const std::string& name) {
   if (!entry.template_name.empty())
     return fits(name, entry.template_name);
   return std::ranges::any_of(entry.entry_points, [&](const EntryPoint& each) {
-    return fits(name, each.name) || fits(name, plain_name(each.name));
+    return fits(name, each.name) || fits(name, source_name(each.name)) ||
+           fits(name, plain_name(each.name));
   });
 }
 

@@ -21,6 +21,7 @@
 #include "build/dead_mounts.h"
 #include "build/settings.h"
 #include "kiln/version.h"
+#include "request/nvcc_words.h"
 #include "tools/exit_code.h"
 #include "tools/output/standard_streams.h"
 #include "tools/program.h"
@@ -113,6 +114,17 @@ std::vector<std::string> option_names(const CLI::App& app) {
 Error unexpected_word(const CLI::App& verb, const std::string& word) {
   const std::string name = word.substr(0, word.find('='));
   if (name.starts_with("-")) {
+    const request::NvccHint nvcc = verb.get_option_no_throw("--option") != nullptr
+                                       ? request::nvcc_hint(word)
+                                       : request::NvccHint();
+    if (nvcc.kind == request::NvccOption::kOfNvrtc)
+      return {ErrorCode::kInvalidArgument,
+              fmt::format("{0}: unknown option '{1}': NVRTC takes it, as --option {1}",
+                          verb.get_name(), word)};
+    if (nvcc.kind == request::NvccOption::kElsewhere)
+      return {ErrorCode::kInvalidArgument,
+              fmt::format("{}: unknown option '{}': {}", verb.get_name(), name,
+                          nvcc.advice)};
     return {ErrorCode::kInvalidArgument,
             fmt::format("{}: unknown option '{}'{}", verb.get_name(), name,
                         did_you_mean(name, option_names(verb)))};

@@ -31,6 +31,7 @@ _MODULES = {
     "Untrusted": "errors",
     "WorkerCrashed": "errors",
     "Kernel": "kernel",
+    "Module": "kernel",
     "Device": "service",
     "Setting": "service",
     "configure": "service",
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
         Untrusted,
         WorkerCrashed,
     )
-    from .kernel import Kernel
+    from .kernel import Kernel, Module
     from .service import Device, Setting, configure, devices, settings, statistics
     from ._warm import Packed, Unpacked, Warmed, Why, pack, unpack, warm, why
 

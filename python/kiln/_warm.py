@@ -178,13 +178,16 @@ def unpack(
 
 
 def why(
-    *keys: str,
+    *keys: str | os.PathLike,
     template: str | None = None,
+    manifest: str | os.PathLike | None = None,
     arch: str | None = None,
 ) -> Why:
-    """Which fields make two keys differ; or, of a template with parameters and one architecture,
-    which entry of the cache comes nearest and what differs: a :class:`Why`."""
-    options = ["why", *several("keys", keys)]
+    """Which fields make two keys differ; or, of a template with parameters, a manifest or the file of a
+    source, and of an architecture, which entry of the cache comes nearest and what differs: a :class:`Why`."""
+    options = ["why", *several("keys", keys, path)]
+    if manifest is not None:
+        options += ["--manifest", path("manifest", manifest)]
     if template is not None:
         options += ["--template", text("template", template)]
     if arch is not None:

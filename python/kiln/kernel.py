@@ -8,13 +8,16 @@ import operator
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Union
 
 from ._given import path, several, text, whole
 from ._library import library
-from .errors import InvalidArgument
+from .errors import InvalidArgument, IoError, NotFound
 
 _Extent = Union[int, Sequence[int]]
+_Source = Union[str, os.PathLike]
+_Sources = Union[_Source, Sequence[_Source]]
 _Paths = Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]]
 
 
@@ -23,6 +26,8 @@ class Kernel:
 
     >>> fill = kiln.Kernel('extern "C" __global__ void fill(float* y, float x, int n) {...}')
     >>> fill(64, 256, y, 1.5, y.numel())            # grid, block, arguments
+
+    A source is the text, or a ``pathlib.Path``: see :meth:`from_file`.
 
     ``name`` is the kernel's name or name expression, such as ``"scale<float>"``; with a sequence of
     names the first is launched, and :meth:`entry` finds the others. Without a name the source must
@@ -43,7 +48,7 @@ class Kernel:
 
     def __init__(
         self,
-        source: str | Sequence[str],
+        source: _Sources,
         name: str | Sequence[str] | None = None,
         *,
         options: str | Sequence[str] = (),
@@ -56,9 +61,14 @@ class Kernel:
         link: _Paths = (),
         link_options: str | Sequence[str] = (),
     ):
-        sources, names = several("source", source), several("name", name)
+        names = several("name", name)
+        files = [each for each in _listed(source) if isinstance(each, os.PathLike)]
+        sources = [_read(each) if isinstance(each, os.PathLike) else _text(each) for each in _listed(source)]
         if not sources:
             raise InvalidArgument("source is missing: a kernel has one, or several")
+        if files and file_name is None and isinstance(_listed(source)[0], os.PathLike):
+            file_name = os.path.basename(os.fspath(files[0]))
+        folders = [os.path.abspath(os.path.dirname(os.fspath(each)) or ".") for each in files]
         if isinstance(defines, Mapping):
             defines = [key if value is None else f"{key}={value}" for key, value in defines.items()]
         if headers is not None and not isinstance(headers, Mapping):
@@ -67,7 +77,7 @@ class Kernel:
             sources[0],
             text("file_name", file_name or ""),
             {text("headers", key): text(f"headers[{key!r}]", each) for key, each in (headers or {}).items()},
-            several("include_dirs", include_dirs, path),
+            [*several("include_dirs", include_dirs, path), *dict.fromkeys(folders)],
             several("defines", defines),
             several("options", options),
             names,
@@ -80,6 +90,15 @@ class Kernel:
         self._entry = names[0] if names else None
         self._modules: dict[int, Any] = {}  # by device; shared by what entry() makes of this
         self._handles: dict[int, Any] = {}  # by device: of this entry
+
+    @classmethod
+    def from_file(cls, file: str | os.PathLike, name: str | Sequence[str] | None = None, **how: Any) -> Kernel:
+        """A kernel of the source in a file, which is read once, now.
+
+        ``how`` are the other arguments of :class:`Kernel`. The folder of the file is searched for headers
+        after ``include_dirs``, as nvcc does. Raises :class:`kiln.NotFound` if there is no such file.
+        """
+        return cls(_path(file), name, **how)
 
     def __call__(
         self,
@@ -198,6 +217,90 @@ class Kernel:
                 handle = library().kernel_entry(handle, self._entry)
             self._handles[device] = handle
         return handle
+
+
+class Module:
+    """The kernels of one source, which is built once for all of them.
+
+    >>> module = kiln.Module.from_file("norms.cu", ["norm<float>", "norm<__half>"])
+    >>> module["norm<float>"](64, 256, y, x, y.numel())
+    >>> module.plain(64, 256, y)                    # a kernel that is no template
+
+    ``names`` are the name expressions of the kernels and variables that are used: those of templates are
+    needed, those of other kernels are not. The other arguments are those of :class:`Kernel`.
+
+    Any number of threads may use one Module.
+    """
+
+    def __init__(self, source: _Sources, names: str | Sequence[str] | None = None, **how: Any):
+        self._kernel = Kernel(source, names, **how)
+        self._entries: dict[str, Kernel] = {}
+
+    @classmethod
+    def from_file(cls, file: str | os.PathLike, names: str | Sequence[str] | None = None, **how: Any) -> Module:
+        """The same of a file; see :meth:`Kernel.from_file`."""
+        return cls(_path(file), names, **how)
+
+    def __getitem__(self, name: str) -> Kernel:
+        """The kernel with this name. A name that the source has not is an error of its first launch."""
+        kernel = self._entries.get(name)
+        if kernel is None:
+            kernel = self._entries.setdefault(name, self._kernel.entry(text("name", name)))
+        return kernel
+
+    def __getattr__(self, name: str) -> Kernel:
+        if name.startswith("_"):  # of Python, such as those that copy and pickle
+            raise AttributeError(f"kiln.Module has no attribute {name!r}; module[{name!r}] is a kernel")
+        return self[name]
+
+    def prepare(self, device: Any = None) -> Module:
+        """Fetches or builds the kernels and loads them on the device; returns this module."""
+        self._kernel._module(self._kernel._chosen(device))
+        return self
+
+    def global_variable(self, name: str, device: Any = None) -> tuple[int, int]:
+        """As :meth:`Kernel.global_variable`."""
+        return self._kernel.global_variable(name, device)
+
+    @property
+    def key(self) -> str:
+        """The key in the cache, which ``python -m kiln show`` takes."""
+        return self._kernel.key
+
+    @property
+    def image(self) -> bytes:
+        """The cubin, or the PTX, that is loaded."""
+        return self._kernel.image
+
+    def __repr__(self) -> str:
+        return f"<kiln.Module {self._kernel._arguments[1] or 'kernel.cu'}>"
+
+
+def _listed(source: Any) -> list[Any]:
+    return [source] if isinstance(source, (str, os.PathLike)) or not hasattr(source, "__iter__") else list(source)
+
+
+def _path(file: str | os.PathLike) -> Path:
+    return Path(path("file", file))
+
+
+def _read(file: os.PathLike) -> str:
+    try:
+        return Path(file).read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"{os.fspath(file)} is no text in UTF-8: {error}") from None
+    except FileNotFoundError:
+        raise NotFound(f"{os.fspath(file)}: there is no such file") from None
+    except OSError as error:
+        raise IoError(f"{os.fspath(file)} cannot be read: {error.strerror}") from None
+
+
+def _text(source: Any) -> str:
+    if isinstance(source, str) and source.endswith((".cu", ".cuh", ".cu.h")) and "\n" not in source:
+        raise InvalidArgument(
+            f"source is {source!r}, which is the name of a file: kiln.Kernel.from_file({source!r}) reads it"
+        )
+    return text("source", source)
 
 
 def _ordinal(device: Any) -> int:
@@ -329,6 +432,10 @@ def _value(argument: Any):
         return argument
     if argument is None:
         return bytes(8)  # a null pointer
+    if isinstance(argument, (tuple, list)):
+        raise InvalidArgument(
+            f"an argument is a {kind.__name__}: give the arguments one by one, kernel(grid, block, x, y, n)"
+        )
     raise InvalidArgument(
         f"an argument is of the type {kind.__name__}: possible are tensors with __dlpack__ or "
         "__cuda_array_interface__, scalars of NumPy, ctypes and Python, and bytes"

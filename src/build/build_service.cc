@@ -17,6 +17,7 @@
 #include "render/embedded_templates.h"
 #include "request/first_resolve.h"
 #include "request/resolve.h"
+#include "request/source_hint.h"
 #include "toolchain/nvrtc_wheels.h"
 #include "util/either_stop.h"
 #include "util/log.h"
@@ -78,6 +79,17 @@ std::unique_ptr<remote::Remote> make_remote(
 }
 
 constexpr std::size_t kShownDigits = 12;
+
+Error with_source_hints(Error error, const PreparedRequest& request) {
+  const auto* const wanted = std::get_if<request::SourceRequest>(&request.resolved());
+  const bool is_refusal = error.code == ErrorCode::kCompileFailed ||
+                          error.code == ErrorCode::kInvalidArgument;  // its options
+  if (wanted == nullptr || !is_refusal)
+    return error;
+  for (const std::string& hint : request::source_hints(wanted->source, error.message))
+    error.message += "\nhint: " + hint;
+  return error;
+}
 
 device::TemplateTargets declared_targets(const PreparedRequest& request) {
   const request::TemplateRequest* wanted = request.as_template();
@@ -427,10 +439,12 @@ Result<NewArtifact> BuildService::build(const KeyedRequest& request,
   if (!compiled && job.as_nvrtc)
     return tl::unexpected(std::move(compiled).error());
   if (!compiled)
-    return tl::unexpected(key::with_header_hint(
-        std::move(compiled).error(), *request.headers,
-        keys_.standard_headers(request.request, request.toolchain->toolchain),
-        device::header_wheels(request.toolchain->toolchain.facts.version)));
+    return tl::unexpected(with_source_hints(
+        key::with_header_hint(
+            std::move(compiled).error(), *request.headers,
+            keys_.standard_headers(request.request, request.toolchain->toolchain),
+            device::header_wheels(request.toolchain->toolchain.facts.version)),
+        request.request));
   if (job.as_nvrtc) {
     // NVRTC opens a file of the source's own name, and reads the text that it was
     // given.

@@ -9,6 +9,7 @@
 #include "device/launch.h"
 #include "device/primary_context.h"
 #include "library/loaded_kernel.h"
+#include "util/demangle.h"
 #include "util/public_border.h"
 #include "util/try.h"
 
@@ -77,11 +78,13 @@ Result<Kernel> Kernel::entry(std::string_view name) const {
     if (const auto found = loaded_->find(name))
       return Kernel(loaded_, *found);
     const auto& unreachable = loaded_->module().unreachable();
+    std::vector<std::string> names;
+    for (const std::string& each : loaded_->entry_names())
+      names.push_back(source_name(each));
     return fail(
         ErrorCode::kNotFound,
         fmt::format("{} has no kernel '{}'; it has {}{}{}", loaded_->label(), name,
-                    fmt::join(loaded_->entry_names(), ", "),
-                    unreachable.empty() ? "" : "; ",
+                    fmt::join(names, ", "), unreachable.empty() ? "" : "; ",
                     unreachable.empty() ? "" : device::why_unreachable(unreachable)));
   });
 }

@@ -9,6 +9,7 @@
 
 #include "device/cubin.h"
 #include "library/parameter_kinds.h"
+#include "util/demangle.h"
 #include "util/no_cancellation.h"
 #include "util/try.h"
 
@@ -125,9 +126,18 @@ std::optional<std::size_t> LoadedKernel::find(std::string_view name) const {
   const auto found = std::find_if(
       functions.begin(), functions.end(),
       [lowered](const device::Function& known) { return known.name() == lowered; });
-  if (found == functions.end())
-    return std::nullopt;
-  return static_cast<std::size_t>(found - functions.begin());
+  if (found != functions.end())
+    return static_cast<std::size_t>(found - functions.begin());
+  // A kernel that no name expression names has only its mangled name.
+  std::optional<std::size_t> only;
+  for (std::size_t i = 0; i < functions.size(); ++i) {
+    if (source_name(functions[i].name()) != name)
+      continue;
+    if (only)
+      return std::nullopt;  // overloads
+    only = i;
+  }
+  return only;
 }
 
 Result<GlobalVariable> LoadedKernel::global(std::string_view name) const {

@@ -1,11 +1,9 @@
 #include "library/parameter_kinds.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <memory>
+
+#include "util/demangle.h"
 
 namespace kiln {
 namespace {
@@ -39,13 +37,6 @@ std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\n";
   text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
   return text.substr(0, text.find_last_not_of(kBlanks) + 1);
-}
-
-std::string demangled(const std::string& name) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(
-      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
-  return status == 0 && text != nullptr ? text.get() : "";
 }
 
 }  // namespace

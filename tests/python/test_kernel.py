@@ -130,7 +130,7 @@ def test_of_an_enumeration_the_ptx_tells_the_kind_and_of_a_linked_kernel_nothing
         ("k.prepare(2)", "there is no device 2"),
         ("k.prepare('cpu')", "possible are numbers and 'cuda:N'"),
         ("k.prepare(0.5)", "device is 0.5, and not a whole number"),
-        ("kiln.Kernel(Path('a.cu'))", "source is PosixPath('a.cu'), and not a text"),
+        ("kiln.Kernel(3)", "source is 3, and not a text"),
         ("kiln.Kernel([])", "source is missing"),
         ("kiln.Kernel('', options=[80])", "options is 80, and not a text"),
         ("kiln.Kernel('', headers=['a.h'])", "headers have their texts by their names"),
@@ -349,6 +349,18 @@ def test_the_kernel_of_the_readme_runs_as_it_stands_there(python):
     assert said == "(4, 1, 1) [2.0, 1000]"
 
 
+def test_the_module_of_the_readme_runs(python, tmp_path):
+    (tmp_path / "norms.cu").write_text("""
+        template <typename T> __global__ void norm(T* y, const T* x, int n) {}
+        extern "C" __global__ void fill(float* y, float x) {}""")
+    (block,) = [block for block in blocks((ROOT / "python/README.md").read_text(), "python") if "kiln.Module" in block]
+    code = textwrap.dedent(SETUP) + textwrap.dedent("""
+        launches = simulated.record(driver, "fill", ctypes.c_uint64, ctypes.c_float)
+        rows, n, x = 2, 4, np.zeros(8, np.float32)
+        """)
+    assert python(code + block + "print(launches[0].values[1])", folder=tmp_path) == "1.0"
+
+
 def test_the_python_of_every_page_is_python():
     for page in ("README.md", "python/README.md", "docs/stories.md"):
         found = blocks((ROOT / page).read_text(), "python")
@@ -394,3 +406,81 @@ def test_threads_whose_first_calls_coincide_open_one_library(python):
     print(said)
     """, KILN_NO_JIT="0")
     assert said == "[9, 9, 9, 9, 9, 9, 9, 9]"
+
+
+FILES = """
+    import pathlib
+    folder = pathlib.Path("sources")
+    folder.mkdir()
+    (folder / "own.h").write_text("#define FACTOR 3\\n")
+    (folder / "k.cu").write_text('''#include "own.h"
+    __device__ int table[4];
+    template <typename T> __global__ void scale(T* x) { *x = FACTOR; }
+    extern "C" __global__ void fill(float* y, float x) {}
+    __global__ void plain(int n) {}''')
+"""
+
+
+def test_a_source_comes_from_a_file_with_the_headers_beside_it(run, tmp_path):
+    code = FILES + """
+    import os
+    kernel = kiln.Kernel.from_file("sources/k.cu", "scale<float>", device=0).prepare()
+    assert repr(kernel) == "<kiln.Kernel scale<float>>"
+    same = kiln.Kernel(folder / "k.cu", "scale<float>", device=0)
+    os.chdir("/")  # the folder was made absolute, and the text was read
+    assert same.key == kernel.key
+    """
+    run(code, folder=tmp_path)
+
+
+def test_a_file_that_cannot_be_a_source_is_said(run, tmp_path):
+    said = run(
+        FILES
+        + refusal('kiln.Kernel.from_file("none.cu")', "NotFound")
+        + refusal('kiln.Kernel.from_file(folder)', "IoError")
+        + refusal('kiln.Kernel("sources/k.cu")')
+        + '    (folder / "latin.cu").write_bytes(b"// \\xe9")\n'
+        + refusal('kiln.Kernel(folder / "latin.cu")')
+        + refusal("kiln.Kernel.from_file(3)")
+        + refusal('kiln.Kernel(folder / "k.cu", "fill", device=0)(1, 1, (1.0, 2))'),
+        folder=tmp_path,
+    ).splitlines()
+    for line, words in zip(
+        said,
+        ("none.cu: there is no such file", "sources cannot be read", "Kernel.from_file('sources/k.cu') reads it",
+         "no text in UTF-8", "file is 3", "give the arguments one by one"),
+        strict=True,
+    ):
+        assert words in line, said
+
+
+def test_a_module_has_the_kernels_of_a_source_that_is_built_once(run, tmp_path):
+    code = FILES + """
+    import copy, pickle
+    launches = simulated.record(driver, "fill", ctypes.c_uint64, ctypes.c_float)
+    module = kiln.Module.from_file(folder / "k.cu", ["scale<float>", "scale<double>", "&table"], device=0).prepare()
+    module["scale<float>"](1, 1, y)
+    module["scale<double>"](1, 1, y)
+    module.fill(1, 32, y, 2)
+    module.plain(1, 1, 4)
+    assert module.fill is module["fill"] and launches[0].values == [address, 2.0]
+    assert module.global_variable("&table")[1] == 16 and module.image[:4] == bytes([127]) + b"ELF"
+    assert kiln.statistics()["compiled"] == 1, kiln.statistics()
+    assert pickle.loads(pickle.dumps(module)).key == copy.copy(module).key == module.key
+    try:
+        module.nothing(1, 1)
+    except kiln.NotFound as error:
+        assert "fill" in str(error) and "plain" in str(error), error
+    try:
+        module["scale<int>"](1, 1, y)
+    except kiln.NotFound as error:
+        print(error)
+    """
+    assert "scale<int>" in run(code, folder=tmp_path)
+
+
+def test_a_wrong_name_lists_the_kernels_of_the_source(run):
+    said = run(refusal('kiln.Kernel(MIXED, "mixd", device=0).prepare()', "CompileFailed"))
+    assert "hint: there is no kernel 'mixd' in kernel.cu; it has mixed, did you mean 'mixed'?" in said
+    said = run(refusal('kiln.Kernel(MIXED, options=["-O3"], device=0).prepare()'))
+    assert "hint: nvcc's -O3: device code is always optimized" in said

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "request/selection.h"
+#include "util/demangle.h"
 #include "util/units.h"
 
 namespace kiln::tools {
@@ -46,8 +47,9 @@ std::string entry_label(const cache::Entry& entry) {
   const std::string file = entry.file.empty()   ? "(source)"
                            : path.is_absolute() ? path.filename().native()
                                                 : entry.file;
-  std::vector<std::string_view> names;
-  for (const cache::EntryPoint& each : entry.entry_points) names.push_back(each.name);
+  std::vector<std::string> names;
+  for (const cache::EntryPoint& each : entry.entry_points)
+    names.push_back(source_name(each.name));
   return names.empty() ? file : fmt::format("{}: {}", file, fmt::join(names, ", "));
 }
 

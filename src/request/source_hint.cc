@@ -1,0 +1,116 @@
+#include "request/source_hint.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+
+#include "request/nvcc_words.h"
+#include "request/program_name.h"
+#include "request/source_kernels.h"
+#include "util/nearest.h"
+
+namespace kiln::request {
+namespace {
+
+/// "energy" of "phys::energy<float>" and of "&phys::energy".
+std::string plain_name(std::string_view expression) {
+  expression = expression.substr(0, expression.find('<'));
+  const std::size_t scope = expression.rfind("::");
+  if (scope != std::string_view::npos)
+    expression.remove_prefix(scope + 2);
+  while (!expression.empty() &&
+         (expression.front() == '&' || expression.front() == ' '))
+    expression.remove_prefix(1);
+  return std::string(expression);
+}
+
+/// Of a name expression that cannot be found. A variable's begins with '&'.
+std::optional<std::string> name_hint(const SourceOptions& source,
+                                     const std::string& expression) {
+  const auto kernels = kernels_in(source.source);
+  const std::string name = plain_name(expression);
+  const auto known = std::ranges::find(kernels, name, &SourceKernel::name);
+  if (expression.starts_with("&"))
+    return std::nullopt;
+  if (known != kernels.end()) {
+    const bool has_arguments = expression.find('<') != std::string::npos;
+    if (known->is_template == has_arguments)
+      return std::nullopt;
+    return has_arguments
+               ? fmt::format("{} is no template: name it without arguments", name)
+               : fmt::format("{0} is a template: name an instance, such as {0}<float>",
+                             name);
+  }
+  std::vector<std::string> names;
+  std::vector<std::string> shown;
+  for (const SourceKernel& each : kernels) {
+    names.push_back(each.name);
+    shown.push_back(each.is_template ? each.name + "<...>" : each.name);
+  }
+  return fmt::format("there is no kernel '{}' in {}; it has {}{}", name,
+                     program_name(source.file_name),
+                     shown.empty() ? "none" : fmt::format("{}", fmt::join(shown, ", ")),
+                     did_you_mean(name, names));
+}
+
+/// The word of the runtime's interface that shows host code; empty: there is none.
+std::string_view host_code_in(std::string_view source) {
+  constexpr std::array<std::string_view, 7> kWords{
+      "<<<",        "cudaMalloc", "cudaMemcpy", "cudaFree", "cudaDeviceSynchronize",
+      "cudaStream", "int main("};
+  for (const std::string_view word : kWords) {
+    if (source.find(word) != std::string_view::npos)
+      return word;
+  }
+  return {};
+}
+
+std::optional<std::string> host_hint(const SourceOptions& source,
+                                     std::string_view log) {
+  constexpr std::string_view kGuard =
+      "keep host code from NVRTC with #ifndef __CUDACC_RTC__";
+  if (const auto word = host_code_in(source.source); !word.empty())
+    return fmt::format(
+        "the source has host code ({}), and NVRTC compiles device code: {}", word,
+        kGuard);
+  if (log.find("<thrust/") != std::string_view::npos ||
+      log.find("/thrust/") != std::string_view::npos)
+    return "Thrust's algorithms run on the host: in a kernel use CUB's, such as "
+           "cub::BlockReduce";
+  // NVRTC itself advises -default-device, which makes device code of host functions.
+  if (log.find("not allowed in JIT mode") != std::string_view::npos)
+    return fmt::format("a function without __device__ is host code: annotate it, or {}",
+                       kGuard);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<std::string> source_hints(const SourceOptions& source,
+                                      std::string_view log) {
+  std::vector<std::string> hints;
+  if (log.find("unrecognized option") != std::string_view::npos ||
+      log.find("NVRTC_ERROR_INVALID_OPTION") != std::string_view::npos) {
+    for (const std::string& option : source.options) {
+      if (auto hint = nvcc_hint(option); hint.kind == NvccOption::kElsewhere)
+        hints.push_back(std::move(hint.advice));
+    }
+    return hints;
+  }
+  if (log.find("__nv_name_map") != std::string_view::npos) {
+    for (const std::string& name : source.name_expressions) {
+      if (auto hint = name_hint(source, name))
+        hints.push_back(*std::move(hint));
+    }
+    return hints;
+  }
+  if (auto hint = host_hint(source, log))
+    hints.push_back(*std::move(hint));
+  return hints;
+}
+
+}  // namespace kiln::request

@@ -1,0 +1,119 @@
+#include "request/source_kernels.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace kiln::request {
+namespace {
+
+bool is_word(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+}
+
+/// Words and characters of a text, without comments, literals and blanks.
+class Tokens {
+ public:
+  explicit Tokens(std::string_view text) : rest_(text) {}
+
+  /// Empty at the end.
+  std::string_view next() {
+    skip();
+    if (rest_.empty())
+      return {};
+    std::size_t size = 1;
+    if (rest_[0] == '"' || rest_[0] == '\'')
+      size = literal_size();
+    else if (is_word(rest_[0]))
+      size = static_cast<std::size_t>(
+          std::find_if_not(rest_.begin(), rest_.end(), is_word) - rest_.begin());
+    const std::string_view token = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return token;
+  }
+
+ private:
+  void skip() {
+    for (;;) {
+      const auto blanks = static_cast<std::size_t>(
+          std::find_if_not(
+              rest_.begin(), rest_.end(),
+              [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }) -
+          rest_.begin());
+      rest_.remove_prefix(blanks);
+      if (rest_.starts_with("//"))
+        remove_through("\n");
+      else if (rest_.starts_with("/*"))
+        remove_through("*/");
+      else
+        return;
+    }
+  }
+  void remove_through(std::string_view end) {
+    const std::size_t at = rest_.find(end, 2);
+    rest_.remove_prefix(at == std::string_view::npos ? rest_.size() : at + end.size());
+  }
+  [[nodiscard]] std::size_t literal_size() const {
+    for (std::size_t i = 1; i < rest_.size(); ++i) {
+      if (rest_[i] == '\\')
+        ++i;
+      else if (rest_[i] == rest_[0] || rest_[i] == '\n')
+        return i + 1;
+    }
+    return rest_.size();
+  }
+
+  std::string_view rest_;
+};
+
+/// Behind "(": up to the ")" that belongs to it.
+void skip_parentheses(Tokens& tokens) {
+  int depth = 1;
+  while (depth > 0) {
+    const std::string_view token = tokens.next();
+    if (token.empty())
+      return;
+    depth += token == "(" ? 1 : token == ")" ? -1 : 0;
+  }
+}
+
+/// Behind __global__: the word before the parameters. Attributes with parentheses, such
+/// as __launch_bounds__(128), begin and end with two underscores.
+std::string_view name_of_kernel(Tokens& tokens) {
+  std::string_view last;
+  for (;;) {
+    const std::string_view token = tokens.next();
+    if (token.empty() || token == ";" || token == "{" || token == "}")
+      return {};
+    if (token != "(") {
+      last = token;
+      continue;
+    }
+    if (!last.starts_with("__") && !last.empty() && is_word(last.front()))
+      return last;
+    skip_parentheses(tokens);
+  }
+}
+
+}  // namespace
+
+std::vector<SourceKernel> kernels_in(std::string_view source) {
+  std::vector<SourceKernel> kernels;
+  Tokens tokens(source);
+  bool is_template = false;  // of the declaration that the next token is part of
+  for (std::string_view token = tokens.next(); !token.empty(); token = tokens.next()) {
+    if (token == "template")
+      is_template = true;
+    else if (token == ";" || token == "{" || token == "}")
+      is_template = false;
+    if (token != "__global__")
+      continue;
+    const std::string_view name = name_of_kernel(tokens);
+    if (!name.empty() &&
+        std::ranges::find(kernels, name, &SourceKernel::name) == kernels.end())
+      kernels.push_back({std::string(name), is_template});
+    is_template = false;
+  }
+  return kernels;
+}
+
+}  // namespace kiln::request
