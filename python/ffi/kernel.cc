@@ -313,10 +313,28 @@ std::uint32_t extent_of(std::int64_t value) {
   return static_cast<std::uint32_t>(value);
 }
 
+constexpr std::int64_t kCooperative = 1;
+constexpr std::int64_t kProgrammatic = 2;
+constexpr std::int64_t kHasPriority = 4;
+
+void set_attributes(const Array<std::int64_t>& given, kiln_geometry& geometry) {
+  if (given.empty())
+    return;
+  if (given.size() != 5)
+    refuse("a launch has five attributes, or none");
+  geometry.cooperative = (given[0] & kCooperative) != 0;
+  geometry.programmatic = (given[0] & kProgrammatic) != 0;
+  geometry.has_priority = (given[0] & kHasPriority) != 0;
+  geometry.priority = static_cast<int>(given[1]);
+  for (std::size_t i = 0; i < 3; ++i)
+    geometry.preferred_cluster[i] = extent_of(given[static_cast<std::int64_t>(i) + 2]);
+}
+
 // Before the kernel's own arguments: the kernel, the stream, or None for the current
 // stream of the framework that the tensors are of; then grid, block and cluster as nine
-// numbers, the bytes of shared memory, whether the launch is cooperative, and a byte
-// for the kind of each argument, or None.
+// numbers, the bytes of shared memory, the attributes of the launch (none, or flags,
+// the priority and the three numbers of the preferred cluster), and a byte for the kind
+// of each argument, or None.
 void kernel_launch(const AnyView* arguments, std::int32_t count) {
   constexpr std::int32_t kOwn = 6;
   if (count < kOwn)
@@ -335,7 +353,7 @@ void kernel_launch(const AnyView* arguments, std::int32_t count) {
     geometry.cluster[i] = extent_of(shape[at + 6]);
   }
   geometry.shared_bytes = extent_of(arguments[3].cast<std::int64_t>());
-  geometry.cooperative = arguments[4].cast<bool>();
+  set_attributes(arguments[4].cast<Array<std::int64_t>>(), geometry);
   Values values(*kernel.get());
   const auto its_count = static_cast<std::size_t>(count - kOwn);
   const auto given = arguments[5].cast<Optional<Bytes>>();

@@ -109,12 +109,21 @@ class Kernel:
         stream: Any = None,
         cooperative: bool = False,
         cluster: _Extent | None = None,
+        programmatic: bool = False,
+        priority: int | None = None,
+        preferred_cluster: _Extent | None = None,
     ) -> None:
         """Launches the kernel, and returns without waiting for it.
 
         ``grid``, ``block`` and ``cluster`` are a number or up to three, ``shared`` the bytes of
         dynamic shared memory. ``stream`` is a number (a ``CUstream``), an object with
         ``__cuda_stream__`` or ``cuda_stream``, or None: torch's current stream of the device.
+
+        ``programmatic`` is programmatic dependent launch: the kernel may begin before the kernel before
+        it in the stream has ended, and waits for its results by ``cudaGridDependencySynchronize()``.
+        ``priority`` is a number as of streams, of which the least runs first. ``preferred_cluster`` is a
+        larger cluster, a multiple of ``cluster``, for devices that have room for it. These three are
+        hints: a device or driver that does not know one launches without it.
 
         Arguments: tensors on the kernel's device, by ``__dlpack__`` or ``__cuda_array_interface__``,
         which does not say a device: give the kernel one, if all tensors have no more than that;
@@ -134,14 +143,19 @@ class Kernel:
             shared = whole("shared", shared)
         handle = self._on(device)
         number = _stream(stream, device)
+        how: tuple[int, ...] = ()
+        if cooperative or programmatic or priority is not None or preferred_cluster is not None:
+            flags = (1 if cooperative else 0) | (2 if programmatic else 0) | (0 if priority is None else 4)
+            preferred = (0, 0, 0) if preferred_cluster is None else _extent("preferred_cluster", preferred_cluster)
+            how = (flags, 0 if priority is None else _priority(priority), *preferred)
         launch = library().kernel_launch
         if number or not _is_other_current(device):
-            launch(handle, number, shape, shared, bool(cooperative), kinds, *values)
+            launch(handle, number, shape, shared, how, kinds, *values)
             return
         import torch
 
         with torch.cuda.device(device):  # whose default stream it is
-            launch(handle, number, shape, shared, bool(cooperative), kinds, *values)
+            launch(handle, number, shape, shared, how, kinds, *values)
 
     def prepare(self, device: Any = None) -> Kernel:
         """Fetches or builds the kernel and loads it on the device; returns this kernel."""
@@ -274,6 +288,13 @@ class Module:
 
     def __repr__(self) -> str:
         return f"<kiln.Module {self._kernel._arguments[1] or 'kernel.cu'}>"
+
+
+def _priority(value: Any) -> int:
+    number = whole("priority", value)
+    if not -(2**31) <= number < 2**31:
+        raise InvalidArgument(f"priority is {number}: priorities are small numbers, as of streams")
+    return number
 
 
 def _listed(source: Any) -> list[Any]:

@@ -61,6 +61,10 @@ class Launch:
     stream: int
     is_captured: bool  # into a graph
     is_repeated: bool  # by the launch of a graph
+    programmatic: bool = False  # programmatic dependent launch
+    priority: int | None = None
+    cluster: tuple[int, int, int] = (0, 0, 0)  # zeros where none was asked for
+    preferred_cluster: tuple[int, int, int] = (0, 0, 0)
 
 
 class _Launch(ctypes.Structure):
@@ -78,6 +82,10 @@ class _Launch(ctypes.Structure):
         ("is_captured", ctypes.c_int),
         ("is_repeated", ctypes.c_int),
         ("image", ctypes.c_char_p),
+        ("is_programmatic", ctypes.c_int),
+        ("has_priority", ctypes.c_int),
+        ("priority", ctypes.c_int),
+        ("preferred_cluster", ctypes.c_uint * 3),
     ]
 
 
@@ -199,6 +207,10 @@ def launches() -> list[Launch]:
             stream=each.stream or 0,
             is_captured=bool(each.is_captured),
             is_repeated=bool(each.is_repeated),
+            programmatic=bool(each.is_programmatic),
+            priority=each.priority if each.has_priority else None,
+            cluster=tuple(each.cluster),
+            preferred_cluster=tuple(each.preferred_cluster),
         )
         for each in all_of_them
     ]

@@ -102,7 +102,7 @@ static_assert(offsetof(kiln_source, target) == 112);
 KILN_STRUCT(kiln_file_request, 8, 64)
 KILN_STRUCT(kiln_statistics, 10, 80)
 static_assert(offsetof(kiln_statistics, seed_hits) == 64);
-KILN_STRUCT(kiln_geometry, 12, 56)
+KILN_STRUCT(kiln_geometry, 18, 72)
 KILN_STRUCT(kiln_kernel_attributes, 7, 48)
 
 }  // namespace

@@ -72,7 +72,8 @@ kiln_result kiln_kernel_geometry(const kiln_kernel* kernel, const char* const* n
         return kiln::fail(kiln::ErrorCode::kInvalidArgument,
                           fmt::format("names has '{}' twice", names[i]));
     }
-    const auto& [grid, block, shared_bytes, cluster, cooperative] =
+    const auto& [grid, block, shared_bytes, cluster, cooperative, programmatic,
+                 priority, preferred_cluster] =
         KILN_TRY(kernel->kernel.geometry(arguments));
     kiln_geometry made = KILN_GEOMETRY_INIT;
     std::copy(grid.begin(), grid.end(), made.grid);
@@ -80,6 +81,10 @@ kiln_result kiln_kernel_geometry(const kiln_kernel* kernel, const char* const* n
     made.shared_bytes = shared_bytes;
     std::copy(cluster.begin(), cluster.end(), made.cluster);
     made.cooperative = cooperative;
+    made.programmatic = programmatic;
+    made.has_priority = priority.has_value();
+    made.priority = priority.value_or(0);
+    std::ranges::copy(preferred_cluster, made.preferred_cluster);
     write_struct(geometry, made);
     return {};
   });
@@ -105,12 +110,17 @@ kiln_result kiln_kernel_launch_typed(const kiln_kernel* kernel,
       KILN_TRY(given(sizes, "sizes"));
     }
     kiln::Geometry where;
-    auto& [grid, block, shared_bytes, cluster, cooperative] = where;
+    auto& [grid, block, shared_bytes, cluster, cooperative, programmatic, priority,
+           preferred_cluster] = where;
     std::ranges::copy(given_geometry.grid, grid.begin());
     std::ranges::copy(given_geometry.block, block.begin());
     shared_bytes = given_geometry.shared_bytes;
     std::ranges::copy(given_geometry.cluster, cluster.begin());
     cooperative = given_geometry.cooperative;
+    programmatic = given_geometry.programmatic;
+    if (given_geometry.has_priority)
+      priority = given_geometry.priority;
+    std::ranges::copy(given_geometry.preferred_cluster, preferred_cluster.begin());
     if (kinds == nullptr)
       return kernel->kernel.launch_with(where, stream, std::span(args, n),
                                         std::span(sizes, n));

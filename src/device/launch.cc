@@ -130,6 +130,41 @@ Result<void> check_cluster(const Function& function, const Geometry& geometry) {
   return {};
 }
 
+bool has_preferred(const Geometry& geometry) {
+  return geometry.preferred_cluster != Extent{0, 0, 0};
+}
+
+Result<void> check_preferred(const Function& function, const Geometry& geometry) {
+  for (std::size_t i = 0; i < geometry.cluster.size(); ++i) {
+    const std::uint32_t preferred = geometry.preferred_cluster[i];
+    if (preferred == 0 || geometry.cluster[i] == 0 ||
+        preferred % geometry.cluster[i] != 0 || geometry.grid[i] % preferred != 0)
+      return refuse(
+          function,
+          fmt::format("preferred_cluster.{0} is {1}: it must be a multiple of "
+                      "cluster.{0}, {2}, and divide grid.{0}, {3}",
+                      kAxes[i], preferred, geometry.cluster[i], geometry.grid[i]));
+  }
+  return {};
+}
+
+/// Of the hints, those that the device and the driver know.
+Geometry known_here(const Function& function, Geometry geometry) {
+  constexpr CudaVersion kPreferredSince{12, 8};
+  const PrimaryContext& context = function.module().context();
+  const ComputeCapability capability = context.device().capability;
+  if (context.driver().table().cuLaunchKernelEx == nullptr) {
+    geometry.programmatic = false;
+    geometry.priority.reset();
+  }
+  if (capability < ComputeCapability{9, 0})
+    geometry.programmatic = false;
+  if (capability < ComputeCapability{10, 0} ||
+      context.driver().version() < kPreferredSince)
+    geometry.preferred_cluster = {0, 0, 0};
+  return geometry;
+}
+
 // Checks that the device has what the attributes ask for, and the driver the call.
 Result<void> check_launch_attributes(const Function& function,
                                      const Geometry& geometry) {
@@ -147,8 +182,12 @@ Result<void> check_launch_attributes(const Function& function,
   return {};
 }
 
+bool has_hints(const Geometry& geometry) {
+  return geometry.programmatic || geometry.priority || has_preferred(geometry);
+}
+
 bool needs_attributes(const Geometry& geometry) {
-  return geometry.cooperative || has_clusters(geometry);
+  return geometry.cooperative || has_clusters(geometry) || has_hints(geometry);
 }
 
 Result<void> check_geometry(const Function& function, const Geometry& geometry) {
@@ -157,7 +196,9 @@ Result<void> check_geometry(const Function& function, const Geometry& geometry) 
   KILN_TRY(check_extent(function, "block", geometry.block, limits.block));
   KILN_TRY(check_block(function, geometry.block));
   KILN_TRY(check_shared(function, geometry.shared_bytes));
-  if (needs_attributes(geometry))
+  if (has_preferred(geometry))
+    KILN_TRY(check_preferred(function, geometry));
+  if (geometry.cooperative || has_clusters(geometry))
     KILN_TRY(check_launch_attributes(function, geometry));
   return {};
 }
@@ -178,14 +219,15 @@ Result<void> prepare(const Function& function, const Geometry& geometry) {
       std::uint64_t{function.attributes().static_shared_bytes} + geometry.shared_bytes;
   if (shared_bytes > function.module().context().limits().shared_bytes)
     KILN_TRY(function.allow_large_shared_memory());
-  if (volume(geometry.cluster) > kPortableCluster)
+  if (std::max(volume(geometry.cluster), volume(geometry.preferred_cluster)) >
+      kPortableCluster)
     KILN_TRY(function.allow_large_clusters());
   return {};
 }
 
 CUresult launch_with_attributes(const Function& function, const Geometry& geometry,
                                 CUstream stream, void** arguments) {
-  std::array<CUlaunchAttribute, 2> attributes{};
+  std::array<CUlaunchAttribute, 5> attributes{};
   CUlaunchConfig config{};
   config.gridDimX = geometry.grid[0];
   config.gridDimY = geometry.grid[1];
@@ -207,6 +249,25 @@ CUresult launch_with_attributes(const Function& function, const Geometry& geomet
     cooperative.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
     cooperative.value.cooperative = 1;
   }
+  if (geometry.programmatic) {
+    CUlaunchAttribute& programmatic = attributes[config.numAttrs++];
+    programmatic.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    programmatic.value.programmaticStreamSerializationAllowed = 1;
+  }
+  if (geometry.priority) {
+    CUlaunchAttribute& priority = attributes[config.numAttrs++];
+    priority.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+    priority.value.priority = *geometry.priority;
+  }
+  if (has_preferred(geometry)) {
+    // CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION, which headers before CUDA 12.8
+    // lack; its value has the layout of clusterDim.
+    CUlaunchAttribute& preferred = attributes[config.numAttrs++];
+    preferred.id = static_cast<CUlaunchAttributeID>(11);
+    preferred.value.clusterDim = {geometry.preferred_cluster[0],
+                                  geometry.preferred_cluster[1],
+                                  geometry.preferred_cluster[2]};
+  }
   return function.module().context().driver().table().cuLaunchKernelEx(
       &config, function.handle(), arguments, nullptr);
 }
@@ -217,9 +278,12 @@ Result<void> launch_again(const Function& function, const Geometry& geometry,
                           CUstream_st* stream, std::span<void* const> arguments) {
   // The driver only reads them.
   auto* const values = const_cast<void**>(arguments.data());
-  if (needs_attributes(geometry))
-    return done(function, launch_with_attributes(function, geometry, stream, values),
-                "cuLaunchKernelEx");
+  if (needs_attributes(geometry)) {
+    const Geometry known = known_here(function, geometry);
+    if (needs_attributes(known))
+      return done(function, launch_with_attributes(function, known, stream, values),
+                  "cuLaunchKernelEx");
+  }
   const auto& [grid, block] = std::tie(geometry.grid, geometry.block);
   const DriverTable& driver = function.module().context().driver().table();
   return done(function,

@@ -303,6 +303,11 @@ typedef struct kiln_geometry {
   uint32_t shared_bytes;
   uint32_t cluster[3];
   bool cooperative;
+  /* Hints, left out where device or driver do not know them. */
+  bool programmatic;
+  bool has_priority;
+  int priority; /* if has_priority */
+  uint32_t preferred_cluster[3];
 } kiln_geometry;
 #define KILN_GEOMETRY_INIT                                                       \
   {                                                                              \

@@ -408,6 +408,30 @@ def test_threads_whose_first_calls_coincide_open_one_library(python):
     assert said == "[9, 9, 9, 9, 9, 9, 9, 9]"
 
 
+def test_hints_of_a_launch_reach_the_driver(python):
+    python("""
+    import ctypes
+    import kiln.testing
+    kiln.testing.use_simulated_device("9.0")
+    kiln.testing.define_kernel("fill", (ctypes.c_void_p, ctypes.c_float), lambda *_: None)
+    k = kiln.Kernel('extern "C" __global__ void fill(float* y, float x) {}', device=0)
+    y = None
+    k(8, 32, y, 1, programmatic=True, priority=-1)
+    k(8, 32, y, 1, cluster=2, preferred_cluster=(4, 1, 1))
+    k(8, 32, y, 1)
+    first, second, plain = kiln.testing.launches()
+    assert first.programmatic and first.priority == -1 and first.cluster == (0, 0, 0)
+    assert second.cluster == (2, 1, 1) and second.preferred_cluster == (0, 0, 0)  # of 10.0 and later
+    assert not plain.programmatic and plain.priority is None
+    for wrong in ({"priority": 0.5}, {"priority": 2**31}, {"preferred_cluster": 3, "cluster": 2}, {"preferred_cluster": ()}):
+        try:
+            k(8, 32, y, 1, **wrong)
+            raise SystemExit(f"{wrong} was not refused")
+        except kiln.InvalidArgument:
+            pass
+    """)
+
+
 FILES = """
     import pathlib
     folder = pathlib.Path("sources")

@@ -65,6 +65,17 @@ CUresult check_cluster(const Request& request, const Function& function,
                                         : CUDA_SUCCESS;
 }
 
+/// The driver's documentation: a multiple of the cluster that divides the grid.
+CUresult check_preferred(const Request& request) {
+  for (std::size_t i = 0; i < request.grid.size(); ++i) {
+    const unsigned preferred = request.preferred_cluster[i];
+    const unsigned least = std::max(request.cluster[i], 1U);
+    if (preferred != 0 && (preferred % least != 0 || request.grid[i] % preferred != 0))
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult check_cooperative(const Request& request, const Function& function,
                            const DeviceModel& model) {
   if (!request.is_cooperative)
@@ -83,6 +94,8 @@ CUresult check(const Request& request, const Function& function,
   CUresult result = check_shape(request, function);
   if (result == CUDA_SUCCESS)
     result = check_cluster(request, function, model);
+  if (result == CUDA_SUCCESS)
+    result = check_preferred(request);
   if (result == CUDA_SUCCESS)
     result = check_cooperative(request, function, model);
   return result;
@@ -168,6 +181,10 @@ CUresult accept(Simulator& simulator, const Request& request, Accepted& accepted
   record.dynamic_shared_bytes = request.dynamic_shared_bytes;
   record.stream = request.stream;
   record.is_cooperative = request.is_cooperative ? 1 : 0;
+  record.is_programmatic = request.is_programmatic ? 1 : 0;
+  record.has_priority = request.priority ? 1 : 0;
+  record.priority = request.priority.value_or(0);
+  std::ranges::copy(request.preferred_cluster, record.preferred_cluster);
   record.is_captured = stream->capture ? 1 : 0;
   record.is_repeated = request.is_repeated ? 1 : 0;
   if (stream->capture)
@@ -262,6 +279,9 @@ tl::expected<std::function<CUresult()>, CUresult> prepare(Simulator& simulator,
 
 namespace {
 
+// CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION, of CUDA 12.8.
+constexpr auto kPreferredCluster = static_cast<CUlaunchAttributeID>(11);
+
 // False where an attribute is none that a launch may have.
 bool read_attributes(const CUlaunchConfig& config, Request& request) {
   if (config.numAttrs != 0 && config.attrs == nullptr)
@@ -272,6 +292,13 @@ bool read_attributes(const CUlaunchConfig& config, Request& request) {
       return false;
     if (each.id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
       request.is_cooperative = each.value.cooperative != 0;
+    if (each.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+      request.is_programmatic = each.value.programmaticStreamSerializationAllowed != 0;
+    if (each.id == CU_LAUNCH_ATTRIBUTE_PRIORITY)
+      request.priority = each.value.priority;
+    if (each.id == kPreferredCluster)
+      request.preferred_cluster = {each.value.clusterDim.x, each.value.clusterDim.y,
+                                   each.value.clusterDim.z};
     if (each.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
       request.cluster = {each.value.clusterDim.x, each.value.clusterDim.y,
                          each.value.clusterDim.z};

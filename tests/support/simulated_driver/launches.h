@@ -24,6 +24,9 @@ struct Request {
   CUstream stream = nullptr;
   Extent cluster{};  // zeros for none
   bool is_cooperative = false;
+  bool is_programmatic = false;
+  std::optional<int> priority{};
+  std::array<unsigned, 3> preferred_cluster{};
   void** parameters = nullptr;
   void** extra = nullptr;
   bool is_repeated = false;  // by the launch of a graph

@@ -41,9 +41,13 @@ typedef struct kiln_simulated_launch {
   struct CUstream_st* stream; /* as it was given */
   unsigned cluster[3];        /* zeros where none was asked for */
   int is_cooperative;
-  int is_captured;   /* into a graph: it was not run */
-  int is_repeated;   /* by the launch of a graph */
-  const char* image; /* that the function is of: see kiln_simulated_last_image() */
+  int is_captured;     /* into a graph: it was not run */
+  int is_repeated;     /* by the launch of a graph */
+  const char* image;   /* that the function is of: see kiln_simulated_last_image() */
+  int is_programmatic; /* programmatic stream serialization is allowed */
+  int has_priority;    /* by a launch attribute */
+  int priority;
+  unsigned preferred_cluster[3]; /* zeros where none was asked for */
 } kiln_simulated_launch;
 
 /// Runs instead of a kernel, once a launch, on the launching thread before the launch

@@ -197,6 +197,55 @@ TEST_F(Launches, ThatAreCooperativeSaySo) {
   EXPECT_THAT(refused.error().message, HasSubstr("; launch fewer blocks"));
 }
 
+TEST_F(Launches, WithHintsTellTheDriverWhatTheDeviceKnows) {
+  const Geometry hints{.grid = {8, 1, 1},
+                       .cluster = {2, 1, 1},
+                       .programmatic = true,
+                       .priority = -2,
+                       .preferred_cluster = {4, 1, 1}};
+  ASSERT_TRUE(run(hints));
+  auto launched = simulated_.launches().back();
+  EXPECT_EQ(launched.is_programmatic, 1);
+  EXPECT_EQ(launched.has_priority, 1);
+  EXPECT_EQ(launched.priority, -2);
+  EXPECT_THAT(launched.preferred_cluster, ElementsAre(0, 0, 0)) << "of 10.0 and later";
+  Geometry plain = hints;
+  plain.cluster = {1, 1, 1};
+  ASSERT_TRUE(run(second(), plain));
+  launched = simulated_.launches().back();
+  EXPECT_EQ(launched.is_programmatic, 0) << "8.6 has none";
+  EXPECT_EQ(launched.priority, -2);
+  ASSERT_TRUE(run({.priority = 0}));
+  EXPECT_EQ(simulated_.launches().back().has_priority, 1);
+  ASSERT_TRUE(run({}));
+  EXPECT_EQ(simulated_.launches().back().has_priority, 0);
+}
+
+TEST_F(Launches, InPreferredClustersThatDoNotFitAreRefused) {
+  EXPECT_THAT(
+      refusal(
+          {.grid = {8, 1, 1}, .cluster = {2, 1, 1}, .preferred_cluster = {3, 1, 1}}),
+      HasSubstr("preferred_cluster.x is 3: it must be a multiple of cluster.x, "
+                "2, and divide grid.x, 8"));
+  EXPECT_THAT(refusal({.grid = {8, 1, 1}, .preferred_cluster = {2, 0, 1}}),
+              HasSubstr("preferred_cluster.y is 0"));
+}
+
+TEST(LaunchesOnABlackwell, PreferLargerClustersFromCuda128On) {
+  const SimulatedDriver simulated("10.0");
+  const Bytes bytes = test::cubin_for("sm_100", "12.8");
+  const Geometry geometry{
+      .grid = {8, 1, 1}, .cluster = {2, 1, 1}, .preferred_cluster = {4, 1, 1}};
+  for (const auto& [version, expected] : {std::pair{12080, 4U}, std::pair{12070, 0U}}) {
+    ASSERT_EQ(simulated.set_driver_version(version), 0);
+    const auto module = LoadedModule::load(test::context_of(simulated),
+                                           test::image_of(bytes, "sm_100", {12, 8}))
+                            .value();
+    ASSERT_TRUE(launch(*module->find("plain"), geometry, nullptr, {}, {}));
+    EXPECT_EQ(simulated.launches().back().preferred_cluster[0], expected) << version;
+  }
+}
+
 TEST(LaunchesOnAnOldDriver, AreRefusedWhereItLacksTheirFunction) {
   const SimulatedDriver old("9.0");
   ASSERT_EQ(old.set_driver_version(11040), 0);
@@ -216,6 +265,7 @@ TEST(LaunchesOnAnOldDriver, AreRefusedWhereItLacksTheirFunction) {
                       "11.4; install a newer driver")));
   }
   EXPECT_TRUE(launch(plain, {}, nullptr, {}, {}));
+  EXPECT_TRUE(launch(plain, {.programmatic = true, .priority = 1}, nullptr, {}, {}));
 }
 
 // --- failures of the driver
