@@ -313,5 +313,33 @@ TEST_F(ProgramDoctorTest, AnotherCacheOnAnotherNodeIsNamed) {
   EXPECT_EQ(kiln_.run({"doctor", "--compare", foreign}).status, 2);
 }
 
+TEST_F(ProgramDoctorTest, NodesThatChooseAnotherNvrtcOrHaveOtherSettingsAreTold) {
+  kiln_.set("KILN_REMOTE_MODE", "off");
+  json other = report();
+  const std::string name = other["toolchains"][0]["name"];
+  for (json& check : other["checks"]) {
+    if (check["name"] == "nvrtc chosen")
+      check["detail"] = "nvrtc-12.4-01234567: KILN_TOOLCHAIN is 12.4";
+  }
+  const std::string file = kiln_.write("other.json", other.dump());
+  kiln_.set("KILN_NO_JIT", "1");
+  kiln_.set("KILN_REMOTE", "https://user:secret@cache.example");
+  const auto compared = kiln_.run({"doctor", "--compare", file});
+  EXPECT_THAT(compared.out,
+              AllOf(HasSubstr("warn  nvrtc chosen against " + file + ": here " + name +
+                              "; there nvrtc-12.4-01234567\n"),
+                    HasSubstr("warn  settings against " + file +
+                              ": here KILN_NO_JIT=1, KILN_REMOTE=https://...@cache."
+                              "example; there none\n"),
+                    Not(HasSubstr("secret"))));
+  other.erase("settings");  // as an older Kiln reports
+  kiln_.write("other.json", other.dump());
+  EXPECT_THAT(kiln_.run({"doctor", "--compare", file}).out,
+              Not(HasSubstr("settings against")));
+  other["settings"] = {{{"variable", 1}}};
+  kiln_.write("other.json", other.dump());
+  EXPECT_EQ(kiln_.run({"doctor", "--compare", file}).status, 2);
+}
+
 }  // namespace
 }  // namespace kiln

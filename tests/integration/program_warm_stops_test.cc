@@ -41,6 +41,7 @@ TEST_F(ProgramWarmTest, AWaiterSaysWhomItWaitsForAndThatItWaitsNoLonger) {
   EXPECT_EQ(finished.status, 0) << finished.text();
   EXPECT_THAT(finished.out, HasSubstr("1 compiled"));
   EXPECT_THAT(finished.err, HasSubstr("without waiting any longer"));
+  EXPECT_THAT(finished.err, HasSubstr(" s, and has given no sign of life for "));
 }
 
 TEST_F(ProgramWarmTest, AFailureIsOneItemsAndFailFastStopsTheRest) {

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "kiln/version.h"
 #include "util/read_file.h"
@@ -30,14 +33,49 @@ std::set<std::string> values(const ordered_json& report, const char* list,
 Check compare_sets(const std::string& name, const std::set<std::string>& here,
                    const std::set<std::string>& there, const std::string& remedy) {
   const auto text = [](const std::set<std::string>& each) {
-    return fmt::format("{}", fmt::join(each, ", "));
+    return each.empty() ? "none" : fmt::format("{}", fmt::join(each, ", "));
   };
   if (here == there)
     return {name, CheckVerdict::kOk, text(here)};
   return {name, CheckVerdict::kWarn,
-          fmt::format("here {}; there {}", here.empty() ? "none" : text(here),
-                      there.empty() ? "none" : text(there)),
-          remedy};
+          fmt::format("here {}; there {}", text(here), text(there)), remedy};
+}
+
+/// What a node's check of this name found, unless it failed.
+std::set<std::string> details(const ordered_json& report, std::string_view name) {
+  std::set<std::string> found;
+  for (const ordered_json& check : report["checks"]) {
+    if (check.is_object() && check.value("name", "") == name &&
+        check.value("verdict", "") != to_string(CheckVerdict::kFail))
+      found.insert(check.value("detail", ""));
+  }
+  return found;
+}
+
+/// "nvrtc-13.0-65be0db3", whatever the reason is.
+std::set<std::string> chosen_nvrtc(const ordered_json& report) {
+  std::set<std::string> found;
+  for (const std::string& detail : details(report, "nvrtc chosen"))
+    found.insert(detail.substr(0, detail.find_first_of(": ")));
+  return found;
+}
+
+/// "KILN_JOBS=4"; not the place of the cache, which has a check of its own.
+std::set<std::string> settings(const ordered_json& report) {
+  std::set<std::string> found;
+  for (const ordered_json& each : report["settings"]) {
+    if (each.at("origin") != kDefaultOrigin && each.at("name") != "cache_dir")
+      found.insert(fmt::format("{}={}", each.at("variable").get<std::string>(),
+                               each.at("value").get<std::string>()));
+  }
+  return found;
+}
+
+std::set<std::string> only_in(const std::set<std::string>& a,
+                              const std::set<std::string>& b) {
+  std::set<std::string> found;
+  std::ranges::set_difference(a, b, std::inserter(found, found.end()));
+  return found;
 }
 
 /// "/home/a/.cache/kiln on nfs, read-write, locks work"
@@ -54,14 +92,6 @@ std::string cache_text(const ordered_json& cache) {
 /// Throws nlohmann's type errors for a report with members of the wrong type.
 std::vector<Check> differences(const ordered_json& here, const ordered_json& there,
                                const std::string& with) {
-  const auto driver = [](const ordered_json& report) {
-    std::set<std::string> found;
-    for (const ordered_json& check : report["checks"]) {
-      if (check.is_object() && check.value("name", "") == "driver")
-        found.insert(check.value("detail", ""));
-    }
-    return found;
-  };
   const auto build = [](const ordered_json& report) {
     const auto kiln = report.value("kiln", ordered_json::object());
     return std::set<std::string>{kiln.value("version", "") + " " +
@@ -73,7 +103,9 @@ std::vector<Check> differences(const ordered_json& here, const ordered_json& the
       compare_sets("toolchains" + with, values(here, "toolchains", "name"),
                    values(there, "toolchains", "name"),
                    "set KILN_TOOLCHAIN to one that both have, or keys will differ"),
-      compare_sets("driver" + with, driver(here), driver(there),
+      compare_sets("nvrtc chosen" + with, chosen_nvrtc(here), chosen_nvrtc(there),
+                   "set KILN_TOOLCHAIN alike on all nodes, or keys will differ"),
+      compare_sets("driver" + with, details(here, "driver"), details(there, "driver"),
                    "install the same driver on all nodes"),
       compare_sets("architectures" + with, values(here, "devices", "arch"),
                    values(there, "devices", "arch"), "warm for all of them: --arch")};
@@ -82,6 +114,16 @@ std::vector<Check> differences(const ordered_json& here, const ordered_json& the
         "cache" + with, {cache_text(here["cache"])}, {cache_text(there["cache"])},
         "set KILN_CACHE_DIR alike on all nodes; a node finds what another one warmed "
         "only in a folder that both see"));
+  }
+  if (there.contains("settings")) {
+    const auto ours = settings(here);
+    const auto theirs = settings(there);
+    Check check =
+        ours == theirs
+            ? compare_sets("settings" + with, ours, theirs, "")
+            : compare_sets("settings" + with, only_in(ours, theirs),
+                           only_in(theirs, ours), "set them alike on all nodes");
+    checks.push_back(std::move(check));
   }
   return checks;
 }

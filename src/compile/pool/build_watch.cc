@@ -24,8 +24,11 @@ struct WorkerFailure {
 /// The limit is wall time: a busy machine uses it up.
 std::string share_text(std::optional<double> share) {
   constexpr double kMuch = 0.8;
+  constexpr double kNone = 0.005;
   if (!share)
     return "";
+  if (*share < kNone)
+    return ", in which it used no core: somebody stopped it, or it waits for a file";
   return fmt::format(
       ", in which it had {:.0f} % of a core{}", *share * 100,
       *share < kMuch ? ", so run fewer builds at a time (KILN_JOBS)" : "");

@@ -14,9 +14,12 @@
 namespace kiln::compile {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::EndsWith;
+using testing::HasSubstr;
 using testing::MatchesRegex;
+using testing::Not;
 
 const CompileJob kBuild{.label = "scale",
                         .target = {{{9, 0}, device::ArchSuffix::kA}},
@@ -81,13 +84,23 @@ TEST_F(BuildWatchTest, ATimeoutNamesPhaseLimitAndRemedy) {
 TEST_F(BuildWatchTest, ATimeoutSaysWhichShareOfACoreTheBuildHad) {
   watch_.start_clock();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  watch_.had(std::chrono::milliseconds(1));
+  watch_.had(std::chrono::milliseconds(10));
   EXPECT_THAT(told(kBuild, ErrorCode::kTimeout),
-              MatchesRegex(".* 1.5 s, in which it had [0-2] % of a core, so run fewer "
-                           "builds at a time \\(KILN_JOBS\\); raise .*"));
+              MatchesRegex(".* 1.5 s, in which it had [12]?[0-9] % of a core, so run "
+                           "fewer builds at a time \\(KILN_JOBS\\); raise .*"));
   watch_.had(BuildWatch::Clock::now() - watch_.begin());
   EXPECT_THAT(told(kBuild, ErrorCode::kTimeout),
               MatchesRegex(".* 1.5 s, in which it had (100|99) % of a core; raise .*"));
+}
+
+TEST_F(BuildWatchTest, ATimeoutOfABuildThatDidNotRunBlamesNoOtherBuild) {
+  watch_.start_clock();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  watch_.had(std::chrono::milliseconds(0));
+  EXPECT_THAT(told(kBuild, ErrorCode::kTimeout),
+              AllOf(HasSubstr("in which it used no core: somebody stopped it, or it "
+                              "waits for a file; raise"),
+                    Not(HasSubstr("KILN_JOBS"))));
 }
 
 TEST_F(BuildWatchTest, WantOfMemoryNamesTheLimitInItsUnit) {
