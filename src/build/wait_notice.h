@@ -49,7 +49,7 @@ class WaitNotice {
   }
 
  private:
-  static constexpr std::chrono::seconds kSilentAfter{2};  // it beats every second
+  static constexpr std::chrono::milliseconds kSilentAfter{2500};  // two beats missed
 
   static std::string text(std::chrono::nanoseconds duration) {
     return format_duration(

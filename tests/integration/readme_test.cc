@@ -205,8 +205,9 @@ TEST(ReadmeTest, NoBlockIsOneThatNothingRuns) {
   using Blocks = std::map<std::string, int>;
   // Besides those without a language and the sessions. tests/python has README's
   // Python, its session with CuPy and all of docs/admin.md, its test_testing.py the kit
-  // of docs/testing.md, test_cache.py and test_triton.py those of docs/files.md, and
-  // test_cpp_extension.py that of docs/extensions.md.
+  // of docs/testing.md, test_cache.py and test_triton.py those of docs/files.md,
+  // test_cpp_extension.py that of docs/extensions.md, and test_troubleshooting.py those
+  // of docs/troubleshooting.md.
   const std::map<std::string, Blocks> known{
       {"README.md", {{"cpp", 1}, {"python", 1}, {"text", 1}}},
       {"docs/attention.md", {{"cpp", 1}}},
@@ -215,6 +216,7 @@ TEST(ReadmeTest, NoBlockIsOneThatNothingRuns) {
       {"docs/guide.md", {{"c", 1}, {"cmake", 1}, {"json", 1}, {"sh", 2}}},
       {"docs/operations.md", {{"cpp", 1}}},
       {"docs/testing.md", {{"cpp", 1}, {"python", 1}, {"sh", 3}, {"yaml", 1}}},
+      {"docs/troubleshooting.md", {{"text", 10}}},
   };
   // tests/install and tools/ have the commands that are not kiln's.
   const auto is_run = [](const std::string& line) {

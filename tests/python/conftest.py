@@ -130,20 +130,32 @@ def as_shown(line):
     return [word for word in line.split() if not any(each.isdigit() for each in word) and word not in PARTS_OF_FIGURES]
 
 
-def check_session(page, folder, env):
-    """Runs the commands of a page's session in `folder`, each of which must print the lines below it; returns how
-    many there are."""
-    (session,) = blocks(page, "text")
+def commands(block):
+    """Each command of a session, with the output that is shown below it."""
+    for part in re.split(r"(?m)^\$ ", block)[1:]:
+        command = re.match(r"(.*\\\n)*.*\n", part)[0]  # with lines that go on
+        yield command, part[len(command) :]
+
+
+def with_programs(folder, env):
+    """The environment in which `kiln` is this build's, and `python` this Python."""
     programs = folder / "bin-of-session"
     programs.mkdir()
     (programs / "kiln").symlink_to(KIT.parent / "bin/kiln")
     (programs / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     (programs / "python").chmod(0o755)
-    env = env | {"PATH": f"{programs}:{env['PATH']}"}
-    shown = [part.splitlines() for part in session.split("$ ")[1:]]
-    for command, *expected in shown:
+    return env | {"PATH": f"{programs}:{env['PATH']}"}
+
+
+def check_session(page, folder, env):
+    """Runs the commands of a page's session in `folder`, each of which must print the lines below it; returns how
+    many there are."""
+    (session,) = blocks(page, "text")
+    env = with_programs(folder, env)
+    shown = list(commands(session))
+    for command, expected in shown:
         done = subprocess.run(["sh", "-c", command], env=env, cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         said = [as_shown(line) for line in (done.stderr + done.stdout).splitlines()]
-        assert [line for line in expected if as_shown(line) not in said] == [], done.stderr + done.stdout
+        assert [line for line in expected.splitlines() if as_shown(line) not in said] == [], done.stderr + done.stdout
     return len(shown)

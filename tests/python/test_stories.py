@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import HERE, KIT, ROOT, blocks, environment, needs_torch
+from conftest import HERE, KIT, ROOT, blocks, commands, environment, needs_torch
 
 PAGE = ROOT / "docs/stories.md"
 CASES = {
@@ -22,13 +22,6 @@ DIFFERS = {  # from one run to the next, and between NVRTCs
     r"\bCUDA \d+\.\d+": "CUDA N",
     r"(?m)^\[[#.]+\] .*\n": "",  # progress, where a build takes long
 }
-
-
-def commands(block):
-    """Each command of a console block, with the output that is shown."""
-    for part in re.split(r"(?m)^\$ ", block)[1:]:
-        command = re.match(r"(.*\\\n)*.*\n", part)[0]  # with lines that go on
-        yield command, part[len(command) :]
 
 
 def normalised(output):

@@ -24,9 +24,9 @@ constexpr const char* kTrialSource =
 constexpr std::chrono::seconds kTrialLimit{60};
 
 std::string device_text(const Device& info) {
-  return fmt::format("{}: {}, compute capability {}, {}, {} multiprocessors",
-                     info.ordinal, info.name, to_string(info.capability),
-                     format_size(info.memory_bytes), info.multiprocessors);
+  return fmt::format("{}, compute capability {}, {}, {} multiprocessors", info.name,
+                     to_string(info.capability), format_size(info.memory_bytes),
+                     info.multiprocessors);
 }
 
 void check_peers(const device::Driver& driver, Diagnosis& diagnosis) {
