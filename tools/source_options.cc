@@ -106,11 +106,19 @@ Result<Request> make_request(const Context& context, const SourceFileOptions& op
   if (std::ranges::count(options.files, "-") > 1)
     return fail(ErrorCode::kInvalidArgument, "standard input is only one source");
   std::vector<SourceOptions> sources;
-  for (const std::string& file : options.files)
-    sources.push_back(KILN_TRY(source_of(context, options, file)));
   LinkOptions link;
   auto& [files, link_options] = link;
   files.assign(options.linked.begin(), options.linked.end());
+  for (const std::string& file : options.files) {
+    if (file.ends_with(".ptx"))
+      files.emplace_back(file);
+    else
+      sources.push_back(KILN_TRY(source_of(context, options, file)));
+  }
+  if (sources.empty()) {  // PTX, which is linked to nothing else
+    sources.emplace_back();
+    sources.back().file_name = options.files.front();
+  }
   link_options = options.link_options;
   return Request::from_sources(std::move(sources), std::move(link));
 }

@@ -63,7 +63,8 @@ class Kernel:
     ):
         names = several("name", name)
         files = [each for each in _listed(source) if isinstance(each, os.PathLike)]
-        sources = [_read(each) if isinstance(each, os.PathLike) else _text(each) for each in _listed(source)]
+        ptx = [each for each in files if os.fspath(each).endswith(".ptx")]  # which is linked
+        sources = [_source(each) for each in _listed(source)]
         if not sources:
             raise InvalidArgument("source is missing: a kernel has one, or several")
         if files and file_name is None and isinstance(_listed(source)[0], os.PathLike):
@@ -83,7 +84,7 @@ class Kernel:
             names,
             text("target", target or ""),
             sources[1:],
-            several("link", link, path),
+            [*several("link", link, path), *(os.path.abspath(each) for each in ptx)],
             several("link_options", link_options),
         )
         self._device = None if device is None else _ordinal(device)
@@ -96,7 +97,8 @@ class Kernel:
         """A kernel of the source in a file, which is read once, now.
 
         ``how`` are the other arguments of :class:`Kernel`. The folder of the file is searched for headers
-        after ``include_dirs``, as nvcc does. Raises :class:`kiln.NotFound` if there is no such file.
+        after ``include_dirs``, as nvcc does. A file ``NAME.ptx`` is PTX, which nvJitLink makes a cubin of.
+        Raises :class:`kiln.NotFound` if there is no such file.
         """
         return cls(_path(file), name, **how)
 
@@ -303,6 +305,12 @@ def _listed(source: Any) -> list[Any]:
 
 def _path(file: str | os.PathLike) -> Path:
     return Path(path("file", file))
+
+
+def _source(source: Any) -> str:
+    if not isinstance(source, os.PathLike):
+        return _text(source)
+    return "" if os.fspath(source).endswith(".ptx") else _read(source)
 
 
 def _read(file: os.PathLike) -> str:

@@ -25,6 +25,7 @@ namespace {
 /// What an image defines.
 struct Defined {
   std::vector<std::string> kernels;
+  std::vector<std::string> variables;                    // of a cubin
   std::function<bool(const std::string&)> has_variable;  // by lowered name
 };
 
@@ -42,9 +43,10 @@ Result<Defined> defined_in(const KeyedRequest& request, const Bytes& image) {
   } else {
     device::CubinInfo info = KILN_TRY(device::read_cubin(image));
     kernels = std::move(info.entry_points);
-    defined.has_variable = [variables = std::move(info.variables)](const auto& name) {
-      return std::find(variables.begin(), variables.end(), name) != variables.end();
-    };
+    defined.variables = info.variables;
+    defined.has_variable = [variables =
+                                std::set(info.variables.begin(), info.variables.end())](
+                               const auto& name) { return variables.contains(name); };
   }
   for (device::EntryPoint& kernel : kernels)
     defined.kernels.push_back(std::move(kernel.name));
@@ -74,10 +76,11 @@ Result<Names> names_in(const KeyedRequest& request,
   }
   const bool as_nvrtc = is_as_nvrtc(request);
   const Defined defined = KILN_TRY(defined_in(request, output.image));
+  const std::set<std::string_view> kernels(defined.kernels.begin(),
+                                           defined.kernels.end());
   std::set<std::string_view> named;
   for (const compile::LoweredName& name : output.lowered_names) {
-    const bool is_kernel = std::find(defined.kernels.begin(), defined.kernels.end(),
-                                     name.lowered) != defined.kernels.end();
+    const bool is_kernel = kernels.contains(name.lowered);
     (!is_kernel && (as_nvrtc || defined.has_variable(name.lowered))
          ? names.variables
          : names.entry_points)
@@ -87,6 +90,11 @@ Result<Names> names_in(const KeyedRequest& request,
   for (const std::string& name : defined.kernels) {
     if (!named.contains(name))
       names.entry_points.push_back({name, name});
+  }
+  // A module of variables, such as a table that a program fills.
+  if (names.entry_points.empty() && names.variables.empty() && !as_nvrtc) {
+    for (const std::string& name : defined.variables)
+      names.variables.push_back({name, name});
   }
   return names;
 }
@@ -141,9 +149,10 @@ Result<cache::Metadata> metadata_of(const KeyedRequest& request,
   created_ns = cache::unix_now_ns();
   compile_ms = static_cast<std::uint64_t>(output.nvrtc_time.count());
   describe_resources(output, metadata);
-  // The log has none of nvJitLink, and of a program's own compile only with an option.
+  // The log has few of nvJitLink, of a program's own compile only with an option, and
+  // none of a compile with many names.
   if (request.linker != nullptr ||
-      (is_as_nvrtc(request) && request.target.kind == device::ImageKind::kCubin))
+      (output.resources.empty() && request.target.kind == device::ImageKind::kCubin))
     describe_resources(KILN_TRY(device::read_cubin(output.image)), metadata);
   Names names = KILN_TRY(names_in(request, output));
   entry_points = std::move(names.entry_points);
@@ -215,8 +224,8 @@ Result<void> check_output(const KeyedRequest& request,
     expected.push_back(entry.lowered);
   if (expected.empty() && names.variables.empty() && !is_object(request)) {
     return unusable(
-        "it has no kernel; a kernel is a __global__ function, and a template of one "
-        "needs a name expression");
+        "it has no kernel and no variable; a kernel is a __global__ function, and a "
+        "template of a kernel or of a variable needs a name expression");
   }
   const auto checked = device::check_image(output.image, request.target, expected);
   return checked ? Result<void>() : unusable(checked.error().message);

@@ -14,7 +14,8 @@ namespace kiln::request {
 namespace {
 
 constexpr std::size_t kMaxSourceBytes = 32U << 20U;  // with its headers
-constexpr std::size_t kMaxListEntries = 4096;        // options, defines, names, ...
+constexpr std::size_t kMaxListEntries = 4096;        // options, defines, ...
+constexpr std::size_t kMaxNames = 65'536;            // name expressions
 
 struct Refusal {
   std::string_view option;  // without its leading dashes
@@ -152,16 +153,17 @@ Result<void> check_sizes(const SourceOptions& source) {
     return fail(ErrorCode::kResourceLimit,
                 fmt::format("{}: source and headers are {} bytes, over the limit of {}",
                             source.file_name, bytes, kMaxSourceBytes));
-  const std::array sizes{source.headers.size(), source.include_dirs.size(),
-                         source.defines.size(), source.options.size(),
-                         source.name_expressions.size()};
-  for (const std::size_t size : sizes) {
-    if (size > kMaxListEntries)
+  const auto check = [&](std::size_t size, std::size_t most) -> Result<void> {
+    if (size > most)
       return fail(ErrorCode::kResourceLimit,
                   fmt::format("{}: a list of {} entries, over the limit of {}",
-                              source.file_name, size, kMaxListEntries));
-  }
-  return {};
+                              source.file_name, size, most));
+    return {};
+  };
+  for (const std::size_t size : {source.headers.size(), source.include_dirs.size(),
+                                 source.defines.size(), source.options.size()})
+    KILN_TRY(check(size, kMaxListEntries));
+  return check(source.name_expressions.size(), kMaxNames);
 }
 
 /// NVRTC takes C strings: it would stop at a NUL, but the key covers the whole text.

@@ -57,6 +57,15 @@ std::optional<std::string> name_hint(const SourceOptions& source,
                      did_you_mean(name, names));
 }
 
+/// PTX begins with its version, behind comments.
+bool is_ptx(std::string_view source) {
+  while (source.starts_with("//") || source.starts_with('\n') ||
+         source.starts_with(' '))
+    source.remove_prefix(std::min(
+        source.starts_with("//") ? source.find('\n') : std::size_t{1}, source.size()));
+  return source.starts_with(".version");
+}
+
 /// The word of the runtime's interface that shows host code; empty: there is none.
 std::string_view host_code_in(std::string_view source) {
   constexpr std::array<std::string_view, 7> kWords{
@@ -93,6 +102,10 @@ std::optional<std::string> host_hint(const SourceOptions& source,
 std::vector<std::string> source_hints(const SourceOptions& source,
                                       std::string_view log) {
   std::vector<std::string> hints;
+  if (is_ptx(source.source))
+    return {
+        "the source is PTX, and NVRTC takes CUDA C++: name a file NAME.ptx, or link "
+        "it"};
   if (log.find("unrecognized option") != std::string_view::npos ||
       log.find("NVRTC_ERROR_INVALID_OPTION") != std::string_view::npos) {
     for (const std::string& option : source.options) {

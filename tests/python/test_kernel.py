@@ -503,6 +503,28 @@ def test_a_module_has_the_kernels_of_a_source_that_is_built_once(run, tmp_path):
     assert "scale<int>" in run(code, folder=tmp_path)
 
 
+def test_variables_alone_are_a_module_and_ptx_is_a_source(run, tmp_path):
+    run(
+        """
+    import pathlib
+    table = kiln.Module("__constant__ float w[4]; extern \\"C\\" __device__ int v;", device=0).prepare()
+    assert table.global_variable("w")[1] == 16 and table.global_variable("v")[1] == 4
+    pathlib.Path("k.ptx").write_text(kiln.Kernel('extern "C" __global__ void fill(float* y, float x) {}',
+                                                 target="compute_80", device=0).prepare().image.decode().rstrip(chr(0)))
+    launches = simulated.record(driver, "fill", ctypes.c_uint64, ctypes.c_float)
+    for kernel in (kiln.Kernel.from_file("k.ptx", device=0), kiln.Module(pathlib.Path("k.ptx"), device=0).fill):
+        kernel(1, 32, y, np.float32(3))
+        assert kernel.image[:4] == bytes([127]) + b"ELF"
+    assert [one.values for one in launches] == [[address, 3.0]] * 2
+    try:
+        kiln.Kernel(pathlib.Path("k.ptx").read_text(), device=0).prepare()
+    except kiln.CompileFailed as error:
+        assert "hint: the source is PTX" in str(error), error
+    """,
+        folder=tmp_path,
+    )
+
+
 def test_a_wrong_name_lists_the_kernels_of_the_source(run):
     said = run(refusal('kiln.Kernel(MIXED, "mixd", device=0).prepare()', "CompileFailed"))
     assert "hint: there is no kernel 'mixd' in kernel.cu; it has mixed, did you mean 'mixed'?" in said

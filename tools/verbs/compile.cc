@@ -114,9 +114,11 @@ Result<int> run(Context& context, const CompileOptions& options) {
 
 Run add_compile(OptionSet& cli) {
   auto options = std::make_shared<CompileOptions>();
-  cli.argument("FILE", options->source.files,
-               "A CUDA C++ source; - is standard input; several are linked",
-               Presence::kRequired);
+  cli.argument(
+      "FILE", options->source.files,
+      "A CUDA C++ source, or PTX as NAME.ptx; - is standard input; several are "
+      "linked",
+      Presence::kRequired);
   add_arch_option(cli, options->architectures);
   add_driver_option(cli, options->driver);
   add_source_options(cli, options->source);

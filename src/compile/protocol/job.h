@@ -190,4 +190,8 @@ enum class BuildPhase : std::uint8_t {
 /// The options that the worker appends for its own log: ptxas' resource report.
 [[nodiscard]] const std::vector<std::string>& log_options();
 
+/// With more names there is no such report: NVRTC's time for it grows with the square
+/// of the number of kernels, and is as long as the compile's for some thousands.
+inline constexpr std::size_t kMostNamesInLog = 500;
+
 }  // namespace kiln::compile

@@ -154,7 +154,7 @@ Result<void> compile(const Program& program, const CompileJob& job,
         "nvrtcSetFlowCallback"));
   }
   auto options = job.options;
-  if (!job.as_nvrtc)
+  if (!job.as_nvrtc && job.name_expressions.size() <= kMostNamesInLog)
     options.insert(options.end(), log_options().begin(), log_options().end());
   if (has_cache(nvrtc))
     options.emplace_back(kNoCache);

@@ -232,11 +232,11 @@ TEST_F(Launches, InPreferredClustersThatDoNotFitAreRefused) {
 }
 
 TEST(LaunchesOnABlackwell, PreferLargerClustersFromCuda128On) {
-  const SimulatedDriver simulated("10.0");
   const Bytes bytes = test::cubin_for("sm_100", "12.8");
   const Geometry geometry{
       .grid = {8, 1, 1}, .cluster = {2, 1, 1}, .preferred_cluster = {4, 1, 1}};
   for (const auto& [version, expected] : {std::pair{12080, 4U}, std::pair{12070, 0U}}) {
+    const SimulatedDriver simulated("10.0");
     ASSERT_EQ(simulated.set_driver_version(version), 0);
     const auto module = LoadedModule::load(test::context_of(simulated),
                                            test::image_of(bytes, "sm_100", {12, 8}))
