@@ -48,6 +48,7 @@ _MODULES = {
     "why": "_warm",
     "Explanation": "_explain",
     "explain": "_explain",
+    "package_source": "_package_sources",
     "prepare": "_prepare",
 }
 _SUBMODULES = ("cache", "compat", "errors", "jax", "ops", "testing")
@@ -57,6 +58,7 @@ __all__ = ["__version__", *sorted(_MODULES), *_SUBMODULES]
 if TYPE_CHECKING:
     from . import cache, compat, errors, jax, ops, testing
     from ._explain import Explanation, explain
+    from ._package_sources import package_source
     from ._prepare import prepare
     from .errors import (
         Cancelled,
