@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/integration/pages.h"
 #include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "util/read_file.h"
@@ -24,62 +25,14 @@
 namespace kiln {
 namespace {
 
+using test::code_lines;
+using test::code_lines_of;
+using test::expect_in_order;
+using test::lines_of;
+using test::without_indentation;
 using testing::AllOf;
 using testing::AnyOf;
 using testing::HasSubstr;
-
-std::vector<std::string> lines_of(const std::string& file) {
-  std::istringstream text(
-      read_text_file(test::paths::source("") + file, 1U << 20U).value());
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(text, line);) lines.push_back(line);
-  return lines;
-}
-
-/// The lines of the code blocks in `language`, or of those that name none.
-std::vector<std::string> code_lines(const std::vector<std::string>& text,
-                                    const std::string& language) {
-  std::vector<std::string> lines;
-  std::string fence;  // that opened the block; "" outside
-  for (const std::string& line : text) {
-    if (line.starts_with("```"))
-      fence = fence.empty() ? line : "";
-    else if (fence == "```" + language)
-      lines.push_back(line);
-  }
-  return lines;
-}
-
-/// The lines of the page's section `heading` alone.
-std::vector<std::string> code_lines_of(const std::string& page,
-                                       const std::string& heading,
-                                       const std::string& language) {
-  std::vector<std::string> section;
-  bool is_in = false;
-  for (const std::string& line : lines_of(page)) {
-    if (line.starts_with("## "))
-      is_in = line == "## " + heading;
-    if (is_in)
-      section.push_back(line);
-  }
-  return code_lines(section, language);
-}
-
-std::string without_indentation(const std::string& line) {
-  return line.substr(std::min(line.find_first_not_of(' '), line.size()));
-}
-
-/// Each of `lines` is in `file`, in this order. Indentation does not count.
-void expect_in_order(const std::vector<std::string>& lines, const std::string& file) {
-  ASSERT_FALSE(lines.empty());
-  auto wanted = lines.begin();
-  for (const std::string& line : lines_of(file)) {
-    if (wanted != lines.end() &&
-        without_indentation(line) == without_indentation(*wanted))
-      ++wanted;
-  }
-  EXPECT_TRUE(wanted == lines.end()) << file << " has not, or not there: " << *wanted;
-}
 
 /// The README first, since its commands fill the cache; not docs/stories.md, which
 /// tests/python/test_stories.py runs.
