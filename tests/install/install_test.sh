@@ -5,11 +5,11 @@
 # simulated driver. Arguments: see CMakeLists.txt. Exit code 77: no NVRTC, so nothing ran.
 set -euo pipefail
 
-if (($# != 5)); then
-  echo "usage: install_test.sh BUILD INSTALLED_FILES SIMULATED_DRIVER CXX CC" >&2
+if (($# != 6)); then
+  echo "usage: install_test.sh BUILD INSTALLED_FILES SIMULATED_DRIVER CXX CC CUDA_HEADERS" >&2
   exit 2
 fi
-build=$1 installed_files=$2 driver=$3 cxx=$4 cc=$5
+build=$1 installed_files=$2 driver=$3 cxx=$4 cc=$5 cuda_headers=$6
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 
@@ -97,6 +97,16 @@ must 60 cmake --build "$work/cmake_in_c"
 must 60 "$cc" -std=c11 -Wall -Wextra -pedantic -Werror "$example" \
   $(PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config --cflags --libs kiln) -o "$work/from_c"
 
+say "a library that carries its kernels"
+# The toolkit has such a libcuda.so to link with; a machine of the tests may not.
+mkdir "$work/stubs"
+nm -D --defined-only "$driver" | sed -n 's/.* T \(cu[A-Z].*\)/void \1(void) {}/p' |
+  "$cc" -shared -x c -Wl,-soname,libcuda.so.1 -o "$work/stubs/libcuda.so" -
+must 60 cmake -S "$prefix/$(folder_of from_nvcc/app.cc)/from_nvcc" -B "$work/from_nvcc" -DCMAKE_PREFIX_PATH="$prefix" \
+  -DCMAKE_INCLUDE_PATH="$cuda_headers" -DCMAKE_LIBRARY_PATH="$work/stubs" \
+  -DCMAKE_CXX_COMPILER="$cxx" -DCMAKE_CXX_FLAGS="-Wall -Wextra -Wconversion -Werror"
+must 120 cmake --build "$work/from_nvcc"
+
 say "each compiles, then finds what it compiled"
 nvrtc=${KILN_NVRTC:-$(cmake -P "$root/tools/cmake/NvidiaParts.cmake" 2>&1 |
   sed -n 's/^-- nvrtc=//p')}
@@ -143,6 +153,16 @@ say "the example for CI, with the simulated driver that is installed"
 (cd "$work" && clean ci "$prefix/$(folder_of ci.sh)/ci.sh" "$prefix" "$work/cmake/app")
 [[ $(grep -c '^device [01]: launched$' "$log") == 4 ]] || fail "twice on two devices: $(<"$log")"
 grep -q '^2 requested: 2 hits, 0 compiled' "$log" || fail "warm should have found both: $(<"$log")"
+
+say "the library that carries its kernels, on a simulated device; and its job, which builds nothing"
+clean carried ctest --test-dir "$work/from_nvcc" --output-on-failure
+grep -q '100% tests passed, 0 tests failed out of 1' "$log" || fail "the example's own test: $(<"$log")"
+mkdir "$work/nodes"
+(cd "$work/nodes" && clean carried "$prefix/$(folder_of from_nvcc/pack.sh)/from_nvcc/pack.sh" "$prefix" "$work/from_nvcc/app")
+[[ $(grep -c '^2000 2000$' "$log") == 3 ]] || fail "it should compute for 8.0, 9.0 and the job: $(<"$log")"
+for says in '^2 requested: 2 hits, 0 compiled' '^1 found (1 from seed)' 'kernels: 1 from seed'; do
+  grep -q "$says" "$log" || fail "'$says' should be in: $(<"$log")"
+done
 
 say "the installed program shares the cache, and finds the worker"
 clean cmake "$prefix/bin/kiln" warm --template 'scaled_softmax_fwd:dtype=bf16,max_cols=128' \

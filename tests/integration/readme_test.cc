@@ -166,6 +166,7 @@ TEST(ReadmeTest, NoBlockIsOneThatNothingRuns) {
       {"docs/attention.md", {{"cpp", 1}}},
       {"docs/extensions.md", {{"text", 1}}},
       {"docs/files.md", {{"python", 1}, {"text", 1}}},
+      {"docs/from-nvcc.md", {{"cmake", 1}, {"cpp", 3}, {"sh", 2}}},
       {"docs/guide.md", {{"c", 1}, {"cmake", 1}, {"json", 1}, {"sh", 2}}},
       {"docs/operations.md", {{"cpp", 1}}},
       {"docs/testing.md", {{"cpp", 1}, {"python", 1}, {"sh", 3}, {"yaml", 1}}},

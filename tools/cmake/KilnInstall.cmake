@@ -29,6 +29,8 @@ set(examples ${PROJECT_SOURCE_DIR}/tests/examples)
 install(FILES ${examples}/from_c.c ${examples}/kernel.cu ${examples}/kernels.jsonl ${examples}/mine.toml
         DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 install(FILES ${examples}/include/scale.h DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples/include)
+install(DIRECTORY ${examples}/from_nvcc DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples
+        USE_SOURCE_PERMISSIONS)
 
 # The test kit: docs/testing.md.
 if(TARGET kiln-simulated-driver)
@@ -60,6 +62,8 @@ install(EXPORT kilnTargets NAMESPACE kiln:: DESTINATION ${kiln_package})
 write_basic_package_version_file(${kiln_generated}/kilnConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/kilnConfig.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/kilnEmbed.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/kilnEmbedTexts.cmake
               ${kiln_generated}/kilnConfigVersion.cmake
         DESTINATION ${kiln_package})
 
