@@ -33,7 +33,7 @@ std::string reason(std::string_view call, const std::string& path, int err) {
   return posix_error(call, path, -err).value().message;
 }
 
-Entry entry_of(const StoredObject& object, Metadata metadata) {
+Entry entry_of(const StoredObject& object, Metadata&& metadata) {
   Entry entry = entry_of(object.key(), object.kind(), std::move(metadata));
   entry.size_bytes = object.file().size();
   entry.last_used_ns = unix_now_ns();
@@ -379,7 +379,7 @@ PublishResult Cache::publish(const StoredObject& object) {
 PublishResult Cache::store(const StoredObject& object) {
   PublishResult result = store_->publish(object);
   if (result.outcome == Published::kStored) {
-    if (const auto metadata = object.metadata())
+    if (auto metadata = object.metadata())
       background_->published(entry_of(object, *std::move(metadata)));
   }
   return result;

@@ -55,7 +55,7 @@ bool before(SortBy sort, const Entry& a, const Entry& b) {
 
 }  // namespace
 
-Entry entry_of(const Digest& key, Kind kind, Metadata metadata) {
+Entry entry_of(const Digest& key, Kind kind, Metadata&& metadata) {
   auto& [template_name, params, arch, toolchain, toolchain_build_ids, producer,
          created_ns, compile_ms, registers, shared_bytes, spill_bytes, entry_points,
          variables, min_driver, program, program_in] = metadata;

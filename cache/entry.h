@@ -51,7 +51,7 @@ struct ListQuery {
 
 /// The row of an object; `last_used_ns` and the size are the file's. Of a source that
 /// an older version stored, the name of the file is in the preimage alone.
-[[nodiscard]] Entry entry_of(const Digest& key, Kind kind, Metadata metadata);
+[[nodiscard]] Entry entry_of(const Digest& key, Kind kind, Metadata&& metadata);
 
 /// True if one of its entry points has the name, with or without template arguments and
 /// namespaces: "energy" is a name of "phys::energy<float>". Of a template's kernel and

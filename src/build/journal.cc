@@ -70,15 +70,18 @@ Journal::Journal(std::string_view what, const Config& config)
     return std::atexit([] { tell_all_summaries(); }) == 0;
   }();
   std::ignore = is_registered;  // without memory there is no summary
-  const MutexLock lock(journals_mutex());
-  open_journals().all.push_back(this);
+  OpenJournals& open = open_journals();
+  const MutexLock lock(open.mutex);
+  open.all.push_back(this);
 }
 
 Journal::~Journal() {
   try {
     {
-      const MutexLock lock(journals_mutex());
-      std::erase(open_journals().all, this);
+      OpenJournals& open = open_journals();
+      const MutexLock lock(open.mutex);
+      if (std::erase(open.all, this) == 0)
+        return;  // told when the process ended
     }
     tell(summary());
   } catch (const std::exception&) {
@@ -92,10 +95,10 @@ void Journal::tell_all_summaries() noexcept {
   try {
     std::vector<std::string> texts;
     {
-      const MutexLock lock(journals_mutex());
-      for (const Journal* const journal : open_journals().all)
-        texts.push_back(journal->summary());
-      open_journals().all.clear();
+      OpenJournals& open = open_journals();
+      const MutexLock lock(open.mutex);
+      for (const Journal* const journal : open.all) texts.push_back(journal->summary());
+      open.all.clear();
     }
     // Without the mutex: stderr may be a pipe that nobody reads.
     for (const std::string& text : texts) tell(text);
@@ -125,7 +128,7 @@ void Journal::got(const Asked& asked, const Fetched& fetched, const WhyBuilt& wh
     ++waited_;
     waited_ms_ += took.count();
     log(LogLevel::kInfo, {"waited ", format_duration(took), " for ", asked.name, target,
-                          ", which another process built"});
+                          ": another process or thread built it"});
   } else {
     ++hits_.at(static_cast<std::size_t>(fetched.tier));
     log(LogLevel::kDebug, {"found ", asked.name, target, ": ", to_string(fetched.tier),

@@ -124,7 +124,7 @@ def test_a_wait_is_a_line_and_ps_shows_who_builds_and_who_waits(tmp_path):
     (tmp_path / "end").touch()
     assert any(line.startswith("info: built slow kernel in ") for line in said(builder))
     lines = said(waiter)
-    assert any("for slow kernel, which another process built" in line for line in lines), lines
+    assert any("for slow kernel: another process or thread built it" in line for line in lines), lines
     assert any(line.startswith("info: files: 1 waited for, ") for line in lines), lines
     assert now() == [] and kiln(tmp_path, "ps") == ""
 
