@@ -336,7 +336,7 @@ def test_a_profiler_sees_the_gets_and_loads_that_take_time(python, tmp_path):
 
 def test_the_kernel_of_the_readme_runs_as_it_stands_there(python):
     page = (ROOT / "python/README.md").read_text()
-    (block,) = [block for block in blocks(page, "python") if "kiln.Kernel(" in block]
+    (block,) = [block for block in blocks(page, "python") if "kiln.Kernel('" in block]
     code = textwrap.dedent(SETUP) + textwrap.dedent(
         """
         launches = simulated.record(driver, "scale", ctypes.c_uint64, ctypes.c_uint64,
