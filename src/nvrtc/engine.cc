@@ -69,13 +69,13 @@ class Programs {
 // Made when the library is loaded: no fork comes between. Never destroyed: other
 // threads run on while the process ends.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
-Programs* const programs = [] {
+Programs* const kPrograms = [] {
   hold_over_forks<programs_mutex>();
   return new Programs();
 }();
 
 Programs& Programs::of_process() {
-  return *programs;
+  return *kPrograms;
 }
 
 /// The program of this handle, if it is ours to answer; else null, and `handle` is the
