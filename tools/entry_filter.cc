@@ -69,7 +69,7 @@ void add_filter_options(OptionSet& cli, EntryFilterOptions& options) {
              "Entries of this kernel or family; may be repeated");
   add_name_options(cli, options.names);
   cli.option("--kind", options.kinds, "WORD",
-             "Entries of this kind: cubin, ptx, plan, ltoir or files; may be repeated");
+             "cubin, ptx, plan, ltoir, files; entries of this kind; may be repeated");
 }
 
 void add_age_option(OptionSet& cli, EntryFilterOptions& options) {

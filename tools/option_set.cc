@@ -9,6 +9,10 @@
 
 namespace kiln::tools {
 
+void OptionSet::group(const std::string& heading) {
+  app_->option_defaults()->group(heading);
+}
+
 void OptionSet::option(const std::string& name, std::string& value,
                        const std::string& type, const std::string& meaning) {
   app_->add_option(name, value, meaning)->type_name(type);

@@ -33,12 +33,22 @@ struct SettingOption {
 
 enum class Presence { kOptional, kRequired };
 
+/// Headings of help, in the order in which every verb has those that it needs. The last
+/// is the same in most of them.
+inline constexpr const char* kSelectionGroup = "Selection";
+inline constexpr const char* kBuildGroup = "Build";
+inline constexpr const char* kRemovalGroup = "Removal";
+inline constexpr const char* kOutputGroup = "Output";
+inline constexpr const char* kFleetGroup = "Cache and fleet";
+
 /// A reference to CLI11's verb; a copy refers to the same verb. The variables that
 /// receive values must outlive the parsing.
 class OptionSet {
  public:
   explicit OptionSet(CLI::App& app) : app_(&app) {}
 
+  /// Help has the options that are declared from here on under this heading.
+  void group(const std::string& heading);
   /// "--jobs N": one value; `type` is its name in help.
   void option(const std::string& name, std::string& value, const std::string& type,
               const std::string& meaning);

@@ -4,6 +4,7 @@
 
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <array>
 #include <span>
 
@@ -94,9 +95,28 @@ void add_beyond(OptionSet& cli, Beyond beyond) {
   cli.setting("--auth", "FILE", "remote_auth");
 }
 
-/// Says VERB as all messages do, where CLI11 says SUBCOMMAND.
+/// Says VERB as all messages do, where CLI11 says SUBCOMMAND, and ends with the groups
+/// that repeat in each verb.
 class HelpFormatter final : public CLI::Formatter {
  public:
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    std::string text = make_description(app) + make_usage(app, std::move(name)) +
+                       make_positionals(app);
+    std::vector<std::string> groups = app->get_groups();
+    std::ranges::stable_sort(groups, {}, [](const std::string& group) {
+      return group == kFleetGroup ? 2 : group == kOutputGroup ? 1 : 0;
+    });
+    for (const std::string& group : groups) {
+      const auto options = app->get_options([&](const CLI::Option* option) {
+        return option->get_group() == group && option->nonpositional();
+      });
+      if (!group.empty() && !options.empty())
+        text += make_group(group, false, options);
+    }
+    return text + make_subcommands(app, mode) + '\n' + make_footer(app);
+  }
+
   std::string make_usage(const CLI::App* app, std::string name) const override {
     return name == "kiln" ? "Usage: kiln VERB [OPTIONS]\n"
                           : CLI::Formatter::make_usage(app, std::move(name));
@@ -114,16 +134,20 @@ std::unique_ptr<Program> make_program() {
   program.app.set_help_flag("--help,-h", "Print this help and exit");
   program.app.get_formatter()->column_width(kHelpColumn);
   program.app.get_formatter()->label("REQUIRED", "");
+  program.app.get_formatter()->label("Positionals", "Arguments");
   for (const Verb& verb : verbs()) {
     CLI::App* app = program.app.add_subcommand(verb.name, verb.summary);
     app->group(verb.group);
     auto json = std::make_shared<bool>(false);
     OptionSet cli(*app);
+    cli.group(kSelectionGroup);
     Run run = verb.add(cli);
-    cli.setting("--cache-dir", "DIR", "cache_dir");
-    add_beyond(cli, verb.beyond);
+    cli.group(kOutputGroup);
     cli.flag("--json", *json, "Print one JSON document on stdout");
     app->set_help_flag("--help,-h", "Print this help and exit");
+    cli.group(kFleetGroup);
+    cli.setting("--cache-dir", "DIR", "cache_dir");
+    add_beyond(cli, verb.beyond);
     program.verbs.push_back({&verb, app, cli, std::move(run), std::move(json)});
   }
   program.app.footer(kFooter);  // last: verbs inherit what is there when they are added

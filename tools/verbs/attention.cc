@@ -101,30 +101,33 @@ Run add_attention(OptionSet& cli) {
              "Architecture: 9.0, sm_90 or native; with --matrix or warm a list. A "
              "plan is for a device: warm takes the published ones that have it");
   add_profile_option(cli, options->devices);
+  cli.option("--driver", options->driver, "VERSION",
+             "CUDA version of the driver there, such as 13.0, to which a "
+             "plan is bound (default: the profile's)");
+  cli.option("--cudnn", options->cudnn, "VERSION",
+             "explain: version of cuDNN, such as 9.5.0, by the rules alone; or "
+             "installed, which is asked as well");
+  cli.option("--preset", options->preset, "NAME|FILE",
+             "warm: both passes of a model's attention; flags of the problem "
+             "change what they name");
+  cli.group("Problem");
   add_problem_options(cli, options->problem);
   cli.option("--cp", options->parallelism, "MODE:RANKS",
              "Context parallelism, MODE:RANKS: p2p, a2a, all_gather or a2a+p2p; "
              "the problem is then the whole one, and its steps are decided on");
-  cli.option("--cudnn", options->cudnn, "VERSION",
-             "explain: version of cuDNN, such as 9.5.0, by the rules alone; or "
-             "installed, which is asked as well");
-  cli.flag("--matrix", options->matrix,
-           "explain: a table over architectures and versions of cuDNN");
-  cli.option("--preset", options->preset, "NAME|FILE",
-             "warm: both passes of a model's attention; flags of the problem "
-             "change what they name");
-  cli.option("--driver", options->driver, "VERSION",
-             "CUDA version of the driver there, such as 13.0, to which a "
-             "plan is bound (default: the profile's)");
+  cli.group(kBuildGroup);
+  cli.flag("--kiln", options->kiln,
+           "warm: Kiln's own kernels for all of it, as a job with "
+           "KILN_ATTENTION=kiln asks for");
   cli.setting("--jobs", "N", "jobs", "warm: plans at a time");
   cli.setting("--timeout", "DURATION", "compile_timeout",
               "warm: time limit of one plan: 90, which is seconds, or 5m");
   cli.flag("--dry-run", options->dry_run,
            "warm: say what would be built; build nothing");
   cli.flag("--fail-fast", options->fail_fast, "warm: stop at the first failure");
-  cli.flag("--kiln", options->kiln,
-           "warm: Kiln's own kernels for all of it, as a job with "
-           "KILN_ATTENTION=kiln asks for");
+  cli.group(kOutputGroup);
+  cli.flag("--matrix", options->matrix,
+           "explain: a table over architectures and versions of cuDNN");
   cli.footer(
       "Examples:\n"
       "  kiln attention explain --arch 9.0 --cudnn 9.1.0 --pass bwd --dtype bf16 \\\n"

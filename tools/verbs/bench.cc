@@ -347,7 +347,7 @@ Result<int> run(Context& context, const BenchOptions& options) {
 
 Run add_bench(OptionSet& cli) {
   auto options = std::make_shared<BenchOptions>();
-  cli.argument("name", options->names,
+  cli.argument("NAME", options->names,
                "An operation, NAME or NAME:dtype=D; `attention` is both of its passes "
                "(default: all of them)");
   cli.option("--device", options->device, "N",

@@ -192,12 +192,18 @@ Run add_clear(OptionSet& cli) {
            "The precompiled headers, which save time only");
   add_filter_options(cli, options->filter);
   add_age_option(cli, options->filter);
+  cli.group(kRemovalGroup);
   cli.flag("--dry-run", options->dry_run, "Say what would go; remove nothing");
   cli.flag("--yes", options->yes, "Do not ask");
   cli.footer(
       "Filters combine with AND. Before --all or a filter removes anything, it says\n"
       "how much and asks on a terminal. Elsewhere --yes has to be there, else the\n"
-      "exit status is 2 and nothing is removed. Keys by name never ask.\n");
+      "exit status is 2 and nothing is removed. Keys by name never ask.\n"
+      "\n"
+      "Examples:\n"
+      "  kiln clear 3f9c21 8e01b7                  two entries\n"
+      "  kiln clear --older-than 30d --dry-run     what was not used for a month\n"
+      "  kiln clear --all --yes                    everything, in a script\n");
   return [options](Context& context) {
     return finish_lookup(context, run(context, *options));
   };

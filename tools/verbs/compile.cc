@@ -121,10 +121,17 @@ Run add_compile(OptionSet& cli) {
       Presence::kRequired);
   add_arch_option(cli, options->architectures);
   add_driver_option(cli, options->driver);
+  cli.group(kBuildGroup);
   add_source_options(cli, options->source);
+  cli.setting("--timeout", "DURATION", "compile_timeout");
+  cli.group(kOutputGroup);
   cli.option("-o", options->output, "FILE",
              "Write the image to FILE, for one architecture");
-  cli.setting("--timeout", "DURATION", "compile_timeout");
+  cli.footer(
+      "Examples:\n"
+      "  kiln compile scale.cu --arch 8.0,9.0 --name 'scale<float>'\n"
+      "  kiln compile scale.cu --arch 9.0 --std c++20 -I include -o scale.cubin\n"
+      "  kiln compile - --arch compute_90 -o - < scale.cu     PTX on stdout\n");
   return [options](Context& context) { return run(context, *options); };
 }
 

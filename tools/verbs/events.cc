@@ -335,6 +335,7 @@ Run add_events(OptionSet& cli) {
       "Files that KILN_EVENTS or `warm --events` named, folders of such files, "
       "or - for standard input",
       Presence::kRequired);
+  cli.group(kOutputGroup);
   cli.option("--limit", options->limit, "N",
              "At most N kernels, those that cost most first (default: 20)");
   cli.footer(

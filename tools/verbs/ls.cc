@@ -97,10 +97,16 @@ Result<int> run(Context& context, const LsOptions& options) {
 Run add_ls(OptionSet& cli) {
   auto options = std::make_shared<LsOptions>();
   add_filter_options(cli, options->filter);
+  cli.group(kOutputGroup);
   cli.option("--sort", options->sort, "WORD",
-             "created or used (newest first), size (largest first), template or arch "
-             "(by name); default: created");
+             "created, used, size, template, arch; times newest first, sizes largest "
+             "first (default: created)");
   cli.option("--limit", options->limit, "N", "At most N entries");
+  cli.footer(
+      "Examples:\n"
+      "  kiln ls --sort size --limit 10            the ten largest entries\n"
+      "  kiln ls --file scale.cu --arch 9.0        what a source of yours has built\n"
+      "  kiln ls --template rmsnorm_fwd --json     for a script\n");
   return [options](Context& context) { return run(context, *options); };
 }
 

@@ -180,6 +180,9 @@ Result<int> run(Context& context, const PackOptions& options) {
 
 Run add_pack(OptionSet& cli) {
   auto options = std::make_shared<PackOptions>();
+  add_selection_options(cli, options->selection);
+  add_name_options(cli, options->names);
+  cli.group(kOutputGroup);
   cli.option("-o", options->output, "FILE",
              "The pack, NAME.kpack; compressed for transport as NAME.kpack.zst. It is "
              "written whole or not at all");
@@ -187,8 +190,7 @@ Run add_pack(OptionSet& cli) {
              "A number that grows from pack to pack of one name (default: the time, in "
              "ms since 1970)");
   add_source_option(cli, options->with_source);
-  add_selection_options(cli, options->selection);
-  add_name_options(cli, options->names);
+  cli.group(kFleetGroup);
   add_signing_options(cli, options->signing, "; a FILE.minisig is written, too");
   add_keys_option(cli, options->signing, "The public key of --signer");
   cli.footer(

@@ -163,13 +163,15 @@ Run add_pull(OptionSet& cli) {
   cli.option(
       "--pack", options->pack, "NAME",
       "Fetch this pack and put its objects into the cache, as `kiln unpack` does");
+  add_selection_options(cli, options->selection);
+  cli.group(kOutputGroup);
   cli.option("-o", options->output, "FILE",
              "Keep the pack as FILE instead, for KILN_SEED");
+  cli.group(kFleetGroup);
   cli.option(
       "--wait", options->wait, "DURATION",
       "Ask for what is missing again and again for so long: 60, which is seconds, or "
       "5m (default: 0)");
-  add_selection_options(cli, options->selection);
   cli.footer(
       "Fetches what `kiln warm` with the same words would build: the keys are made\n"
       "here, since servers have no list of theirs. What comes is checked as `kiln\n"

@@ -209,12 +209,13 @@ Run add_push(OptionSet& cli) {
   cli.argument("KEY", options->keys, "Objects with these keys");
   cli.option("--pack", options->pack, "FILE",
              "Send this pack of `kiln pack`, and the FILE.minisig beside it");
+  add_selection_options(cli, options->selection);
+  cli.group(kFleetGroup);
   cli.option("--name", options->name, "NAME",
              "The pack's name there (default: that of FILE)");
   add_source_option(cli, options->with_source);
   cli.flag("--replace", options->replace,
            "Send, too, what the server has, such as to sign it by another key");
-  add_selection_options(cli, options->selection);
   add_signing_options(cli, options->signing);
   cli.footer(
       "Without keys and selection everything is sent. --arch and --template alone are\n"

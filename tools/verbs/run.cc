@@ -102,7 +102,11 @@ Run add_run(OptionSet& cli) {
       "PTX.\n"
       "Set-uid programs, and those with a static NVRTC, run as without Kiln. In a "
       "job's\n"
-      "script:\n"
+      "script --print-env does it for all programs.\n"
+      "\n"
+      "Examples:\n"
+      "  kiln run -- python train.py\n"
+      "  kiln run --simulate 8.6,9.0 -- ctest      without a GPU\n"
       "  eval \"$(kiln run --print-env)\"\n");
   return [options](Context& context) { return run(context, *options); };
 }

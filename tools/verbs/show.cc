@@ -238,6 +238,7 @@ Run add_show(OptionSet& cli) {
   auto options = std::make_shared<ShowOptions>();
   cli.argument("KEY", options->key, "64 hex digits, or a unique prefix of 6 or more",
                Presence::kRequired);
+  cli.group(kOutputGroup);
   cli.flag("--source", options->source,
            "Print the source it was compiled from; of a plan its problem");
   cli.flag("--log", options->log, "Print the compiler's log");
@@ -247,6 +248,12 @@ Run add_show(OptionSet& cli) {
       "--extract", options->extract, "PATH",
       "Write the raw cubin, PTX or plan to the file PATH (- is standard output), "
       "or files of other programs to the new or empty folder PATH");
+  cli.footer(
+      "Examples:\n"
+      "  kiln show 3f9c21                          its registers, size and entry "
+      "points\n"
+      "  kiln show 3f9c21 --log                    what the compiler said\n"
+      "  kiln show 3f9c21 --extract scale.cubin    for cuobjdump or Nsight\n");
   return [options](Context& context) {
     return finish_lookup(context, run(context, *options));
   };

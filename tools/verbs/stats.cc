@@ -102,6 +102,7 @@ Result<int> run(Context& context, const OptionSet& cli, const StatsOptions& opti
 
 Run add_stats(OptionSet& cli) {
   auto options = std::make_shared<StatsOptions>();
+  cli.group(kOutputGroup);
   cli.option("--format", options->format, "openmetrics",
              "For a collector of metrics, such as Prometheus");
   cli.option(

@@ -48,6 +48,7 @@ Result<int> run(Context& context, const TrimOptions& options) {
 
 Run add_trim(OptionSet& cli) {
   auto options = std::make_shared<TrimOptions>();
+  cli.group(kRemovalGroup);
   cli.option("--max-size", options->max_size, "SIZE",
              "Trim to this size: 10GiB, 500M (default: $KILN_CACHE_SIZE or 10GiB, "
              "and then to 90 % of it); precompiled headers to $KILN_PCH_SIZE");

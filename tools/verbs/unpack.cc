@@ -37,6 +37,7 @@ Run add_unpack(OptionSet& cli) {
   auto options = std::make_shared<UnpackOptions>();
   cli.argument("FILE", options->file, "A pack of `kiln pack`, compressed or not",
                Presence::kRequired);
+  cli.group(kFleetGroup);
   add_keys_option(
       cli, options->signing,
       "Public keys, one of which must have signed the pack, or FILE.minisig "

@@ -98,9 +98,10 @@ Result<int> run(Context& context, const VerifyOptions& options) {
 
 Run add_verify(OptionSet& cli) {
   auto options = std::make_shared<VerifyOptions>();
+  add_filter_options(cli, options->filter);
+  cli.group(kRemovalGroup);
   cli.flag("--quarantine", options->quarantine,
            "Move corrupt objects into the cache's quarantine folder");
-  add_filter_options(cli, options->filter);
   cli.footer(
       "Filters combine with AND. An object that is too damaged to say what it is "
       "passes\n"

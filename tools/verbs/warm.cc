@@ -172,22 +172,32 @@ Result<int> run(Context& context, const WarmOptions& options) {
 Run add_warm(OptionSet& cli) {
   auto options = std::make_shared<WarmOptions>();
   add_selection_options(cli, options->selection);
-  cli.setting("--jobs", "N", "jobs");
-  cli.setting("--timeout", "DURATION", "compile_timeout");
   cli.option(
       "--shard", options->shard, "I/N|auto",
       "Build only part I of N, counted from 0, so that N machines share the work; "
       "auto: the task of a Slurm array, the node of a Slurm job, or the index of a "
       "Kubernetes Job with KILN_SHARDS");
-  add_exchange_options(cli, options->exchange);
+  cli.group(kBuildGroup);
+  cli.setting("--jobs", "N", "jobs");
+  cli.setting("--timeout", "DURATION", "compile_timeout");
   cli.flag("--dry-run", options->dry_run, "Say what would be built; build nothing");
   cli.flag("--fail-fast", options->fail_fast, "Stop at the first failure");
+  cli.group(kOutputGroup);
   cli.flag(
       "-v,--verbose", options->verbose,
       "Name each kernel that KILN_NO_JIT forbids to build, not their number alone");
   cli.setting("--events", "FILE", "events",
               "Append one JSON line to FILE, or to a file in the folder FILE, as each "
               "build ends");
+  cli.group(kFleetGroup);
+  add_exchange_options(cli, options->exchange);
+  cli.footer(
+      "Examples:\n"
+      "  kiln warm --preset llama-3-8b --arch 9.0     what the training of a model "
+      "uses\n"
+      "  kiln warm --manifest job.jsonl --arch native what KILN_RECORD wrote\n"
+      "  kiln warm --all --arch 8.0,9.0 --dry-run     how much is missing of "
+      "everything\n");
   return [options](Context& context) { return run(context, *options); };
 }
 

@@ -170,6 +170,7 @@ Run add_why(OptionSet& cli) {
              "Explain each request of a manifest, as KILN_RECORD writes it");
   add_arch_option(cli, options->architectures);
   add_catalog_options(cli, options->catalog);
+  cli.group(kBuildGroup);
   add_source_options(cli, options->source);
   cli.footer(
       "Exit status: 0 if two keys were compared, or if all that is asked for is in "

@@ -1,0 +1,71 @@
+// What `kiln VERB --help` looks like: groups, examples.
+
+#include <regex>
+#include <set>
+
+#include "tests/integration/program_usage.h"
+
+namespace kiln {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+using Matches = std::sregex_iterator;
+
+class ProgramHelpTest : public ProgramUsageTest {
+ protected:
+  std::vector<std::string> verbs() {
+    static const std::regex verb("\n  ([a-z]+)  ");
+    const std::string overview = kiln_.run({"--help"}).out;
+    std::vector<std::string> names;
+    for (Matches at(overview.begin(), overview.end(), verb), end; at != end; ++at)
+      names.push_back((*at)[1]);
+    EXPECT_GE(names.size(), 20U);
+    return names;
+  }
+};
+
+TEST_F(ProgramHelpTest, OptionsStandInGroupsOfWhichTheCacheAndTheFleetAreTheLast) {
+  static const std::regex heading("\n\n([A-Z][a-z ]+):\n  -");
+  for (const std::string& verb : verbs()) {
+    const std::string help = kiln_.run({verb, "--help"}).out;
+    SCOPED_TRACE(help);
+    std::vector<std::string> groups;
+    for (Matches at(help.begin(), help.end(), heading), end; at != end; ++at)
+      groups.push_back((*at)[1]);
+    ASSERT_GE(groups.size(), 2U);
+    EXPECT_EQ(groups[groups.size() - 2], "Output");
+    EXPECT_EQ(groups.back(), "Cache and fleet");
+    EXPECT_THAT(groups, Not(Contains("Options")));
+    EXPECT_EQ(std::set(groups.begin(), groups.end()).size(), groups.size());
+    EXPECT_LT(help.find("\n  --json"), help.find("Cache and fleet"));
+    EXPECT_GT(help.find("\n  --cache-dir"), help.find("Cache and fleet"));
+    EXPECT_THAT(help, Not(HasSubstr("\n\n\n")));
+  }
+}
+
+TEST_F(ProgramHelpTest, ExamplesHaveOptionsThatThereAre) {
+  static const std::regex example("\n  kiln ([a-z]+)( .*)");
+  static const std::regex option(" (--?[a-zA-Z][a-z-]*)");
+  for (const std::string verb : {"warm", "compile", "ls", "show", "why", "clear",
+                                 "pack", "run", "push", "pull", "attention"}) {
+    const std::string help = kiln_.run({verb, "--help"}).out;
+    int examples = 0;
+    for (Matches at(help.begin(), help.end(), example), end; at != end; ++at) {
+      ++examples;
+      EXPECT_EQ((*at)[1], verb);
+      std::string words = (*at)[2];
+      words = words.substr(0, words.find(" -- "));
+      for (Matches in(words.begin(), words.end(), option); in != end; ++in)
+        EXPECT_TRUE(std::regex_search(
+            help, std::regex("\n  (-[a-z],)?" + (*in)[1].str() + "[ \n]")))
+            << (*at)[0] << " has " << (*in)[1];
+    }
+    EXPECT_GE(examples, 2) << verb;
+  }
+}
+
+}  // namespace
+}  // namespace kiln
