@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -23,12 +21,14 @@
 #include "kiln/version.h"
 #include "request/nvcc_words.h"
 #include "tools/exit_code.h"
+#include "tools/help.h"
 #include "tools/output/standard_streams.h"
 #include "tools/program.h"
 #include "util/log.h"
 #include "util/nearest.h"
 #include "util/try.h"
 #include "util/units.h"
+#include "util/words.h"
 
 namespace kiln::tools {
 namespace {
@@ -213,16 +213,30 @@ Error unknown_verb(const Program& program, const std::string& word) {
           fmt::format("unknown verb '{}'{}", word, did_you_mean(word, names))};
 }
 
-void print_help(const Context& context, const std::string& text) {
-  const auto width = static_cast<std::size_t>(context.out.width());
-  print(wrapped(text,
-                context.out.is_terminal() ? std::min(kHelpWidth, width) : kHelpWidth,
-                kHelpColumn));
+/// Takes --color out of the words that are Kiln's, wherever it stands, so that it holds
+/// for help and for every error, too.
+Result<Colours> take_colours(std::vector<std::string>& arguments) {
+  constexpr std::string_view kName = "--color";
+  std::optional<std::string> word;
+  for (auto at = arguments.begin(); at != arguments.end() && *at != "--";) {
+    if (*at != kName && !at->starts_with("--color=")) {
+      ++at;
+      continue;
+    }
+    if (word)
+      return fail(ErrorCode::kInvalidArgument, "--color is given twice");
+    if (*at == kName)
+      at = arguments.erase(at);
+    word = at == arguments.end() ? "" : at->substr(at->find('=') + 1);
+    if (word->empty())
+      return fail(ErrorCode::kInvalidArgument, "--color needs a value: --color WHEN");
+    at = arguments.erase(at);
+  }
+  return word ? about(kName, parse_word<Colours>(*word)) : Colours::kAuto;
 }
 
 int run_program(Program& program, std::vector<std::string> arguments,
                 Context& context) {
-  context.json = asks_for_json(arguments);
   if (arguments.empty() || arguments[0] == "help") {
     // `kiln help VERB` is `kiln VERB --help`.
     if (arguments.size() > 2)
@@ -236,7 +250,7 @@ int run_program(Program& program, std::vector<std::string> arguments,
       arguments = {"--help"};
   }
   if (arguments[0] == "--help" || arguments[0] == "-h") {
-    print_help(context, program.app.help());
+    print_help(context.out, program.app.help());
     return kAllDone;
   }
   if (arguments[0] == "--version") {
@@ -261,7 +275,7 @@ int run_program(Program& program, std::vector<std::string> arguments,
       for (const std::string& name : parsed->verb->foreign_options(arguments))
         parsed->app->get_option(name)->group("");  // which help leaves out
     }
-    print_help(context, parsed->app->help("kiln"));
+    print_help(context.out, parsed->app->help("kiln"));
     return kAllDone;
   } catch (const CLI::ParseError& error) {
     return fail_usage(context, parse_failure(*parsed->app, error), hint);
@@ -272,8 +286,13 @@ int run_program(Program& program, std::vector<std::string> arguments,
 /// Runs the program; returns the exit status. Reads the environment once.
 int run_command_line(std::vector<std::string> arguments) {
   const std::unique_ptr<Program> program = make_program();
+  const auto colours = take_colours(arguments);
+  choose_colours(colours.value_or(Colours::kAuto));
   Context context;  // lives until all is printed, or a late signal cuts it off
-  const int status = run_program(*program, std::move(arguments), context);
+  context.json = asks_for_json(arguments);
+  const int status = colours
+                         ? run_program(*program, std::move(arguments), context)
+                         : fail_usage(context, colours.error(), "see `kiln --help`");
   if (const auto flushed = flush_output(); !flushed) {
     print_error("kiln: " + flushed.error().message + "\n");
     return status == kAllDone ? kSomeFailed : status;

@@ -1,14 +1,13 @@
 #include "tools/program.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-#include <algorithm>
 #include <array>
 #include <span>
 
 #include "kiln/version.h"
+#include "tools/help.h"
 
 namespace kiln::tools {
 namespace {
@@ -81,6 +80,15 @@ std::span<const Verb> verbs() {
   return kVerbs;
 }
 
+/// For help alone: take_colours() reads it first. `colour` gets nothing.
+void add_colour_option(CLI::App& app, std::string& colour) {
+  OptionSet(app).option(
+      "--color", colour, "WHEN",
+      fmt::format("{}; colours in help, tables and messages (default: auto, which asks "
+                  "the terminal, NO_COLOR, CLICOLOR_FORCE and FORCE_COLOR)",
+                  fmt::join(words_of<Colours>(), ", ")));
+}
+
 void add_beyond(OptionSet& cli, Beyond beyond) {
   if (beyond == Beyond::kSeeds || beyond == Beyond::kSeedsAndRemotes)
     cli.setting("--seed", "PATHS", "seeds");
@@ -95,46 +103,16 @@ void add_beyond(OptionSet& cli, Beyond beyond) {
   cli.setting("--auth", "FILE", "remote_auth");
 }
 
-/// Says VERB as all messages do, where CLI11 says SUBCOMMAND, and ends with the groups
-/// that repeat in each verb.
-class HelpFormatter final : public CLI::Formatter {
- public:
-  std::string make_help(const CLI::App* app, std::string name,
-                        CLI::AppFormatMode mode) const override {
-    std::string text = make_description(app) + make_usage(app, std::move(name)) +
-                       make_positionals(app);
-    std::vector<std::string> groups = app->get_groups();
-    std::ranges::stable_sort(groups, {}, [](const std::string& group) {
-      return group == kFleetGroup ? 2 : group == kOutputGroup ? 1 : 0;
-    });
-    for (const std::string& group : groups) {
-      const auto options = app->get_options([&](const CLI::Option* option) {
-        return option->get_group() == group && option->nonpositional();
-      });
-      if (!group.empty() && !options.empty())
-        text += make_group(group, false, options);
-    }
-    return text + make_subcommands(app, mode) + '\n' + make_footer(app);
-  }
-
-  std::string make_usage(const CLI::App* app, std::string name) const override {
-    return name == "kiln" ? "Usage: kiln VERB [OPTIONS]\n"
-                          : CLI::Formatter::make_usage(app, std::move(name));
-  }
-};
-
 }  // namespace
 
 std::unique_ptr<Program> make_program() {
   auto made = std::make_unique<Program>();
   Program& program = *made;
-  program.app.formatter(std::make_shared<HelpFormatter>());
+  program.app.formatter(help_formatter());
   program.app.set_version_flag("--version", fmt::format("kiln {}", version()),
                                "Print the version and exit");
   program.app.set_help_flag("--help,-h", "Print this help and exit");
-  program.app.get_formatter()->column_width(kHelpColumn);
-  program.app.get_formatter()->label("REQUIRED", "");
-  program.app.get_formatter()->label("Positionals", "Arguments");
+  add_colour_option(program.app, program.colour);
   for (const Verb& verb : verbs()) {
     CLI::App* app = program.app.add_subcommand(verb.name, verb.summary);
     app->group(verb.group);
@@ -144,6 +122,7 @@ std::unique_ptr<Program> make_program() {
     Run run = verb.add(cli);
     cli.group(kOutputGroup);
     cli.flag("--json", *json, "Print one JSON document on stdout");
+    add_colour_option(*app, program.colour);
     app->set_help_flag("--help,-h", "Print this help and exit");
     cli.group(kFleetGroup);
     cli.setting("--cache-dir", "DIR", "cache_dir");

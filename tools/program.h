@@ -54,11 +54,9 @@ struct ParsedVerb {
 struct Program {
   CLI::App app{"Compiles CUDA kernels into a cache, and looks after that cache.",
                "kiln"};
+  std::string colour;             // of --color, which is read before
   std::vector<ParsedVerb> verbs;  // in the order in which help lists them
 };
-
-inline constexpr std::size_t kHelpColumn = 26;  // the column of the meanings in help
-inline constexpr std::size_t kHelpWidth = 90;   // at most, in a wider terminal as well
 
 [[nodiscard]] std::unique_ptr<Program> make_program();
 

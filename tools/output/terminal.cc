@@ -24,19 +24,36 @@ const char* escape_of(Style style) {
       return "\033[33m";
     case Style::kRed:
       return "\033[31m";
+    case Style::kCyan:
+      return "\033[36m";
   }
   return "";
 }
 
 // The program has one thread until the verb runs, and nothing ever calls setenv.
 // NOLINTBEGIN(concurrency-mt-unsafe)
-bool wants_colours() {
-  const char* no_color = std::getenv("NO_COLOR");
-  const char* term = std::getenv("TERM");
-  return (no_color == nullptr || *no_color == '\0') &&
-         (term == nullptr || std::string_view(term) != "dumb");
+std::string_view variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
 }
 // NOLINTEND(concurrency-mt-unsafe)
+
+Colours& chosen_colours() {
+  static Colours colours = Colours::kAuto;  // trivially destroyed
+  return colours;
+}
+
+bool wants_colours(bool is_terminal) {
+  if (chosen_colours() != Colours::kAuto)
+    return chosen_colours() == Colours::kAlways;
+  if (!variable("NO_COLOR").empty())
+    return false;
+  for (const char* name : {"CLICOLOR_FORCE", "FORCE_COLOR"}) {
+    if (const auto forced = variable(name); !forced.empty() && forced != "0")
+      return true;
+  }
+  return is_terminal && variable("TERM") != "dumb";
+}
 
 bool is_control(unsigned char c) {
   return c < 0x20 || c == 0x7F;
@@ -149,7 +166,11 @@ std::vector<std::string> lines_of(const Column& column, const std::string& cell,
 Terminal::Terminal(std::FILE* stream)
     : stream_(stream),
       is_terminal_(::isatty(::fileno(stream)) == 1),
-      colours_(is_terminal_ && wants_colours()) {}
+      colours_(wants_colours(is_terminal_)) {}
+
+void choose_colours(Colours colours) {
+  chosen_colours() = colours;
+}
 
 int Terminal::width() const {
   winsize size{};

@@ -2,15 +2,26 @@
 
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "util/words.h"
+
 namespace kiln::tools {
 
-enum class Style { kPlain, kBold, kDim, kGreen, kYellow, kRed };
+enum class Style { kPlain, kBold, kDim, kGreen, kYellow, kRed, kCyan };
+
+/// kAuto: as the environment says: none if NO_COLOR is set to anything; else some if
+/// CLICOLOR_FORCE or FORCE_COLOR is set, and not to 0; else on a terminal whose TERM is
+/// not "dumb".
+enum class Colours : std::uint8_t { kAuto, kAlways, kNever };
+
+/// For every Terminal that is made afterwards. Not while another thread makes one.
+void choose_colours(Colours colours);
 
 /// One of the two standard streams, asked once whether it is a terminal.
 /// Thread safety: immutable.
@@ -21,8 +32,7 @@ class Terminal {
   [[nodiscard]] bool is_terminal() const { return is_terminal_; }
   /// Columns of the window now; 80 if unknown.
   [[nodiscard]] int width() const;
-  /// `text` in `style`, unless this is no terminal, NO_COLOR is set to anything, or
-  /// TERM is "dumb".
+  /// `text` in `style`, where choose_colours() or the environment wants colours.
   [[nodiscard]] std::string styled(std::string_view text, Style style) const;
   /// `text` as wrapped() to the width, if this is a terminal.
   [[nodiscard]] std::string fitted(std::string_view text, std::size_t indent = 0) const;
@@ -81,3 +91,11 @@ struct Column {
 [[nodiscard]] std::size_t display_width(std::string_view text);
 
 }  // namespace kiln::tools
+
+namespace kiln {
+
+template <>
+inline constexpr std::array<std::string_view, 3> kWords<tools::Colours>{
+    "auto", "always", "never"};
+
+}  // namespace kiln
