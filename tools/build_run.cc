@@ -10,6 +10,7 @@
 
 #include "device/compatibility.h"
 #include "tools/exit_code.h"
+#include "util/log.h"
 #include "util/units.h"
 
 namespace kiln::tools {
@@ -208,6 +209,14 @@ void add_items(BuildService& service, const Request& request,
   }
 }
 
+Result<std::unique_ptr<BuildService>> open_to_build(Config config,
+                                                    BuildServiceOptions options) {
+  config.events.reset();
+  if (is_logged(LogLevel::kInfo))
+    options.journal = "kernels";
+  return BuildService::open(config, options);
+}
+
 Result<void> check_skipped(const Context& context, const BuildReport& report) {
   for (const auto& [arch, asked] : report.asked) {
     if (asked.has_items)
@@ -231,10 +240,10 @@ void print_toolchains(const Context& context, const BuildReport& report) {
                         ? fmt::format("{} ({})", name, toolchain->nvrtc.native())
                         : name);
   if (!names.empty())
-    print_error(
-        fmt::format("{} for a driver for CUDA {}: {}\n",
-                    context.err.styled("kiln:", Style::kDim), to_string(*report.driver),
-                    printable_lines(fmt::format("{}", fmt::join(names, ", ")))));
+    print_note(fmt::format("{} for a driver for CUDA {}: {}\n",
+                           context.err.styled("kiln:", Style::kDim),
+                           to_string(*report.driver),
+                           printable_lines(fmt::format("{}", fmt::join(names, ", ")))));
 }
 
 void print_never_asked_for(const Context& context, const BuildReport& report) {

@@ -143,6 +143,11 @@ void print_toolchains(const Context& context, const BuildReport& report);
 /// device will ask for what is built: a hit needs the very architecture.
 void print_never_asked_for(const Context& context, const BuildReport& report);
 
+/// BuildService::open() for run_builds(), which writes the events itself: the service
+/// only logs its builds, for --verbose.
+[[nodiscard]] Result<std::unique_ptr<BuildService>> open_to_build(
+    Config config, BuildServiceOptions options);
+
 /// Drops items with a key that came before, then finds what the cache has, and builds
 /// the rest, `options.jobs` builds at a time, with progress on stderr. Ends when all
 /// are done, when a stop is requested through `context.stop`, or after one failure

@@ -82,8 +82,8 @@ class Runner {
     if (options_.dry_run)
       return {};
     if (options_.must_store)
-      print_error(fmt::format("{} of {} in the cache, {} to build\n",
-                              all.size() - rest.size(), all.size(), rest.size()));
+      print_note(fmt::format("{} of {} in the cache, {} to build\n",
+                             all.size() - rest.size(), all.size(), rest.size()));
     Progress progress(context_.err, rest.size());
     in_threads(rest, [&](std::size_t i) { build(i, progress); });
     const MutexLock lock(mutex_);

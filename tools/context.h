@@ -19,6 +19,7 @@ namespace kiln::tools {
 struct Context {
   Config config;
   bool json = false;  // one document on stdout, everything else on stderr
+  bool verbose = false;
   Terminal out{stdout};
   Terminal err{stderr};
   /// Never null while a verb runs, and until its output is flushed.

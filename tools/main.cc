@@ -163,6 +163,8 @@ Result<Config> settings_of(const ParsedVerb& parsed) {
   if (config.log_level) {
     if (auto set = set_log_level(*config.log_level); !set)
       return fail(set.error().code, "KILN_LOG: " + set.error().message);
+  } else if (parsed.common->verbose) {
+    KILN_TRY(set_log_level("info"));
   }
   KILN_TRY(parsed.options.read_settings(config));
   return config;
@@ -186,7 +188,10 @@ Result<void> check_cache_dir(const ParsedVerb& parsed, const Config& config) {
 }
 
 int run_verb(const ParsedVerb& parsed, Context& context) {
-  context.json = *parsed.json;
+  context.json = parsed.common->json;
+  context.verbose = parsed.common->verbose;
+  if (parsed.common->quiet)
+    leave_notes_out();
   Result<Config> config = settings_of(parsed);
   if (!config)
     return report_failure(context, config.error());
@@ -280,6 +285,11 @@ int run_program(Program& program, std::vector<std::string> arguments,
   } catch (const CLI::ParseError& error) {
     return fail_usage(context, parse_failure(*parsed->app, error), hint);
   }
+  if (parsed->common->quiet && parsed->common->verbose)
+    return fail_usage(
+        context,
+        wrong_usage(*parsed->app, "--quiet and --verbose exclude each other").value(),
+        hint);
   return run_verb(*parsed, context);
 }
 

@@ -49,8 +49,8 @@ Result<std::unique_ptr<cache::Cache>> open_named_cache(const Context& context) {
                         ? "that is no cache, since it has no folder 'objects': "
                           "is its file system mounted?"
                         : "there is no such folder"));
-  print_error(fmt::format("{}: there is no cache yet; the first build makes it\n",
-                          root.native()));
+  print_note(fmt::format("{}: there is no cache yet; the first build makes it\n",
+                         root.native()));
   return cache;
 }
 

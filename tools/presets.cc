@@ -129,7 +129,7 @@ Result<void> add_preset_plans(PlanService& plans, const Config& config,
         fmt::join(built, ", "), problem->batch, problem->sq, preset.name);
   if (!reasons.empty())
     text += fmt::format("; no plan of cuDNN: {}", fmt::join(reasons, "; "));
-  print_error(printable_lines(text) + "\n");
+  print_note(printable_lines(text) + "\n");
   return {};
 }
 

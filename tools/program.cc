@@ -116,18 +116,23 @@ std::unique_ptr<Program> make_program() {
   for (const Verb& verb : verbs()) {
     CLI::App* app = program.app.add_subcommand(verb.name, verb.summary);
     app->group(verb.group);
-    auto json = std::make_shared<bool>(false);
+    auto common = std::make_shared<CommonFlags>();
     OptionSet cli(*app);
     cli.group(kSelectionGroup);
     Run run = verb.add(cli);
     cli.group(kOutputGroup);
-    cli.flag("--json", *json, "Print one JSON document on stdout");
+    cli.flag("--json", common->json, "Print one JSON document on stdout");
+    cli.flag("-q,--quiet", common->quiet,
+             "No progress and no notes on stderr, only warnings and errors");
+    cli.flag("-v,--verbose", common->verbose,
+             "Say on stderr what is looked for, built and waited for, as KILN_LOG=info "
+             "does, unless KILN_LOG is set");
     add_colour_option(*app, program.colour);
     app->set_help_flag("--help,-h", "Print this help and exit");
     cli.group(kFleetGroup);
     cli.setting("--cache-dir", "DIR", "cache_dir");
     add_beyond(cli, verb.beyond);
-    program.verbs.push_back({&verb, app, cli, std::move(run), std::move(json)});
+    program.verbs.push_back({&verb, app, cli, std::move(run), std::move(common)});
   }
   program.app.footer(kFooter);  // last: verbs inherit what is there when they are added
   return made;

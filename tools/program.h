@@ -43,12 +43,19 @@ struct Verb {
   bool shows_dead_cache = false;
 };
 
+/// The flags of every verb.
+struct CommonFlags {
+  bool json = false;
+  bool quiet = false;
+  bool verbose = false;
+};
+
 struct ParsedVerb {
   const Verb* verb;
   CLI::App* app;
   OptionSet options;
   Run run;
-  std::shared_ptr<bool> json;  // whether --json is given
+  std::shared_ptr<CommonFlags> common;  // with their values after parsing
 };
 
 struct Program {

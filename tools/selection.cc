@@ -136,12 +136,12 @@ Result<void> add_attention(PlanService& plans, const Config& config,
                            BuildReport& report) {
   for (const ops::Preset& preset : wanted.presets) {
     if (options.no_attention && preset.attention)
-      print_error(fmt::format("{}: without attention\n", preset.name));
+      print_note(fmt::format("{}: without attention\n", preset.name));
     else
       KILN_TRY(add_preset_plans(plans, config, preset, options.architectures, report));
     if (!preset.missing.empty())
-      print_error(fmt::format("{}: not the whole model: {}\n", preset.name,
-                              printable_lines(preset.missing)));
+      print_note(fmt::format("{}: not the whole model: {}\n", preset.name,
+                             printable_lines(preset.missing)));
   }
   return {};
 }

@@ -43,6 +43,9 @@ TEST_F(ProgramHelpTest, OptionsStandInGroupsOfWhichTheCacheAndTheFleetAreTheLast
     EXPECT_LT(help.find("\n  --json"), help.find("Cache and fleet"));
     EXPECT_GT(help.find("\n  --cache-dir"), help.find("Cache and fleet"));
     EXPECT_THAT(help, Not(HasSubstr("\n\n\n")));
+    for (const char* everywhere :
+         {"-q,--quiet", "-v,--verbose", "--color WHEN", "-h,--help"})
+      EXPECT_THAT(help, HasSubstr(std::string("\n  ") + everywhere + " "));
   }
 }
 

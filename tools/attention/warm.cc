@@ -228,10 +228,9 @@ Result<int> warm_attention(Context& context, const AttentionOptions& options) {
   config.for_driver = KILN_TRY(parse_driver_option(options.driver));
   const auto problems = KILN_TRY(wanted_problems(options));
   const auto targets = KILN_TRY(attention_targets(config, options));
-  const auto service =
-      KILN_TRY(BuildService::open(config, {.stop = context.stop->token(),
-                                           .make_root = !options.dry_run,
-                                           .warns_when_off = false}));
+  const auto service = KILN_TRY(open_to_build(config, {.stop = context.stop->token(),
+                                                       .make_root = !options.dry_run,
+                                                       .warns_when_off = false}));
   PlanService plans(*service, context.stop->token());
   WarmList list = KILN_TRY(WarmList::make(context, *service, plans, options.kiln));
   for (const AttentionTarget& target : targets) {

@@ -63,19 +63,19 @@ void Progress::draw() {
     return;
   last_draw_ = now;
   if (!terminal_.is_terminal()) {
-    print_error(fmt::format("{}\n", line()));
+    print_note(fmt::format("{}\n", line()));
     return;
   }
   // Room for the ^C of a terminal, which the next line must not begin with.
   const auto width = static_cast<std::size_t>(std::max(20, terminal_.width() - 4));
-  print_error(fmt::format("\r\033[K{}", shortened(line(), width)));
+  print_note(fmt::format("\r\033[K{}", shortened(line(), width)));
   drawn_ = true;
 }
 
 void Progress::erase() {
   if (!drawn_)
     return;
-  print_error("\r\033[K");
+  print_note("\r\033[K");
   drawn_ = false;
 }
 

@@ -24,6 +24,11 @@ std::atomic<int>& first_failure() {
   return err;
 }
 
+std::atomic<bool>& leaves_notes_out() {
+  static std::atomic<bool> leaves_out = false;
+  return leaves_out;
+}
+
 void note_failure(int err) {
   int none = 0;
   std::ignore = first_failure().compare_exchange_strong(none, err == 0 ? EIO : err);
@@ -66,13 +71,23 @@ void print_error(std::string_view text) {
   std::ignore = std::fflush(stderr);
 }
 
+void print_note(std::string_view text) {
+  if (!leaves_notes_out())
+    print_error(text);
+}
+
+void leave_notes_out() {
+  leaves_notes_out() = true;
+}
+
 void print_warnings() {
   log_to([](LogLevel level, const std::string& line) {
     const bool is_warning = level == LogLevel::kWarning;
     const auto head = is_warning                 ? "kiln: warning:"
                       : level == LogLevel::kInfo ? "kiln: info:"
                                                  : "kiln: debug:";
-    print_error(fmt::format(
+    const auto say = is_warning ? print_error : print_note;
+    say(fmt::format(
         "{} {}\n",
         standard_error().styled(head, is_warning ? Style::kYellow : Style::kDim),
         printable_lines(line)));

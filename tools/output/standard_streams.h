@@ -24,6 +24,11 @@ void print(std::string_view text);
 /// Thread-safe.
 void print_error(std::string_view text);
 
+/// The same for what is neither a warning nor an error, and for progress: nothing after
+/// leave_notes_out(), which is for --quiet.
+void print_note(std::string_view text);
+void leave_notes_out();
+
 /// From now on the library's warnings look like the program's own. Any thread may warn.
 void print_warnings();
 

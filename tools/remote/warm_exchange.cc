@@ -91,7 +91,8 @@ const std::map<Digest, std::string>& WarmExchange::fetch(Context& context,
                        remote::label_of(from_->address(pulled_->servers[i])));
   }
   const auto& problems = pulled_->totals.problems;
-  print_error(fmt::format(
+  const auto say = problems.empty() ? print_note : print_error;
+  say(fmt::format(
       "{} of {} pulled, {}, {} already here{}\n", fetched_.size(), wanted.size(),
       format_size(pulled_->totals.bytes), pulled_->count(Pulled::kWasHere),
       problems.empty()
@@ -106,11 +107,11 @@ bool WarmExchange::finish() {
     return true;
   sent_ = sender_->finish();
   print_problems(*sent_);
-  print_error(fmt::format("{} pushed, {}, {} already there{}\n", sent_->sum(&Of::moved),
-                          format_size(sent_->bytes), sent_->sum(&Of::already_there),
-                          sent_->problems.empty()
-                              ? ""
-                              : fmt::format(", {} failed", sent_->problems.size())));
+  print_note(fmt::format("{} pushed, {}, {} already there{}\n", sent_->sum(&Of::moved),
+                         format_size(sent_->bytes), sent_->sum(&Of::already_there),
+                         sent_->problems.empty()
+                             ? ""
+                             : fmt::format(", {} failed", sent_->problems.size())));
   return sent_->problems.empty();
 }
 

@@ -74,8 +74,7 @@ Result<int> run(Context& context, const CompileOptions& options) {
     return fail(ErrorCode::kInvalidArgument,
                 "-o - and --json both want standard output");
   const Request request = KILN_TRY(make_request(context, options.source));
-  const auto service =
-      KILN_TRY(BuildService::open(config, {.stop = context.stop->token()}));
+  const auto service = KILN_TRY(open_to_build(config, {.stop = context.stop->token()}));
   // Report wrong options before looking at the architectures.
   KILN_TRY(service->prepare(request));
   const auto architectures =

@@ -38,8 +38,7 @@ Result<std::vector<InspectedDevice>> selected_devices(const Context& context,
   if (!is_given(options.archs)) {
     const auto here = KILN_TRY(inspected_devices(context.config));
     if (here.empty())
-      print_error(
-          "no device is here to say where it runs: --arch 8.0,9.0 names some\n");
+      print_note("no device is here to say where it runs: --arch 8.0,9.0 names some\n");
     return here;
   }
   std::vector<InspectedDevice> devices;

@@ -57,7 +57,7 @@ Result<int> make_key(const Context& context, const std::string& file) {
   KILN_TRY(create_file(file + ".pub", as_bytes(to_text(key.public_key())), kPublic));
   print_keys(context, {key.public_key()});
   if (!context.json)
-    print_error(
+    print_note(
         fmt::format("{} is the private key, {}.pub the public one\n", file, file));
   return 0;
 }

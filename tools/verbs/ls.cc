@@ -48,8 +48,8 @@ void print_entries(const Context& context, const std::vector<cache::Entry>& entr
                    bool has_more) {
   if (entries.empty() && !has_more) {
     if (!cache.is_absent())
-      print_error(fmt::format("{} {}\n", cache.layout().root().native(),
-                              is_filtered ? "has nothing that matches" : "is empty"));
+      print_note(fmt::format("{} {}\n", cache.layout().root().native(),
+                             is_filtered ? "has nothing that matches" : "is empty"));
     return;
   }
   std::vector<std::vector<std::string>> rows;
@@ -62,8 +62,8 @@ void print_entries(const Context& context, const std::vector<cache::Entry>& entr
     print(format_table(entry_columns(sort), rows, context.out));
   // A pager that reads the table has the terminal to itself.
   if (context.out.is_terminal() || !context.err.is_terminal())
-    print_error(fmt::format("{}, {}{}\n", counted(entries.size(), "entry", "entries"),
-                            format_size(bytes), has_more ? "; there are more" : ""));
+    print_note(fmt::format("{}, {}{}\n", counted(entries.size(), "entry", "entries"),
+                           format_size(bytes), has_more ? "; there are more" : ""));
 }
 
 Result<int> run(Context& context, const LsOptions& options) {

@@ -89,8 +89,8 @@ Result<int> run(Context& context) {
     for (const Build& build : builds) list.push_back(json_of(build));
     print_json({{"builds", list}});
   } else if (builds.empty()) {
-    print_error(fmt::format("nothing is built here now for {}\n",
-                            cache->layout().root().native()));
+    print_note(fmt::format("nothing is built here now for {}\n",
+                           cache->layout().root().native()));
   } else {
     print_builds(builds, context.out);
   }

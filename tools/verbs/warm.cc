@@ -27,7 +27,6 @@ struct WarmOptions {
   SelectionOptions selection;
   bool dry_run = false;
   bool fail_fast = false;
-  bool verbose = false;
   std::string shard;
   WarmExchangeOptions exchange;
 };
@@ -81,9 +80,9 @@ Result<Config> service_config(const Context& context, const WarmOptions& options
 }
 
 void print_shard(const ShardChoice& choice, std::size_t elsewhere, bool pulls) {
-  print_error(fmt::format("shard {}/{} ({}): {} of other shards {}\n",
-                          choice.shard.index, choice.shard.count, choice.from,
-                          elsewhere, pulls ? "are pulled" : "are left out"));
+  print_note(fmt::format("shard {}/{} ({}): {} of other shards {}\n",
+                         choice.shard.index, choice.shard.count, choice.from, elsewhere,
+                         pulls ? "are pulled" : "are left out"));
 }
 
 void print_outcome(const Context& context, const BuildReport& report,
@@ -104,10 +103,10 @@ Result<std::unique_ptr<BuildService>> open_service(const Context& context,
                                                    const WarmOptions& options,
                                                    const Config& config,
                                                    const WarmExchange& exchange) {
-  return BuildService::open(config, {.stop = context.stop->token(),
-                                     .make_root = !options.dry_run,
-                                     .signers = exchange.signers(),
-                                     .warns_when_off = false});
+  return open_to_build(config, {.stop = context.stop->token(),
+                                .make_root = !options.dry_run,
+                                .signers = exchange.signers(),
+                                .warns_when_off = false});
 }
 
 Result<int> run(Context& context, const WarmOptions& options) {
@@ -149,7 +148,7 @@ Result<int> run(Context& context, const WarmOptions& options) {
                              },
                          .plans = &plans,
                          .on_refusal = "; so Kiln's own kernel runs it",
-                         .lists_forbidden = options.verbose};
+                         .lists_forbidden = context.verbose};
   KILN_TRY(run_builds(context, *service, builds, report));
   const bool goes_on = !context.stop->token().stop_requested() &&
                        !(options.fail_fast && exit_code_of(report) != kAllDone);
@@ -183,15 +182,16 @@ Run add_warm(OptionSet& cli) {
   cli.flag("--dry-run", options->dry_run, "Say what would be built; build nothing");
   cli.flag("--fail-fast", options->fail_fast, "Stop at the first failure");
   cli.group(kOutputGroup);
-  cli.flag(
-      "-v,--verbose", options->verbose,
-      "Name each kernel that KILN_NO_JIT forbids to build, not their number alone");
   cli.setting("--events", "FILE", "events",
               "Append one JSON line to FILE, or to a file in the folder FILE, as each "
               "build ends");
   cli.group(kFleetGroup);
   add_exchange_options(cli, options->exchange);
   cli.footer(
+      "With --verbose each kernel that KILN_NO_JIT forbids to build is named, not "
+      "their\n"
+      "number alone.\n"
+      "\n"
       "Examples:\n"
       "  kiln warm --preset llama-3-8b --arch 9.0     what the training of a model "
       "uses\n"
