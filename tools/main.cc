@@ -20,6 +20,7 @@
 #include "build/settings.h"
 #include "kiln/version.h"
 #include "request/nvcc_words.h"
+#include "tools/completion/complete.h"
 #include "tools/exit_code.h"
 #include "tools/help.h"
 #include "tools/output/standard_streams.h"
@@ -296,6 +297,10 @@ int run_program(Program& program, std::vector<std::string> arguments,
 /// Runs the program; returns the exit status. Reads the environment once.
 int run_command_line(std::vector<std::string> arguments) {
   const std::unique_ptr<Program> program = make_program();
+  if (!arguments.empty() && arguments[0] == "__complete") {
+    complete(*program, {arguments.begin() + 1, arguments.end()});
+    return kAllDone;  // whatever becomes of stdout
+  }
   const auto colours = take_colours(arguments);
   choose_colours(colours.value_or(Colours::kAuto));
   Context context;  // lives until all is printed, or a late signal cuts it off

@@ -143,4 +143,11 @@ bool takes_value(const CLI::Option& option) {
          option.get_items_expected_max() > 0;
 }
 
+std::string first_name(const CLI::Option& option) {
+  if (option.get_positional())
+    return option.get_name(true);
+  return option.get_lnames().empty() ? "-" + option.get_snames().front()
+                                     : "--" + option.get_lnames().front();
+}
+
 }  // namespace kiln::tools

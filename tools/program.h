@@ -70,4 +70,7 @@ struct Program {
 /// False for a flag and for a positional argument.
 [[nodiscard]] bool takes_value(const CLI::Option& option);
 
+/// "--jobs", "-o", "FILE".
+[[nodiscard]] std::string first_name(const CLI::Option& option);
+
 }  // namespace kiln::tools

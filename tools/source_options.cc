@@ -86,7 +86,7 @@ void add_source_options(OptionSet& cli, SourceFileOptions& options) {
   cli.option("--option", options.options, "OPT",
              "Pass OPT on to NVRTC, e.g. --option --maxrregcount=64; may be repeated");
   cli.option("--std", options.standard, "STANDARD",
-             "The language: c++17 (the default) or c++20, c++14, c++11");
+             "c++17, c++20, c++14, c++11; the language (default: c++17)");
   cli.option("--name", options.names, "EXPR",
              "Instantiate and name EXPR of the first FILE, e.g. 'scale<float>'; may be "
              "repeated");

@@ -19,8 +19,10 @@ if(TARGET kiln-plan-worker)  # which finds its driver beside itself
 endif()
 install(FILES ${PROJECT_BINARY_DIR}/share/man/man1/kiln.1
         DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-install(FILES ${PROJECT_BINARY_DIR}/share/bash-completion/completions/kiln
-        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+foreach(completion bash-completion/completions/kiln fish/vendor_completions.d/kiln.fish zsh/site-functions/_kiln)
+  cmake_path(GET completion PARENT_PATH folder)
+  install(FILES ${PROJECT_BINARY_DIR}/share/${completion} DESTINATION ${CMAKE_INSTALL_DATADIR}/${folder})
+endforeach()
 
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/NOTICE
         DESTINATION ${CMAKE_INSTALL_DOCDIR})

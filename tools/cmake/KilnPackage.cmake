@@ -15,5 +15,6 @@ if(TARGET kiln-remote)  # which opens it when it starts
   set(CPACK_DEBIAN_PACKAGE_DEPENDS "libcurl4 (>= 7.85)")
 endif()
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS libexpected-dev)  # the C++ headers include it
+set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/tools/cmake/KilnPackageZsh.cmake)
 set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_SOURCE_DIR}/tools/cmake/KilnPackageCheck.cmake)
 include(CPack)
