@@ -208,15 +208,49 @@ int run_verb(const ParsedVerb& parsed, Context& context) {
   return context.stop->exit_code().value_or(status);
 }
 
+/// ", did you mean 'ls'?" of what other programs call a verb.
+std::string verb_of_others(std::string_view word) {
+  static constexpr std::pair<std::string_view, std::string_view> kWords[]{
+      {"build", "compile' or 'warm"},
+      {"cache", "stats"},
+      {"check", "verify"},
+      {"clean", "clear' or 'trim"},
+      {"config", "doctor"},
+      {"delete", "clear' or 'trim"},
+      {"diff", "why"},
+      {"env", "doctor"},
+      {"exec", "run"},
+      {"explain", "why"},
+      {"export", "pack"},
+      {"gc", "clear' or 'trim"},
+      {"import", "unpack"},
+      {"info", "stats"},
+      {"list", "ls"},
+      {"log", "events"},
+      {"logs", "events"},
+      {"prune", "clear' or 'trim"},
+      {"remove", "clear' or 'trim"},
+      {"rm", "clear' or 'trim"},
+      {"status", "ps"},
+      {"top", "ps"}};
+  const auto* const found =
+      std::ranges::find(kWords, word, [](const auto& row) { return row.first; });
+  return found == std::end(kWords) ? ""
+                                   : fmt::format(", did you mean '{}'?", found->second);
+}
+
 Error unknown_verb(const Program& program, const std::string& word) {
   if (word.starts_with("-")) {
     return {ErrorCode::kInvalidArgument,
             fmt::format("the verb comes first: kiln VERB {}", word)};
   }
-  std::vector<std::string> names{"help", "--version"};
-  for (const ParsedVerb& each : program.verbs) names.emplace_back(each.verb->name);
-  return {ErrorCode::kInvalidArgument,
-          fmt::format("unknown verb '{}'{}", word, did_you_mean(word, names))};
+  std::string hint = verb_of_others(word);
+  if (hint.empty()) {
+    std::vector<std::string> names{"help", "--version"};
+    for (const ParsedVerb& each : program.verbs) names.emplace_back(each.verb->name);
+    hint = did_you_mean(word, names);
+  }
+  return {ErrorCode::kInvalidArgument, fmt::format("unknown verb '{}'{}", word, hint)};
 }
 
 /// Takes --color out of the words that are Kiln's, wherever it stands, so that it holds

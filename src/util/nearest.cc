@@ -23,6 +23,17 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return cost[a.size()][b.size()];
 }
 
+std::string_view without_dashes(std::string_view word) {
+  return word.substr(std::min(word.find_first_not_of('-'), word.size()));
+}
+
+/// "nope" and "rope": two short words, and no typo.
+bool begins_otherwise(std::string_view a, std::string_view b) {
+  constexpr std::size_t kShort = 5;
+  return a.size() == b.size() && a.size() <= kShort && a.size() > 1 && a[0] != b[0] &&
+         (a[0] != b[1] || a[1] != b[0]);
+}
+
 /// The candidates that begin with `word`, or else have it in them, unless they are
 /// many.
 std::vector<std::string> longer_forms(std::string_view word,
@@ -52,10 +63,13 @@ std::optional<std::string> nearest(std::string_view word,
   for (const std::string& candidate : candidates) {
     if (word.size() > kLongestWord || candidate.size() > kLongestWord)
       continue;
-    const std::size_t distance = edit_distance(word, candidate);
+    const std::string_view a = without_dashes(word);
+    const std::string_view b = without_dashes(candidate);
+    const std::size_t distance = edit_distance(a, b);
     const std::size_t allowed =
-        std::max<std::size_t>(1, std::max(word.size(), candidate.size()) / 3);
-    if (distance <= allowed && (!best || distance < best_distance)) {
+        std::max<std::size_t>(1, std::max(a.size(), b.size()) / 3);
+    if (distance <= allowed && !begins_otherwise(a, b) &&
+        (!best || distance < best_distance)) {
       best = candidate;
       best_distance = distance;
     }

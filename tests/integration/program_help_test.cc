@@ -70,5 +70,31 @@ TEST_F(ProgramHelpTest, ExamplesHaveOptionsThatThereAre) {
   }
 }
 
+TEST_F(ProgramHelpTest, WordsOfOtherProgramsAreAnsweredWithTheVerb) {
+  const std::vector<std::pair<std::string, std::string>> answers{
+      {"list", "'ls'"},
+      {"rm", "'clear' or 'trim'"},
+      {"gc", "'clear' or 'trim'"},
+      {"config", "'doctor'"},
+      {"info", "'stats'"},
+      {"export", "'pack'"},
+      {"import", "'unpack'"},
+      {"explain", "'why'"},
+      {"top", "'ps'"},
+      {"log", "'events'"},
+      {"exec", "'run'"},
+      {"check", "'verify'"},
+      {"build", "'compile' or 'warm'"}};
+  const auto known = verbs();
+  for (const auto& [word, verb] : answers) {
+    expect_wrong({word}, {"unknown verb '" + word + "', did you mean " + verb + "?"});
+    EXPECT_THAT(known, Not(Contains(word)));
+  }
+  // No word at all is closer than a word that is noise.
+  for (const char* nothing : {"--std", "--sted", "--foo"})
+    EXPECT_THAT(kiln_.run({"ls", nothing}).err, Not(HasSubstr("did you mean")));
+  EXPECT_THAT(kiln_.run({"templates", "nope"}).err, Not(HasSubstr("did you mean")));
+}
+
 }  // namespace
 }  // namespace kiln

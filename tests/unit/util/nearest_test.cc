@@ -37,6 +37,25 @@ TEST(Nearest, EvenAShortWordMayHaveOneTypo) {
   EXPECT_EQ(nearest("wy", words()), "why");
 }
 
+TEST(Nearest, DashesMakeNoOptionAlike) {
+  const std::vector<std::string> options{"--seed", "--arch", "--jobs"};
+  EXPECT_EQ(nearest("--std", options), std::nullopt);
+  EXPECT_EQ(nearest("-arch", options), "--arch");
+  EXPECT_EQ(nearest("--job", options), "--jobs");
+  EXPECT_EQ(nearest("--", options), std::nullopt);
+  EXPECT_EQ(nearest("-", options), std::nullopt);
+}
+
+TEST(Nearest, AShortWordThatBeginsOtherwiseIsAnotherWord) {
+  const std::vector<std::string> names{"rope", "warm"};
+  EXPECT_EQ(nearest("nope", names), std::nullopt);
+  EXPECT_EQ(nearest("farm", names), std::nullopt);
+  EXPECT_EQ(nearest("ropa", names), "rope");
+  EXPECT_EQ(nearest("orpe", names), "rope");
+  EXPECT_EQ(nearest("ope", names), "rope");
+  EXPECT_EQ(nearest("arope", names), "rope");
+}
+
 TEST(Nearest, AHugeWordCostsNothing) {
   EXPECT_EQ(nearest(std::string(1 << 20, 'x'), words()), std::nullopt);
 }
