@@ -214,7 +214,7 @@ Result<std::unique_ptr<BuildService>> open_to_build(Config config,
   config.events.reset();
   if (is_logged(LogLevel::kInfo))
     options.journal = "kernels";
-  return BuildService::open(config, options);
+  return from_input(BuildService::open(config, options));
 }
 
 Result<void> check_skipped(const Context& context, const BuildReport& report) {

@@ -2,6 +2,7 @@
 
 #include "build/dead_mounts.h"
 #include "render/embedded_templates.h"
+#include "tools/context.h"
 #include "util/try.h"
 
 namespace kiln::tools {
@@ -27,8 +28,8 @@ Result<render::TemplateCatalog> open_catalog(const Config& config,
     KILN_TRY(check_mount(config, "--template-dir", folder));
   for (const std::filesystem::path& folder : config.template_dirs)
     KILN_TRY(check_mount(config, "KILN_TEMPLATE_DIR", folder));
-  return render::TemplateCatalog::open(templates::embedded(),
-                                       template_folders(config, options));
+  return from_input(render::TemplateCatalog::open(templates::embedded(),
+                                                  template_folders(config, options)));
 }
 
 }  // namespace kiln::tools

@@ -56,10 +56,11 @@ Result<std::unique_ptr<cache::Cache>> open_named_cache(const Context& context) {
 
 Result<std::unique_ptr<BuildService>> open_to_look(const Context& context,
                                                    const Config& config) {
-  auto service = KILN_TRY(BuildService::open(config, {.stop = context.stop->token(),
+  auto service =
+      KILN_TRY(from_input(BuildService::open(config, {.stop = context.stop->token(),
                                                       .make_root = false,
                                                       .asks_remotes = false,
-                                                      .warns_when_off = false}));
+                                                      .warns_when_off = false})));
   KILN_TRY(check_usable(service->cache()));
   return service;
 }

@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "cache/file_system.h"
+#include "cache/pack_format.h"
+#include "tools/context.h"
 #include "util/posix_error.h"
 #include "util/read_file.h"
 #include "util/scratch_file.h"
@@ -46,14 +48,18 @@ Result<void> read_all(int file, const std::filesystem::path& path, const Take& t
   }
 }
 
-Result<bool> is_compressed(int file, const std::filesystem::path& path) {
-  constexpr std::size_t kMagicBytes = 4;
-  Bytes begin(kMagicBytes);
+/// By which a pack is known.
+Result<std::string> begin_of(int file, const std::filesystem::path& path) {
+  Bytes begin(cache::pack::kMagic.size());
   const ssize_t n =
       cache::pread_all(cache::real_file_system(), file, begin.data(), begin.size(), 0);
   if (n < 0)
     return posix_error("read", path, static_cast<int>(-n));
-  return as_text(begin) == "\x28\xB5\x2F\xFD";
+  return std::string(as_text(begin));
+}
+
+bool is_compressed(const std::string& begin) {
+  return begin.starts_with("\x28\xB5\x2F\xFD");
 }
 
 Result<UniqueFd> decompressed(int file, const std::filesystem::path& path,
@@ -106,7 +112,7 @@ Result<std::unique_ptr<const cache::Pack>> open_pack(
     UniqueFd contents(::fcntl(file.get(), F_DUPFD_CLOEXEC, 0));
     if (!contents)
       return posix_error("duplicate", path, errno);
-    if (KILN_TRY(is_compressed(file.get(), path)))
+    if (is_compressed(KILN_TRY(begin_of(file.get(), path))))
       contents = KILN_TRY(decompressed(file.get(), path, scratch));
     auto pack = cache::Pack::from(std::move(contents),
                                   {.file_system = cache::real_file_system(),
@@ -283,8 +289,16 @@ Result<void> replace_minisig(const std::filesystem::path& path, std::string_view
 Result<std::unique_ptr<const cache::Pack>> open_pack_file(
     const std::filesystem::path& path, const cache::TrustPolicy& trust,
     std::span<const PublicKey> keys) {
-  UniqueFd file =
-      KILN_TRY(cache::open_trusted_file(cache::real_file_system(), trust, path));
+  std::error_code unknown;  // then opening it says why
+  if (std::filesystem::is_directory(path, unknown))
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} is a folder, and no pack", path.native()));
+  UniqueFd file = KILN_TRY(
+      from_input(cache::open_trusted_file(cache::real_file_system(), trust, path)));
+  const std::string begin = KILN_TRY(begin_of(file.get(), path));
+  if (begin != cache::pack::kMagic && !is_compressed(begin))
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} is no pack: `kiln pack` makes one", path.native()));
   const auto minisig = [&path] {
     return Result<std::string>(read_minisig(path).value_or(""));
   };

@@ -18,6 +18,7 @@
 #include "cache/file_system.h"
 #include "cache/seeds.h"
 #include "codec/private_key.h"
+#include "tools/context.h"
 #include "util/posix_error.h"
 #include "util/try.h"
 #include "util/unique_fd.h"
@@ -134,10 +135,10 @@ Result<std::vector<PublicKey>> trusted_keys(const Config& config,
       options.keys.empty() ? config.keys : std::filesystem::path(options.keys);
   if (path.empty())
     return std::vector<PublicKey>();
-  return cache::read_trusted_keys(
+  return from_input(cache::read_trusted_keys(
       cache::real_file_system(),
       cache::TrustPolicy::of_this_process(config.trusted_uids, config.trusted_gids),
-      path);
+      path));
 }
 
 Result<std::vector<Signer>> signers(const Config& config, const SigningOptions& options,
@@ -149,7 +150,7 @@ Result<std::vector<Signer>> signers(const Config& config, const SigningOptions& 
                                         ? config.sign
                                         : std::filesystem::path(options.key);
   if (!key.empty())
-    found.push_back(KILN_TRY(PrivateKey::read(key)).signer());
+    found.push_back(KILN_TRY(from_input(PrivateKey::read(key))).signer());
   return found;
 }
 

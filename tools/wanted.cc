@@ -66,7 +66,7 @@ Result<WantedList> find_requests(Context& context, const SelectionOptions& selec
   config.for_driver = KILN_TRY(parse_driver_option(selection.driver));
   WantedList work;
   work.service =
-      make_root ? KILN_TRY(BuildService::open(
+      make_root ? KILN_TRY(open_to_build(
                       config, {.stop = context.stop->token(), .asks_remotes = false}))
                 : KILN_TRY(open_to_look(context, config));
   PlanService plans(*work.service, context.stop->token());

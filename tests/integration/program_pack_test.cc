@@ -319,8 +319,8 @@ TEST_F(ProgramPackTest, ACompressedPackIsUnpackedAndABombIsNot) {
 TEST_F(ProgramPackTest, WhatIsNoPackIsAnErrorThatNamesIt) {
   kiln_.write("text.kpack", "no pack\n");
   const auto text = kiln_.run({"unpack", place("text.kpack")});
-  EXPECT_EQ(text.status, 1);
-  EXPECT_THAT(text.err, HasSubstr("text.kpack: "));
+  EXPECT_EQ(text.status, 2);
+  EXPECT_THAT(text.err, HasSubstr("text.kpack is no pack"));
   EXPECT_EQ(kiln_.run({"unpack", place("none.kpack")}).status, 2);
   EXPECT_EQ(kiln_.run({"pack"}).status, 2);
   EXPECT_EQ(kiln_.run({"pack", "-o", place("")}).status, 2);

@@ -82,8 +82,8 @@ Result<void> inspect_path(const fs::path& path, const TakeInspected& take) {
       inspect_found(each, take);
       return binaries::Walk::kGoOn;
     });
-  const auto file = FileRange::open(path);
-  if (!file && file.error().code == ErrorCode::kNotFound)
+  const auto file = from_input(FileRange::open(path));
+  if (!file)
     return tl::unexpected(file.error());
   const auto begin = begin_of(file);
   if (!begin)

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "build/artifact.h"
+#include "remote/client/credentials.h"
 #include "util/log.h"
 #include "util/try.h"
 
@@ -90,7 +91,10 @@ struct RemoteRun::Peer {
 
 Result<std::unique_ptr<RemoteRun>> RemoteRun::open(const Context& context,
                                                    RemoteUse use) {
-  RemoteSetup setup = KILN_TRY(remote_setup(context.config, use));
+  RemoteSetup setup = KILN_TRY(from_input(remote_setup(context.config, use)));
+  // Read again for each request; a file that is not there now is wrong input.
+  for (const remote::ServerAddress& server : setup.servers)
+    KILN_TRY(from_input(remote::read_credentials(setup.files, server.region)));
   if (setup.servers.empty()) {
     const auto& named = context.config.remote;
     return fail(ErrorCode::kUnavailable,

@@ -76,7 +76,7 @@ Result<int> run(Context& context, const CompileOptions& options) {
   const Request request = KILN_TRY(make_request(context, options.source));
   const auto service = KILN_TRY(open_to_build(config, {.stop = context.stop->token()}));
   // Report wrong options before looking at the architectures.
-  KILN_TRY(service->prepare(request));
+  KILN_TRY(from_input(service->prepare(request)));
   const auto architectures =
       KILN_TRY(select_architectures(*service, options.architectures));
   if (!options.output.empty() && architectures.size() != 1) {

@@ -131,6 +131,10 @@ class Sums {
       ++tiers_[event->tier];
   }
 
+  /// So that these are no files of events.
+  [[nodiscard]] bool has_only_unreadable() const {
+    return total_.all() == 0 && unreadable_ > 0;
+  }
   void print_json() const;
   void print_text(std::size_t most, const Terminal& out) const;
 
@@ -232,9 +236,7 @@ std::string counts_text(const Sum& sum) {
 
 void Sums::print_text(std::size_t most, const Terminal& out) const {
   if (total_.all() == 0) {
-    print(unreadable_ == 0 ? "no events\n"
-                           : fmt::format("no events; {} cannot be read\n",
-                                         counted(unreadable_, "line", "lines")));
+    print("no events\n");
     return;
   }
   const std::string counts = counts_text(total_);
@@ -319,6 +321,12 @@ Result<int> run(Context& context, const EventsOptions& options) {
         parse_number("--limit", options.limit, {0, std::numeric_limits<int>::max()}));
   Sums sums;
   for (const std::string& file : options.files) KILN_TRY(read(file, sums));
+  if (sums.has_only_unreadable())
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: no line is an event, as KILN_EVENTS and `warm --events` "
+                    "write it",
+                    fmt::join(options.files, ", ")));
   if (context.json)
     sums.print_json();
   else

@@ -27,11 +27,13 @@ struct RunOptions {
   bool print_env = false;
 };
 
-/// Never returns if it starts. Errors: kNotFound, kIo.
+/// Never returns if it starts. Errors: kInvalidArgument if there is no such program,
+/// kIo.
 Result<int> replace_this_process(const std::vector<std::string>& command) {
   const int err = execute(command);
+  const bool is_program = err == E2BIG || err == ENOMEM || err == EAGAIN || err == EIO;
   return fail(
-      err == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
+      is_program ? ErrorCode::kIo : ErrorCode::kInvalidArgument,
       fmt::format("run: {}: {}", command[0], std::generic_category().message(err)));
 }
 

@@ -56,7 +56,7 @@ Result<BuildReport> list_requests(Context& context, const WhyOptions& options,
                                   BuildService& service) {
   if (!options.words.empty()) {
     const Request request = KILN_TRY(make_request(context, options.source));
-    KILN_TRY(service.prepare(request));
+    KILN_TRY(from_input(service.prepare(request)));
     const auto architectures =
         KILN_TRY(select_architectures(service, options.architectures));
     BuildReport report;
