@@ -90,10 +90,8 @@ PrecompiledStore precompiled_store(const Config& config, cache::Cache& cache) {
 
 std::string precompiled_text(const PrecompiledTotals& totals,
                              std::uint64_t limit_bytes) {
-  return fmt::format(
-      "{}, {} of {}",
-      counted(totals.entries, "precompiled header", "precompiled headers"),
-      format_size(totals.bytes), format_size(limit_bytes));
+  return fmt::format("{}, {} of {}", counted(totals.entries, "header", "headers"),
+                     format_size(totals.bytes), format_size(limit_bytes));
 }
 
 Result<std::vector<Digest>> resolve_keys(const cache::Cache& cache,

@@ -40,7 +40,7 @@ namespace kiln::tools {
 [[nodiscard]] PrecompiledStore precompiled_store(const Config& config,
                                                  cache::Cache& cache);
 
-/// "3 precompiled headers, 510 MiB of 2 GiB".
+/// "3 headers, 510 MiB of 2 GiB".
 [[nodiscard]] std::string precompiled_text(const PrecompiledTotals& totals,
                                            std::uint64_t limit_bytes);
 

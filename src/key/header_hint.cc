@@ -170,8 +170,8 @@ std::string other_folder_hint(std::string_view header) {
   if (header.empty() || header.starts_with('/'))
     return {};
   return fmt::format(
-      "no include directory has {}: name one that has it, by -I or "
-      "include_dirs",
+      "no include directory has {}: name one that has it, by include_dirs, or by -I of "
+      "`kiln compile`",
       header);
 }
 

@@ -105,5 +105,22 @@ TEST_F(ProgramUsageTest, WhatTheEnvironmentLacksIsExitThree) {
   EXPECT_THAT(kiln_.object_files(), IsEmpty());
 }
 
+// As in a chroot that nobody mounted it in.
+TEST_F(ProgramUsageTest, WithoutProcTheReasonIsSaid) {
+  kiln_.write("k.cu", test::kTinySource);
+  const auto tried = kiln_.run_in_shell(
+      "unshare --user --map-root-user --mount sh -c 'mount -t tmpfs none /proc' || "
+      "exit "
+      "77\n"
+      "export ASAN_OPTIONS=${ASAN_OPTIONS-}:detect_leaks=0\n"
+      "unshare --user --map-root-user --mount sh -c '"
+      "mount -t tmpfs none /proc && kiln compile k.cu --arch 9.0'");
+  if (tried.status == 77)
+    GTEST_SKIP() << "NO USER NAMESPACES HERE: a lack of /proc was not tried";
+  EXPECT_EQ(tried.status, 3) << tried.text();
+  EXPECT_THAT(tried.err, HasSubstr("there is no kiln-worker"));
+  EXPECT_THAT(tried.err, HasSubstr("/proc is not mounted here"));
+}
+
 }  // namespace
 }  // namespace kiln

@@ -3,12 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstdio>
+#include <map>
 #include <regex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "build/settings.h"
+#include "cache/counters.h"
 #include "tests/support/paths.h"
+#include "tools/output/counters.h"
 #include "tools/program.h"
 #include "util/read_file.h"
 
@@ -58,6 +64,37 @@ TEST(ProgramReferenceTest, TheManPageHasNoTroffMistake) {
                               kManPage +
                               " 2>&1 >/dev/null | grep -q . && exit 1 || exit 0";
   EXPECT_EQ(std::system(command.c_str()), 0);
+}
+
+TEST(ProgramReferenceTest, EveryCounterHasAMeaning) {
+  std::vector<std::string> names{
+      "corrupt.target",       "publish_refused.ENOSPC",  "remote_requests.get.hit.c:80",
+      "remote_seconds.0.01",  "remote_microseconds",     "remote_bytes.sent",
+      "remote_rejected.size", "remote_breaker_open.c:80"};
+  for (std::size_t i = 0; i < cache::kCounterCount; ++i)
+    names.emplace_back(to_string(static_cast<cache::Counter>(i)));
+  for (const std::string& name : names) {
+    const auto meaning = tools::counter_meaning(name);
+    EXPECT_FALSE(meaning.empty()) << name;
+    EXPECT_LE(meaning.size(), 60U) << name;
+  }
+  EXPECT_EQ(tools::counter_meaning("of_a_later_version"), "");
+}
+
+TEST(ProgramReferenceTest, TheHitRateCountsWhatARemoteHadOnce) {
+  const auto text = [](std::map<std::string, std::uint64_t> counters) {
+    cache::Stats stats;
+    stats.counters = std::move(counters);
+    return tools::hit_rate_text(stats);
+  };
+  EXPECT_EQ(text({}), "");
+  EXPECT_EQ(text({{"compiled", 3}}), "");
+  EXPECT_EQ(text({{"hits", 93}, {"misses", 7}}), "hits: 93 % of 100 look-ups");
+  EXPECT_EQ(text({{"hits", 999}, {"misses", 1}}), "hits: 99 % of 1000 look-ups");
+  EXPECT_EQ(text({{"misses", 2}}), "hits: 0 % of 2 look-ups");
+  EXPECT_EQ(text({{"hits", 4}, {"misses", 3}, {"remote_hits", 3}}),
+            "hits: 100 % of 4 look-ups");
+  EXPECT_EQ(text({{"hits", 1}, {"remote_hits", 9}}), "hits: 100 % of 1 look-ups");
 }
 
 }  // namespace

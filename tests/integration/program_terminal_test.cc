@@ -201,6 +201,18 @@ TEST_F(ProgramTerminalTest, MessagesBreakBetweenWords) {
   EXPECT_THAT(kiln_.run(commands.front()).err, HasSubstr("--profile names\n"));
 }
 
+TEST_F(ProgramTerminalTest, StatsTellsWhatItCounts) {
+  EXPECT_EQ(kiln_.run(warm_).status, 0);
+  EXPECT_EQ(kiln_.run(warm_).status, 0);
+  kiln_.set("NO_COLOR", "1");
+  const std::string shown = kiln_.run_on_terminal({"stats"}, "", 80).out;
+  EXPECT_THAT(shown, AllOf(HasSubstr("MEANING"), HasSubstr("results stored")));
+  const std::string elsewhere = kiln_.run({"stats"}).out;
+  EXPECT_THAT(elsewhere, Not(HasSubstr("MEANING")));
+  for (const std::string& out : {shown, elsewhere})
+    EXPECT_THAT(out, HasSubstr("hits: 50 % of 24 look-ups"));
+}
+
 TEST_F(ProgramTerminalTest, NoColorTakesTheColoursAwayAndADumbTerminalEverything) {
   EXPECT_THAT(kiln_.run_on_terminal({"wram"}).out, HasSubstr(kColour));
   kiln_.set("NO_COLOR", "1");

@@ -10,6 +10,7 @@
 
 #include "util/posix_error.h"
 #include "util/try.h"
+#include "util/unique_fd.h"
 #include "util/write_file.h"
 
 namespace kiln::tools {

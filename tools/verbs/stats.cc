@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/open_cache.h"
+#include "tools/output/counters.h"
 #include "tools/output/entries.h"
 #include "tools/output/file_output.h"
 #include "tools/output/openmetrics.h"
@@ -41,6 +42,21 @@ nlohmann::ordered_json kinds_json(const cache::KindTotals& kinds) {
     json[std::string(to_string(kind))] = {{"entries", totals.entries},
                                           {"bytes", totals.bytes}};
   return json;
+}
+
+/// The meanings are for people, and scripts that read the table know two columns.
+void print_counters(const cache::Stats& stats, const Terminal& out) {
+  if (stats.counters.empty())
+    return;
+  if (const auto rate = hit_rate_text(stats); !rate.empty())
+    print(rate + "\n");
+  std::vector<Column> columns{{"COUNTER"}, {"COUNT", Align::kRight}};
+  if (out.is_terminal())
+    columns.push_back({.title = "MEANING", .may_wrap = true});
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [name, count] : stats.counters)
+    rows.push_back({name, std::to_string(count), std::string(counter_meaning(name))});
+  print("\n" + format_table(columns, rows, out));
 }
 
 Result<int> run(Context& context, const OptionSet& cli, const StatsOptions& options) {
@@ -88,13 +104,9 @@ Result<int> run(Context& context, const OptionSet& cli, const StatsOptions& opti
   for (const cache::SeedState& seed : seeds)
     print(context.out.fitted(fmt::format("seed {}\n", seed_text(seed))));
   if (precompiled.bytes > 0)
-    print(precompiled_text(precompiled, most_precompiled) + "\n");
-  std::vector<std::vector<std::string>> rows;
-  for (const auto& [name, count] : stats.counters)
-    rows.push_back({name, std::to_string(count)});
-  if (!rows.empty())
-    print(fmt::format("\n{}", format_table({{"COUNTER"}, {"COUNT", Align::kRight}},
-                                           rows, context.out)));
+    print(fmt::format("precompiled headers: {}\n",
+                      precompiled_text(precompiled, most_precompiled)));
+  print_counters(stats, context.out);
   return 0;
 }
 

@@ -59,7 +59,11 @@ Result<std::filesystem::path> find_worker(const WorkerSearch& search) {
     looked_at += place.native();
   }
   return fail(ErrorCode::kUnavailable,
-              fmt::format("there is no {} (looked at {}); {}", search.name, looked_at,
+              fmt::format("there is no {} (looked at {}){}; {}", search.name, looked_at,
+                          this_program().empty()
+                              ? ": /proc is not mounted here, so that this program "
+                                "does not know its own folder"
+                              : "",
                           search.remedy));
 }
 

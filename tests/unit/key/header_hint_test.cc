@@ -63,7 +63,8 @@ TEST(HeaderHint, AsksForTheFolderOfAnyOtherHeader) {
        {"mine.h", "mine/scale.h", "array.h", "sub/limits", "a b", "limit"})
     EXPECT_EQ(hint(missing(header)),
               std::string("\nhint: no include directory has ") + header +
-                  ": name one that has it, by -I or include_dirs");
+                  ": name one that has it, by include_dirs, or by -I of `kiln "
+                  "compile`");
 }
 
 TEST(HeaderHint, IsNotGivenForOtherErrors) {
