@@ -125,7 +125,7 @@ std::unique_ptr<Program> make_program() {
     cli.flag("-q,--quiet", common->quiet,
              "No progress and no notes on stderr, only warnings and errors");
     cli.flag("-v,--verbose", common->verbose,
-             "Say on stderr what is looked for, built and waited for, as KILN_LOG=info "
+             "Log each build and wait on stderr, and a summary, as KILN_LOG=info "
              "does, unless KILN_LOG is set");
     add_colour_option(*app, program.colour);
     app->set_help_flag("--help,-h", "Print this help and exit");

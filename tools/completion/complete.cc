@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "build/dead_mounts.h"
 #include "build/settings.h"
 #include "device/known_architectures.h"
 #include "device/profile.h"
@@ -69,29 +70,24 @@ const ParsedVerb* find_verb(const Program& program, const std::string& name) {
 
 Place place_of(const Program& program, const std::vector<std::string>& words) {
   Place place;
-  for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+  for (std::size_t i = 0; i + 1 < words.size() && !place.is_lost; ++i) {
     const std::string& word = words[i];
-    const std::size_t equals = word.find('=');
+    const bool is_option = !place.is_behind_dashes && word.starts_with('-');
     if (place.value != nullptr) {
       place.given[first_name(*std::exchange(place.value, nullptr))] = word;
-    } else if (place.is_behind_dashes) {
-      ++place.arguments;
-    } else if (word == "--") {
+    } else if (is_option && word == "--") {
       place.is_behind_dashes = true;
-    } else if (word.starts_with('-')) {
+    } else if (is_option) {
+      const std::size_t equals = word.find('=');
       const auto* const option =
           place.app(program).get_option_no_throw(word.substr(0, equals));
-      if (option == nullptr || !takes_value(*option))
-        continue;
-      if (equals == std::string::npos)
+      if (option != nullptr && takes_value(*option) && equals == std::string::npos)
         place.value = option;
-      else
+      else if (option != nullptr && takes_value(*option))
         place.given[first_name(*option)] = word.substr(equals + 1);
     } else if (place.verb == nullptr) {
       place.verb = find_verb(program, word);
       place.is_lost = place.is_help || (place.verb == nullptr && word != "help");
-      if (place.is_lost)
-        break;
       place.is_help = word == "help";
     } else {
       ++place.arguments;
@@ -104,6 +100,7 @@ Result<Config> config_at(const Place& place) {
   Config config = KILN_TRY(settings({}, process_environment()));
   if (const auto dir = place.given.find("--cache-dir"); dir != place.given.end())
     config.cache_dir = dir->second;
+  KILN_TRY(check_mount(config, "--cache-dir", config.cache_dir));
   return config;
 }
 
