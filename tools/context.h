@@ -41,13 +41,11 @@ void print_json(const nlohmann::ordered_json& document);
 /// `{"error":…}` on stdout. Returns the exit status for it.
 [[nodiscard]] int report_failure(const Context& context, const Error& error);
 
-/// What was read from a file that the command line names. One that is not there, or
-/// that cannot be read, is wrong input (exit status 2), and no unknown key of
-/// finish_lookup().
+/// What was read from a file that the command line names. One that is there and cannot
+/// be read is wrong input (exit status 2), like one that is not there.
 template <typename T>
 [[nodiscard]] Result<T> from_input(Result<T> read) {
   if (read || (read.error().code != ErrorCode::kIo &&
-               read.error().code != ErrorCode::kNotFound &&
                read.error().code != ErrorCode::kResourceLimit))
     return read;
   return fail(ErrorCode::kInvalidArgument, std::move(read).error().message);

@@ -56,7 +56,10 @@ Result<int> push_objects(Context& context, const PushOptions& options, RemoteRun
                          const std::vector<Signer>& signers) {
   const auto began = Clock::now();
   KILN_TRY(check_signers(run, signers));
-  const WantedList work = KILN_TRY(find_work(context, options));
+  const auto found = find_work(context, options);
+  if (!found)  // unlike a file that is not there, an unknown key is no wrong input
+    return finish_lookup(context, tl::unexpected(found.error()));
+  const WantedList& work = *found;
   TransferTotals totals(run);
   std::vector<Wanted> without_key;
   {
@@ -225,9 +228,7 @@ Run add_push(OptionSet& cli) {
       "Examples:\n"
       "  kiln push --remote https://cache.example/kiln --sign signing.key\n"
       "  kiln push --pack job.kpack.zst\n");
-  return [options](Context& context) {
-    return finish_lookup(context, run(context, *options));
-  };
+  return [options](Context& context) { return run(context, *options); };
 }
 
 }  // namespace kiln::tools
