@@ -17,10 +17,17 @@ bool matches_any(const std::vector<Value>& wanted, const Value& value) {
   return wanted.empty() || std::ranges::find(wanted, value) != wanted.end();
 }
 
+/// A name with template arguments is no pattern: '*' and '[' are characters of types.
+/// "k<*>" is any instance.
+bool is_pattern(std::string_view text) {
+  const std::size_t arguments = text.find('<');
+  return arguments == std::string_view::npos || text.substr(arguments) == "<*>";
+}
+
 bool fits(const std::string& pattern, std::string_view text) {
-  // "<*>" is no bracket expression, and '/' and '.' are characters like others.
   return text == pattern ||
-         ::fnmatch(pattern.c_str(), std::string(text).c_str(), 0) == 0;
+         (is_pattern(pattern) &&
+          ::fnmatch(pattern.c_str(), std::string(text).c_str(), 0) == 0);
 }
 
 std::string_view last_part(std::string_view path) {
@@ -78,7 +85,9 @@ bool has_name(const Entry& entry, const std::string& name) {
   if (!entry.template_name.empty())
     return fits(name, entry.template_name);
   return std::ranges::any_of(entry.entry_points, [&](const EntryPoint& each) {
-    return fits(name, each.name) || fits(name, source_name(each.name)) ||
+    const std::string whole = source_name(each.name);
+    return fits(name, each.name) || fits(name, whole) ||
+           fits(name, whole.substr(0, whole.find('<'))) ||
            fits(name, plain_name(each.name));
   });
 }
@@ -93,6 +102,8 @@ bool matches(const ListQuery& query, const Entry& entry) {
          (!query.unused_since_ns || entry.last_used_ns < *query.unused_since_ns) &&
          any_of(query.files,
                 [&](const std::string& file) {
+                  if (entry.file.empty())
+                    return false;
                   return fits(file, entry.file) || fits(file, last_part(entry.file));
                 }) &&
          any_of(query.names,

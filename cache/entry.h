@@ -53,9 +53,10 @@ struct ListQuery {
 /// an older version stored, the name of the file is in the preimage alone.
 [[nodiscard]] Entry entry_of(const Digest& key, Kind kind, Metadata&& metadata);
 
-/// True if one of its entry points has the name, with or without template arguments and
-/// namespaces: "energy" is a name of "phys::energy<float>". Of a template's kernel and
-/// of files the name is theirs. `name` may be a pattern of a shell: "energy<*>".
+/// True if one of its entry points has the name: "phys::energy<float>" is also named by
+/// "phys::energy" and by "energy". Of a template's kernel and
+/// of files the name is theirs. `name` may be a pattern of a shell, "energy_*"; with
+/// template arguments it is none, but for "energy<*>".
 [[nodiscard]] bool has_name(const Entry& entry, const std::string& name);
 
 /// Whether the filters of `query` let `entry` through.

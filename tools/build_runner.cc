@@ -9,6 +9,7 @@
 #include <set>
 #include <system_error>
 
+#include "build/dead_mounts.h"
 #include "build/event_file.h"
 #include "tools/build_run.h"
 #include "tools/build_times.h"
@@ -16,6 +17,7 @@
 #include "tools/open_cache.h"
 #include "tools/output/file_output.h"
 #include "tools/output/progress.h"
+#include "util/log.h"
 #include "util/mutex.h"
 #include "util/try.h"
 
@@ -325,14 +327,26 @@ class Runner {
   int lost_in_a_row_ KILN_GUARDED_BY(mutex_) = 0;
 };
 
-/// Null without KILN_EVENTS and --events.
+/// Null without KILN_EVENTS and --events. Errors: only of the option; the variable is
+/// for jobs, which go on.
 Result<std::unique_ptr<EventFile>> open_events(const Config& config) {
   if (!config.events)
     return nullptr;
   std::error_code ignored;  // then it is no folder
-  if (!std::filesystem::is_directory(*config.events, ignored))
-    KILN_TRY(check_output_path("--events", config.events->native()));
-  return EventFile::open(*config.events, config, LineFile::Takes::kAnyFile);
+  auto opened =
+      check_mount(config, config.events_by.name, *config.events)
+          .and_then([&]() -> Result<void> {
+            return std::filesystem::is_directory(*config.events, ignored)
+                       ? Result<void>()
+                       : check_output_path("--events", config.events->native());
+          })
+          .and_then([&] {
+            return EventFile::open(*config.events, config, LineFile::Takes::kAnyFile);
+          });
+  if (opened || config.events_by.name == "--events")
+    return opened;
+  log(LogLevel::kWarning, {"no events are written: ", opened.error().message});
+  return nullptr;
 }
 
 }  // namespace

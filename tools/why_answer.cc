@@ -133,6 +133,7 @@ void print_answers(std::string_view text, std::span<const WhyAnswer> answers,
     for (const WhyAnswer& answer : answers) {
       ordered_json each = answer_json(answer);
       each["name"] = answer.label;
+      each["template"] = answer.label;
       each["arch"] = answer.arch;
       json["requests"].push_back(std::move(each));
     }

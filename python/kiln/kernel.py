@@ -61,14 +61,15 @@ class Kernel:
         link: _Paths = (),
         link_options: str | Sequence[str] = (),
     ):
-        names = several("name", name)
-        files = [each for each in _listed(source) if isinstance(each, os.PathLike)]
-        ptx = [each for each in files if os.fspath(each).endswith(".ptx")]  # which is linked
-        sources = [_source(each) for each in _listed(source)]
+        names, given = several("name", name), _listed(source)
+        files = [each for each in given if isinstance(each, os.PathLike)]
+        ptx = [_existing(each) for each in files if os.fspath(each).endswith(".ptx")]  # which is linked
+        given = [each for each in given if not _is_ptx(each)] or given[:1]
+        sources = [_source(each) for each in given]
         if not sources:
             raise InvalidArgument("source is missing: a kernel has one, or several")
-        if files and file_name is None and isinstance(_listed(source)[0], os.PathLike):
-            file_name = os.path.basename(os.fspath(files[0]))
+        if file_name is None and isinstance(given[0], os.PathLike):
+            file_name = os.path.basename(os.fspath(given[0]))
         folders = [os.path.abspath(os.path.dirname(os.fspath(each)) or ".") for each in files]
         if isinstance(defines, Mapping):
             defines = [key if value is None else f"{key}={value}" for key, value in defines.items()]
@@ -259,9 +260,9 @@ class Module:
 
     def __getitem__(self, name: str) -> Kernel:
         """The kernel with this name. A name that the source has not is an error of its first launch."""
-        kernel = self._entries.get(name)
+        kernel = self._entries.get(text("name", name))
         if kernel is None:
-            kernel = self._entries.setdefault(name, self._kernel.entry(text("name", name)))
+            kernel = self._entries.setdefault(name, self._kernel.entry(name))
         return kernel
 
     def __getattr__(self, name: str) -> Kernel:
@@ -310,7 +311,17 @@ def _path(file: str | os.PathLike) -> Path:
 def _source(source: Any) -> str:
     if not isinstance(source, os.PathLike):
         return _text(source)
-    return "" if os.fspath(source).endswith(".ptx") else _read(source)
+    return "" if _is_ptx(source) else _read(source)
+
+
+def _is_ptx(source: Any) -> bool:
+    return isinstance(source, os.PathLike) and os.fspath(source).endswith(".ptx")
+
+
+def _existing(file: os.PathLike) -> os.PathLike:
+    if not os.path.isfile(file):
+        raise NotFound(f"{os.fspath(file)}: there is no such file")
+    return file
 
 
 def _read(file: os.PathLike) -> str:

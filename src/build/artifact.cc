@@ -17,6 +17,7 @@
 #include "device/cubin.h"
 #include "key/key.h"
 #include "kiln/version.h"
+#include "request/source_kernels.h"
 #include "util/try.h"
 
 namespace kiln {
@@ -92,9 +93,13 @@ Result<Names> names_in(const KeyedRequest& request,
       names.entry_points.push_back({name, name});
   }
   // A module of variables, such as a table that a program fills.
-  if (names.entry_points.empty() && names.variables.empty() && !as_nvrtc) {
-    for (const std::string& name : defined.variables)
-      names.variables.push_back({name, name});
+  const auto* const source = source_of(request);
+  if (names.entry_points.empty() && names.variables.empty() && !as_nvrtc &&
+      source != nullptr && request::kernels_in(source->source.source).empty()) {
+    for (const std::string& name : defined.variables) {
+      if (!name.starts_with('$'))  // a text of printf()
+        names.variables.push_back({name, name});
+    }
   }
   return names;
 }

@@ -317,9 +317,10 @@ void BuildService::tell(const Asked& asked, const Result<Fetched>& fetched,
   }
   journal_->got(asked, *fetched, [&]() -> std::string {
     // Without an index this would read every object.
-    if (!cache_->has_index())
+    const bool is_named = !like.template_name.empty() || !like.file.empty();
+    if (!cache_->has_index() || !is_named)
       return "";
-    constexpr std::size_t kMostCompared = 64;
+    constexpr std::size_t kMostCompared = 16;
     NearestEntries entries(*cache_, kMostCompared, NearestEntries::IfNoneIsLike::kNone);
     const auto nearest = entries.find(asked.key, preimage(), like);
     if (!nearest)
@@ -375,7 +376,7 @@ Result<Fetched> BuildService::fetch_key(const KeyedRequest& request,
   std::vector<Fetched> objects;
   for (const KeyedRequest& object : request.objects)
     objects.push_back(KILN_TRY(fetch(object, begun, stop, whom)));
-  return builds_.build(
+  auto built = builds_.build(
       {.key = request.key,
        .target = target,
        .label = label,
@@ -400,6 +401,11 @@ Result<Fetched> BuildService::fetch_key(const KeyedRequest& request,
        .remotes = request.objects.empty() ? Remotes::kBesideBuild : Remotes::kAsked,
        .begun = begun},
       stop, whom);
+  // What is linked was built for it.
+  if (built && built->outcome == FetchOutcome::kCompiled) {
+    for (const Fetched& object : objects) built->built_in += object.built_in;
+  }
+  return built;
 }
 
 Result<void> BuildService::check_may_build(const KeyedRequest& request,

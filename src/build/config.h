@@ -93,6 +93,7 @@ struct Config {
   std::vector<std::string> disabled;  // names of kernels, or "rope_*"
   SetBy disabled_by{"KILN_DISABLE"};
   std::optional<std::filesystem::path> record;  // a manifest that requests are added to
+  SetBy events_by{"KILN_EVENTS"};
   std::optional<std::filesystem::path> events;  // a file that gets a line for each one
   bool store_source = true;  // of requests as NVRTC's, with their logs
   std::optional<std::string> log_level;

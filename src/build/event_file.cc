@@ -39,10 +39,12 @@ Result<std::unique_ptr<EventFile>> EventFile::open(const std::filesystem::path& 
                                                    const Config& config,
                                                    LineFile::Takes takes) {
   std::error_code ignored;  // then it is no folder
-  const auto place = std::filesystem::is_directory(path, ignored)
-                         ? path / fmt::format("{}.{}.jsonl", host_name(), ::getpid())
-                         : path;
-  auto file = KILN_TRY(LineFile::open(place, takes));
+  const bool is_folder = std::filesystem::is_directory(path, ignored);
+  const auto place =
+      is_folder ? path / fmt::format("{}.{}.jsonl", host_name(), ::getpid()) : path;
+  // In a folder of several users others may have put a link there.
+  auto file =
+      KILN_TRY(LineFile::open(place, is_folder ? LineFile::Takes::kOwnFiles : takes));
   return std::unique_ptr<EventFile>(new EventFile(std::move(file), config));
 }
 

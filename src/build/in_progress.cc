@@ -79,7 +79,7 @@ constexpr auto kNoteFields = [](auto& codec, auto& note) {
   codec("began_ns", began_ns);
 };
 
-/// nullopt: its process has ended.
+/// nullopt: its process has ended, or is in another container for long.
 std::optional<InProgress> shown(const Note& note, const Digest& key) {
   InProgress shown{.key = key,
                    .label = note.label,
@@ -124,7 +124,7 @@ std::vector<InProgress> list_in_progress(const OwnFolder& folder) {
       continue;  // just removed, or somebody else's
     if (auto one = shown(*note, *key)) {
       all.push_back(*std::move(one));
-    } else {
+    } else if (note->pids == namespace_of_pids()) {
       std::error_code ignored;  // a read-only place
       fs::remove(at->path(), ignored);
     }
@@ -168,7 +168,7 @@ void InProgressFile::enter(std::string_view phase) {
     return;
   static std::atomic<std::uint64_t> count = 0;
   if (name_.empty())
-    name_ = fmt::format("{}.{}", ::getpid(), ++count);
+    name_ = fmt::format("{}.{}.{}", namespace_of_pids(), ::getpid(), ++count);
   phase_ = phase;
   const auto self = state_of(::getpid());
   const Note note{.key = key_.hex(),

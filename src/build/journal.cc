@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "build/dead_mounts.h"
 #include "util/fork_count.h"
 #include "util/fork_mutex.h"
 #include "util/log.h"
@@ -56,10 +57,11 @@ std::string target_text(std::string_view arch) {
 
 }  // namespace
 
-Journal::Journal(std::string_view what, const Config& config)
-    : what_(what), forks_(fork_count()) {
+Journal::Journal(std::string_view what, const Config& config) : what_(what) {
   if (config.events) {
-    auto opened = EventFile::open(*config.events, config);
+    const auto answers = check_mount(config, config.events_by.name, *config.events);
+    auto opened = answers ? EventFile::open(*config.events, config)
+                          : tl::unexpected(answers.error());
     if (opened)
       events_ = *std::move(opened);
     else
@@ -90,8 +92,6 @@ Journal::~Journal() {
 }
 
 void Journal::tell_all_summaries() noexcept {
-  if (has_log_writer())
-    return;
   try {
     std::vector<std::string> texts;
     {
@@ -101,7 +101,11 @@ void Journal::tell_all_summaries() noexcept {
       open.all.clear();
     }
     // Without the mutex: stderr may be a pipe that nobody reads.
-    for (const std::string& text : texts) tell(text);
+    // The host's own writer may have ended.
+    for (const std::string& text : texts) {
+      if (!has_log_writer())
+        tell(text);
+    }
   } catch (const std::exception&) {
     return;  // out of memory
   }
@@ -169,11 +173,23 @@ void Journal::passed(std::string_view name, std::string_view reason) {
     events_->write({.name = name, .arch = {}, .outcome = "passed", .reason = reason});
 }
 
+void Journal::count_memory_hits(const StripedCounter* hits) {
+  const MutexLock lock(memory_mutex_);
+  if (memory_ != nullptr)
+    memory_before_ += memory_->total();
+  memory_ = hits;
+}
+
+std::uint64_t Journal::memory_hits() const {
+  const MutexLock lock(memory_mutex_);
+  return memory_before_ + (memory_ == nullptr ? 0 : memory_->total());
+}
+
 std::string Journal::summary() const {
-  if (fork_count() != forks_)
+  if (!owner_.is_this())
     return "";
   std::vector<std::string> parts;
-  if (const auto memory = memory_hits_.load(); memory > 0)
+  if (const auto memory = memory_hits(); memory > 0)
     parts.push_back(fmt::format("{} loaded already", memory));
   for (std::size_t i = 0; i < hits_.size(); ++i) {
     if (const auto hits = hits_.at(i).load(); hits > 0)

@@ -18,6 +18,9 @@
 #include "build/nearest_entry.h"
 #include "codec/digest.h"
 #include "kiln/result.h"
+#include "util/fork_count.h"
+#include "util/mutex.h"
+#include "util/striped.h"
 
 namespace kiln {
 
@@ -49,22 +52,27 @@ class Journal {
   void failed(const Asked& asked, const Error& error);
   /// Another compiler, below Kiln, makes it.
   void passed(std::string_view name, std::string_view reason);
-  /// Of kernels that were loaded already: they are no requests to a cache.
-  void add_memory_hits(std::uint64_t hits) { memory_hits_ += hits; }
+  /// Kernels that were loaded already are no requests to a cache, and counted by
+  /// `hits`, which lives until the next call; null: counted no more.
+  void count_memory_hits(const StripedCounter* hits);
 
   /// "kernels: 40 hits (38 disk, 2 seed), 3 built in 5.9 s"; "" if nothing was
   /// asked for, and in a forked child.
   [[nodiscard]] std::string summary() const;
 
  private:
+  [[nodiscard]] std::uint64_t memory_hits() const;
   static void tell_all_summaries() noexcept;
 
   // Constant after construction.
   const std::string what_;
-  const std::uint64_t forks_;
+  const OwnerProcess owner_;
   std::unique_ptr<EventFile> events_;  // null: none are written
 
-  std::atomic<std::uint64_t> memory_hits_ = 0;
+  mutable Mutex memory_mutex_;
+  const StripedCounter* memory_ KILN_GUARDED_BY(memory_mutex_) = nullptr;
+  std::uint64_t memory_before_ KILN_GUARDED_BY(memory_mutex_) = 0;
+
   std::array<std::atomic<std::uint64_t>, 5> hits_{};  // by the tier
   std::atomic<std::uint64_t> built_ = 0;
   std::atomic<std::int64_t> built_ms_ = 0;

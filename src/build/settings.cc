@@ -246,7 +246,7 @@ constexpr std::array kSettings{
         "A manifest that gets a line for each kernel that the library is asked for; "
         "kiln warm --manifest reads it.",
         ""),
-    setting<&Options::events, path_of, &Config::events>(
+    setting<&Options::events, path_of, &Config::events, &Config::events_by>(
         "Options::events", "KILN_EVENTS", SettingKind::kPath,
         "A file that gets a JSON line for each kernel that is found, built or waited "
         "for, or a folder, in which each process writes a file of its own; kiln events "

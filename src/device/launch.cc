@@ -238,7 +238,8 @@ CUresult launch_with_attributes(const Function& function, const Geometry& geomet
   config.sharedMemBytes = geometry.shared_bytes;
   config.hStream = stream;
   config.attrs = attributes.data();
-  if (has_clusters(geometry)) {
+  // A preferred cluster takes effect only beside a cluster.
+  if (has_clusters(geometry) || has_preferred(geometry)) {
     CUlaunchAttribute& cluster = attributes[config.numAttrs++];
     cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
     cluster.value.clusterDim = {geometry.cluster[0], geometry.cluster[1],
@@ -303,7 +304,8 @@ Result<void> launch(const Function& function, const Geometry& geometry,
   const ContextScope scope(function.module().context());
   KILN_TRY(done(function, scope.result(), scope.call()));
   KILN_TRY(check_stream(function, stream, scope.before()));
-  KILN_TRY(prepare(function, geometry));
+  KILN_TRY(prepare(function,
+                   has_hints(geometry) ? known_here(function, geometry) : geometry));
   return launch_again(function, geometry, stream, arguments);
 }
 

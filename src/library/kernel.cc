@@ -79,8 +79,12 @@ Result<Kernel> Kernel::entry(std::string_view name) const {
       return Kernel(loaded_, *found);
     const auto& unreachable = loaded_->module().unreachable();
     std::vector<std::string> names;
-    for (const std::string& each : loaded_->entry_names())
-      names.push_back(source_name(each));
+    const auto given = loaded_->entry_names();
+    for (const std::string& each : given) {
+      const std::string shown = source_name(each);
+      const bool is_overloaded = std::ranges::count(given, shown, source_name) > 1;
+      names.push_back(is_overloaded ? each : shown);
+    }
     return fail(
         ErrorCode::kNotFound,
         fmt::format("{} has no kernel '{}'; it has {}{}{}", loaded_->label(), name,

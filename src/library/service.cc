@@ -125,6 +125,7 @@ class Service::Impl {
   ~Impl() {
     stop_.request_stop();
     count_memory_hits();
+    builds_->journal()->count_memory_hits(nullptr);
   }
 
   [[nodiscard]] const std::vector<Device>& devices() const { return devices_->list(); }
@@ -224,7 +225,9 @@ Service::Impl::Impl(std::stop_source stop, std::unique_ptr<BuildService> builds,
       record_(std::move(record)),
       on_event_(std::move(on_event)),
       attention_(*builds_, *devices_),
-      prefetcher_(builds_->jobs()) {}
+      prefetcher_(builds_->jobs()) {
+  builds_->journal()->count_memory_hits(&memory_hits_);
+}
 
 Result<Kernel> Service::Impl::get(const Request& request, const Device& device,
                                   const std::stop_token& stop) {
@@ -399,7 +402,6 @@ void Service::Impl::count_memory_hits() {
   if (before >= total)
     return;
   builds_->cache().counters().add(cache::Counter::kMemoryHits, total - before);
-  builds_->journal()->add_memory_hits(total - before);
 }
 
 Statistics Service::Impl::statistics() const {

@@ -37,7 +37,11 @@ constexpr std::array kNvccRows{
     NvccRow{"--gpu-architecture", Match::kBeginning, kArch},
     NvccRow{"-code", Match::kBeginning, kArch},
     NvccRow{"--gpu-code", Match::kBeginning, kArch},
-    NvccRow{"-O", Match::kBeginning, kOptimized},
+    NvccRow{"-O0", Match::kWhole, kOptimized},
+    NvccRow{"-O1", Match::kWhole, kOptimized},
+    NvccRow{"-O2", Match::kWhole, kOptimized},
+    NvccRow{"-O3", Match::kWhole, kOptimized},
+    NvccRow{"-O", Match::kWhole, kOptimized},
     NvccRow{"--optimize", Match::kBeginning, kOptimized},
     NvccRow{
         "--expt-relaxed-constexpr", Match::kWhole,
@@ -46,8 +50,6 @@ constexpr std::array kNvccRows{
     NvccRow{"--expt-extended-lambda", Match::kWhole, kLambda},
     NvccRow{"--extended-lambda", Match::kWhole, kLambda},
     NvccRow{"-extended-lambda", Match::kWhole, kLambda},
-    NvccRow{"-dc", Match::kWhole, "NVRTC's word is -rdc=true"},
-    NvccRow{"--device-c", Match::kWhole, "NVRTC's word is -rdc=true"},
     NvccRow{"-ptx", Match::kWhole, "--arch compute_90 makes PTX"},
     NvccRow{"--ptx", Match::kWhole, "--arch compute_90 makes PTX"},
     NvccRow{"-cubin", Match::kWhole, "a cubin is made without an option"},
@@ -81,8 +83,11 @@ constexpr std::array kNvccRows{
 };
 
 bool is_of_nvrtc(const std::string& option) {
+  // Also as the first of two words, whose second is the value.
+  const std::array words{option, option + "=1"};
   return option.starts_with("-") &&
-         read_nvrtc_options(std::span(&option, 1)).has_value();
+         (read_nvrtc_options(std::span(words).first(1)).has_value() ||
+          read_nvrtc_options(std::span(words).last(1)).has_value());
 }
 
 }  // namespace

@@ -28,10 +28,13 @@ std::string plain_name(std::string_view expression) {
   return std::string(expression);
 }
 
+constexpr std::size_t kMostShown = 20;  // kernels in a hint
+constexpr std::size_t kMostHints = 3;
+
 /// Of a name expression that cannot be found. A variable's begins with '&'.
 std::optional<std::string> name_hint(const SourceOptions& source,
+                                     const std::vector<SourceKernel>& kernels,
                                      const std::string& expression) {
-  const auto kernels = kernels_in(source.source);
   const std::string name = plain_name(expression);
   const auto known = std::ranges::find(kernels, name, &SourceKernel::name);
   if (expression.starts_with("&"))
@@ -49,8 +52,11 @@ std::optional<std::string> name_hint(const SourceOptions& source,
   std::vector<std::string> shown;
   for (const SourceKernel& each : kernels) {
     names.push_back(each.name);
-    shown.push_back(each.is_template ? each.name + "<...>" : each.name);
+    if (shown.size() < kMostShown)
+      shown.push_back(each.is_template ? each.name + "<...>" : each.name);
   }
+  if (kernels.size() > kMostShown)
+    shown.push_back(fmt::format("and {} more", kernels.size() - kMostShown));
   return fmt::format("there is no kernel '{}' in {}; it has {}{}", name,
                      program_name(source.file_name),
                      shown.empty() ? "none" : fmt::format("{}", fmt::join(shown, ", ")),
@@ -66,23 +72,38 @@ bool is_ptx(std::string_view source) {
   return source.starts_with(".version");
 }
 
-/// The word of the runtime's interface that shows host code; empty: there is none.
-std::string_view host_code_in(std::string_view source) {
+/// The name expressions that NVRTC's log quotes.
+std::vector<std::string> refused_names(std::string_view log) {
+  constexpr std::string_view kSays = "Input name expression was: \"";
+  std::vector<std::string> names;
+  for (std::size_t at = log.find(kSays); at != std::string_view::npos;
+       at = log.find(kSays, at)) {
+    at += kSays.size();
+    std::string_view name = log.substr(at, log.find('"', at) - at);
+    while (name.starts_with(' ')) name.remove_prefix(1);
+    if (names.size() < kMostHints)
+      names.emplace_back(name);
+  }
+  return names;
+}
+
+/// The word of the runtime's interface, in the lines that the log quotes, which shows
+/// host code; empty: there is none.
+std::string_view host_code_in(std::string_view log) {
   constexpr std::array<std::string_view, 7> kWords{
       "<<<",        "cudaMalloc", "cudaMemcpy", "cudaFree", "cudaDeviceSynchronize",
       "cudaStream", "int main("};
   for (const std::string_view word : kWords) {
-    if (source.find(word) != std::string_view::npos)
+    if (log.find(word) != std::string_view::npos)
       return word;
   }
   return {};
 }
 
-std::optional<std::string> host_hint(const SourceOptions& source,
-                                     std::string_view log) {
+std::optional<std::string> host_hint(std::string_view log) {
   constexpr std::string_view kGuard =
       "keep host code from NVRTC with #ifndef __CUDACC_RTC__";
-  if (const auto word = host_code_in(source.source); !word.empty())
+  if (const auto word = host_code_in(log); !word.empty())
     return fmt::format(
         "the source has host code ({}), and NVRTC compiles device code: {}", word,
         kGuard);
@@ -109,19 +130,23 @@ std::vector<std::string> source_hints(const SourceOptions& source,
   if (log.find("unrecognized option") != std::string_view::npos ||
       log.find("NVRTC_ERROR_INVALID_OPTION") != std::string_view::npos) {
     for (const std::string& option : source.options) {
-      if (auto hint = nvcc_hint(option); hint.kind == NvccOption::kElsewhere)
+      auto hint = nvcc_hint(option);
+      if (hint.kind == NvccOption::kElsewhere &&
+          log.find(option) != std::string_view::npos)
         hints.push_back(std::move(hint.advice));
     }
     return hints;
   }
   if (log.find("__nv_name_map") != std::string_view::npos) {
-    for (const std::string& name : source.name_expressions) {
-      if (auto hint = name_hint(source, name))
+    const auto kernels = kernels_in(source.source);
+    for (const std::string& name : refused_names(log)) {
+      if (auto hint = name_hint(source, kernels, name);
+          hint && hints.size() < kMostHints)
         hints.push_back(*std::move(hint));
     }
     return hints;
   }
-  if (auto hint = host_hint(source, log))
+  if (auto hint = host_hint(log))
     hints.push_back(*std::move(hint));
   return hints;
 }

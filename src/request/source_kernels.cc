@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <unordered_set>
 
 namespace kiln::request {
 namespace {
@@ -98,6 +99,7 @@ std::string_view name_of_kernel(Tokens& tokens) {
 
 std::vector<SourceKernel> kernels_in(std::string_view source) {
   std::vector<SourceKernel> kernels;
+  std::unordered_set<std::string_view> known;
   Tokens tokens(source);
   bool is_template = false;  // of the declaration that the next token is part of
   for (std::string_view token = tokens.next(); !token.empty(); token = tokens.next()) {
@@ -108,8 +110,7 @@ std::vector<SourceKernel> kernels_in(std::string_view source) {
     if (token != "__global__")
       continue;
     const std::string_view name = name_of_kernel(tokens);
-    if (!name.empty() &&
-        std::ranges::find(kernels, name, &SourceKernel::name) == kernels.end())
+    if (!name.empty() && known.insert(name).second)
       kernels.push_back({std::string(name), is_template});
     is_template = false;
   }

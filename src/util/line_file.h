@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -16,9 +17,10 @@ namespace kiln {
 /// Fork safety: a forked child may go on adding.
 class LineFile {
  public:
-  enum class Takes : bool {
+  enum class Takes : std::uint8_t {
     kRegularFiles,  // a write to a pipe whose reader has ended would end the host
     kAnyFile,       // of a program that ignores SIGPIPE
+    kOwnFiles,      // regular ones of this user, and no links to them
   };
 
   /// Opens `path` for appending, or creates it with mode 0644 less the umask. Never

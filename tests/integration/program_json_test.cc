@@ -143,8 +143,9 @@ TEST_F(ProgramJsonTest, Why) {
                                       "tiny_bwd:dtype=f16", "--arch", "9.0"},
                                      1);
   expect_members(several, with(request_members, {{"requests", "a"}}));
-  expect_members(several["requests"][0],
-                 with(request_members, {{"name", "s"}, {"arch", "s"}}));
+  expect_members(
+      several["requests"][0],
+      with(request_members, {{"name", "s"}, {"template", "s"}, {"arch", "s"}}));
 }
 
 TEST_F(ProgramJsonTest, EventsAndPs) {

@@ -153,6 +153,7 @@ TEST_F(ProgramInspectTest, SourcesAreListedClearedAndPackedByNameAndFile) {
   EXPECT_EQ(listed({"--name", "tiny_*"}), 1U);
   EXPECT_EQ(listed({"--name", kernel, "--limit", "1"}), 1U);
   EXPECT_EQ(listed({"--name", "none"}), 0U);
+  EXPECT_EQ(listed({"--file", "*"}), 2U) << "a template has no file";
   EXPECT_EQ(kiln_.json_of({"verify", "--file", "one.cu"})["checked"], 1);
   EXPECT_EQ(kiln_.json_of({"pack", "-o", "p.kpack", "--file", "*.cu"})["objects"], 2);
   EXPECT_EQ(

@@ -466,13 +466,15 @@ def test_a_file_that_cannot_be_a_source_is_said(run, tmp_path):
         + '    (folder / "latin.cu").write_bytes(b"// \\xe9")\n'
         + refusal('kiln.Kernel(folder / "latin.cu")')
         + refusal("kiln.Kernel.from_file(3)")
+        + refusal('kiln.Kernel.from_file("none.ptx")', "NotFound")
+        + refusal('kiln.Module(iter([folder / "k.cu"]), device=0)[["fill"]]')
         + refusal('kiln.Kernel(folder / "k.cu", "fill", device=0)(1, 1, (1.0, 2))'),
         folder=tmp_path,
     ).splitlines()
     for line, words in zip(
         said,
         ("none.cu: there is no such file", "sources cannot be read", "Kernel.from_file('sources/k.cu') reads it",
-         "no text in UTF-8", "file is 3", "give the arguments one by one"),
+         "no text in UTF-8", "file is 3", "none.ptx: there is no such file", "name is ['fill']", "give the arguments one by one"),
         strict=True,
     ):
         assert words in line, said

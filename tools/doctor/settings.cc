@@ -54,8 +54,8 @@ std::string without_passwords(std::string text) {
   std::size_t at = 0;
   while ((at = text.find("://", at)) != std::string::npos) {
     at += 3;
-    const std::size_t end = std::min(text.find_first_of("/ ", at), text.size());
-    const std::size_t host = text.rfind('@', end);
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::size_t host = text.substr(0, end).rfind('@');
     if (host != std::string::npos && host >= at)
       text.replace(at, host - at, "...");
   }

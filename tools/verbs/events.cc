@@ -150,10 +150,10 @@ class Sums {
     if (!event.time.empty() && (sum.first.empty() || event.time < sum.first))
       sum.first = event.time;
     sum.last = std::max(sum.last, event.time);
-    if (!event.host.empty()) {
-      sum.hosts.insert(event.host);
+    if (!event.host.empty())
       sum.processes.insert(event.process);
-    }
+    if (!event.host.empty() && event.outcome != "hit")
+      sum.hosts.insert(event.host);
     if (!event.reason.empty())
       sum.reason = event.reason;
     if (!event.error.empty())
@@ -301,13 +301,16 @@ Result<void> read(const std::string& name, Sums& sums) {
     for (std::string line; std::getline(std::cin, line);) sums.add_line(line);
     return {};
   }
-  for (const fs::path& file : KILN_TRY(files_at(name))) {
+  const auto files = KILN_TRY(files_at(name));
+  for (const fs::path& file : files) {
     const auto done = read_lines(file, std::numeric_limits<std::int64_t>::max(),
                                  [&](std::string_view line) -> Result<void> {
                                    sums.add_line(line);
                                    return {};
                                  });
-    if (!done)  // a file that is not there is wrong input
+    if (!done && files.size() > 1)  // the other nodes' say enough
+      print_error(fmt::format("not read: {}\n", done.error().message));
+    else if (!done)  // a file that is not there is wrong input
       return fail(ErrorCode::kInvalidArgument, done.error().message);
   }
   return {};

@@ -243,6 +243,11 @@ TEST(LaunchesOnABlackwell, PreferLargerClustersFromCuda128On) {
                             .value();
     ASSERT_TRUE(launch(*module->find("plain"), geometry, nullptr, {}, {}));
     EXPECT_EQ(simulated.launches().back().preferred_cluster[0], expected) << version;
+    // Beside a cluster, without which it would have no effect.
+    Geometry alone = geometry;
+    alone.cluster = {1, 1, 1};
+    ASSERT_TRUE(launch(*module->find("plain"), alone, nullptr, {}, {}));
+    EXPECT_EQ(simulated.launches().back().cluster[0], expected == 0 ? 0U : 1U);
   }
 }
 
