@@ -11,8 +11,9 @@ namespace kiln {
 
 /// The candidate with the smallest edit distance to `word` (insert, delete, replace or
 /// swap of neighbours cost one each), if that is at most a third of the longer word,
-/// and at least one edit is allowed. Dashes before an option do not count, and a word of
-/// up to five letters has no other one in the place of its first. Ties go to the first.
+/// and at least one edit is allowed. Dashes before an option do not count, and a word
+/// of up to five letters has no other one in the place of its first. Ties go to the
+/// first.
 [[nodiscard]] std::optional<std::string> nearest(
     std::string_view word, std::span<const std::string> candidates);
 

@@ -189,7 +189,8 @@ Run add_inspect(OptionSet& cli) {
       "--driver", options->driver, "VERSION",
       "CUDA version of the driver of those devices, as nvidia-smi shows it: 12.4");
   cli.footer(
-      "Nothing of the files is run. Exit status: 0; 1 if a file has another format, or\n"
+      "Nothing of the files is run. Exit status: 0; 1 if a file has another format, "
+      "or\n"
       "fails on one of the devices; 2 if a file or process is not there or cannot be\n"
       "read; 3 if a process is another user's.\n");
   return [options](Context& context) { return run(context, *options); };

@@ -26,7 +26,8 @@ int main(int argc, char** argv) {
        {unpack::kernels::big_cu(), unpack::kernels::empty_cu(),
         unpack::kernels::fwd_odd_name_1_cu(), own::space::made::_3d_cu()}) {
     write(folder / each.file_name, each.source);
-    for (const auto& [name, text] : each.headers) write(folder / "headers" / name, text);
+    for (const auto& [name, text] : each.headers)
+      write(folder / "headers" / name, text);
   }
   return own::space::made::_3d_cu().headers.empty() ? 0 : 1;  // it was given none
 }
