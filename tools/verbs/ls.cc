@@ -43,13 +43,14 @@ Result<cache::SortBy> parse_sort(const std::string& text) {
                           fmt::join(known, ", "), did_you_mean(text, known)));
 }
 
-void print_entries(const Context& context, const std::vector<cache::Entry>& entries,
-                   const cache::Cache& cache, bool is_filtered, const std::string& sort,
+void print_entries(const Context& context, const LsOptions& options,
+                   const std::vector<cache::Entry>& entries, const cache::Cache& cache,
                    bool has_more) {
   if (entries.empty() && !has_more) {
     if (!cache.is_absent())
-      print_note(fmt::format("{} {}\n", cache.layout().root().native(),
-                             is_filtered ? "has nothing that matches" : "is empty"));
+      print_note(fmt::format(
+          "{} {}\n", cache.layout().root().native(),
+          is_given(options.filter) ? "has nothing that matches" : "is empty"));
     return;
   }
   std::vector<std::vector<std::string>> rows;
@@ -59,7 +60,7 @@ void print_entries(const Context& context, const std::vector<cache::Entry>& entr
     bytes += entry.size_bytes;
   }
   if (!rows.empty())
-    print(format_table(entry_columns(sort), rows, context.out));
+    print(format_table(entry_columns(options.sort), rows, context.out));
   // A pager that reads the table has the terminal to itself.
   if (context.out.is_terminal() || !context.err.is_terminal())
     print_note(fmt::format("{}, {}{}\n", counted(entries.size(), "entry", "entries"),
@@ -86,8 +87,7 @@ Result<int> run(Context& context, const LsOptions& options) {
     for (const cache::Entry& entry : entries) list.push_back(entry_json(entry));
     print_json({{"entries", list}});
   } else {
-    print_entries(context, entries, *cache, is_given(options.filter), options.sort,
-                  has_more);
+    print_entries(context, options, entries, *cache, has_more);
   }
   return 0;
 }

@@ -89,6 +89,71 @@ Result<cache::PackHeader> begin_header(const PackOptions& options) {
       .serial = serial};
 }
 
+/// What is written.
+struct PackDone {
+  const cache::PackHeader& header;
+  const std::vector<Signer>& signed_by;
+  std::uint64_t packed = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// Prints it, and what could not be packed. The exit status.
+int report(const Context& context, const PackOptions& options, const WantedList& work,
+           const PackDone& done) {
+  std::uint64_t missing = 0;
+  std::uint64_t failed = 0;
+  ordered_json problems = ordered_json::array();
+  for (const Wanted& each : work.wanted) {
+    if (!each.error)
+      continue;
+    ++(each.error->code == ErrorCode::kNotFound ? missing : failed);
+    print_error(fmt::format("{} {}: {}\n", printable_lines(each.label), each.arch,
+                            printable_lines(each.error->message)));
+    problems.push_back({{"key", each.key.hex()},
+                        {"name", each.label},
+                        {"arch", each.arch},
+                        {"error", error_json(*each.error)}});
+  }
+  if (context.json) {
+    ordered_json by = ordered_json::array();
+    for (const Signer& signer : done.signed_by) by.push_back(key_name(signer.key));
+    ordered_json document{
+        {"file", options.output},
+        {"objects", done.packed},
+        {"bytes", done.bytes},
+        {"header", header_json(done.header)},
+        {"missing", missing},
+        {"failed", failed},
+        {"toolchain",
+         work.toolchain ? ordered_json(work.toolchain->name()) : ordered_json(nullptr)},
+        {"signed_by", by},
+        {"problems", problems}};
+    if (options.selection.skip_bad)
+      document["bad_lines"] = work.bad_lines;
+    print_json(document);
+  } else {
+    const std::string_view remedy =
+        missing == 0 ? "" : "; `kiln warm` with the same words builds what is missing";
+    print(context.out.fitted(
+        done.packed == 0
+            ? fmt::format("no pack is written: nothing of it is in the cache{}\n",
+                          remedy)
+            : fmt::format(
+                  "{}: {}, {}{}{}{}{}\n", options.output,
+                  counted(done.packed, "object", "objects"), format_size(done.bytes),
+                  work.toolchain ? fmt::format(", of {}", work.toolchain->name()) : "",
+                  done.signed_by.empty()
+                      ? ""
+                      : fmt::format(", signed by {}",
+                                    key_name(done.signed_by.front().key)),
+                  missing + failed == 0
+                      ? ""
+                      : fmt::format("; {} not packed", missing + failed),
+                  remedy)));
+  }
+  return missing + failed + work.bad_lines == 0 ? kAllDone : kSomeFailed;
+}
+
 Result<int> run(Context& context, const PackOptions& options) {
   KILN_TRY(check_output(options.output));
   cache::PackHeader header = KILN_TRY(begin_header(options));
@@ -123,57 +188,9 @@ Result<int> run(Context& context, const PackOptions& options) {
     bytes =
         KILN_TRY(file->commit(packed, signed_by.empty() ? nullptr : &signed_by.front(),
                               context.stop->token()));
-  std::uint64_t missing = 0;
-  std::uint64_t failed = 0;
-  ordered_json problems = ordered_json::array();
-  for (const Wanted& each : work.wanted) {
-    if (!each.error)
-      continue;
-    ++(each.error->code == ErrorCode::kNotFound ? missing : failed);
-    print_error(fmt::format("{} {}: {}\n", printable_lines(each.label), each.arch,
-                            printable_lines(each.error->message)));
-    problems.push_back({{"key", each.key.hex()},
-                        {"name", each.label},
-                        {"arch", each.arch},
-                        {"error", error_json(*each.error)}});
-  }
-  if (context.json) {
-    ordered_json by = ordered_json::array();
-    for (const Signer& signer : signed_by) by.push_back(key_name(signer.key));
-    ordered_json document{
-        {"file", options.output},
-        {"objects", packed},
-        {"bytes", bytes},
-        {"header", header_json(header)},
-        {"missing", missing},
-        {"failed", failed},
-        {"toolchain",
-         work.toolchain ? ordered_json(work.toolchain->name()) : ordered_json(nullptr)},
-        {"signed_by", by},
-        {"problems", problems}};
-    if (options.selection.skip_bad)
-      document["bad_lines"] = work.bad_lines;
-    print_json(document);
-  } else {
-    const std::string_view remedy =
-        missing == 0 ? "" : "; `kiln warm` with the same words builds what is missing";
-    print(context.out.fitted(
-        packed == 0
-            ? fmt::format("no pack is written: nothing of it is in the cache{}\n",
-                          remedy)
-            : fmt::format(
-                  "{}: {}, {}{}{}{}{}\n", options.output,
-                  counted(packed, "object", "objects"), format_size(bytes),
-                  work.toolchain ? fmt::format(", of {}", work.toolchain->name()) : "",
-                  signed_by.empty()
-                      ? ""
-                      : fmt::format(", signed by {}", key_name(signed_by.front().key)),
-                  missing + failed == 0
-                      ? ""
-                      : fmt::format("; {} not packed", missing + failed),
-                  remedy)));
-  }
-  return missing + failed + work.bad_lines == 0 ? kAllDone : kSomeFailed;
+  return report(
+      context, options, work,
+      {.header = header, .signed_by = signed_by, .packed = packed, .bytes = bytes});
 }
 
 }  // namespace
