@@ -70,6 +70,9 @@ inline constexpr std::array kLies{
     hidden("UPDATE entries SET params = x'FFFFFFFFFFFFFFFFFFFFFFFF'"),
     repeated("UPDATE entries SET params = x'000000000000000000000000'"),
     repeated("UPDATE entries SET template = CAST(zeroblob(1000000) AS TEXT)"),
+    repeated("UPDATE entries SET file = 'a' || char(0) || char(27) || '../../etc'"),
+    hidden("UPDATE entries SET entry_points = x'FFFFFFFFFFFFFFFFFFFFFFFF'"),
+    repeated("UPDATE entries SET entry_points = x'000000000000000000000000'"),
     repeated("DELETE FROM entries"),
     hidden("DELETE FROM entries; DELETE FROM folders"),
     hidden("UPDATE folders SET mtime = 9223372036854775807"),
@@ -83,7 +86,7 @@ inline constexpr std::array kLies{
     repeated(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500)"
         " INSERT INTO entries SELECT randomblob(32), i % 256, 1, 't', x'', '9.0', 'n',"
-        " 500000000, i, i, 1, 1, 1, 1 FROM n"),
+        " 500000000, i, i, 1, 1, 1, 1, '', x'' FROM n"),
 };
 
 }  // namespace kiln::test

@@ -68,6 +68,7 @@ int probe() {
   print("KILN_ATTENTION", std::to_string(static_cast<int>(config->attention)));
   print("KILN_STORE_SOURCE", config->store_source ? "on" : "off");
   print("KILN_RECORD", text(config->record));
+  print("KILN_EVENTS", text(config->events));
   print("KILN_LOG", config->log_level.value_or(""));
   const LibraryPlaces places = LibraryPlaces::of_process();
   print("CUDA_HOME", places.cuda_home.native());
