@@ -46,15 +46,11 @@ CREATE TRIGGER entry_resized AFTER UPDATE OF size ON entries BEGIN
   UPDATE totals SET bytes = bytes - OLD.size + NEW.size; END;
 )sql";
 
-Bytes encode_params(const std::vector<Field>& params) {
+/// Pairs of texts: parameters, or names and lowered names.
+template <typename Pair>
+Bytes encode_pairs(const std::vector<Pair>& pairs) {
   Fields fields;
-  for (const Field& param : params) fields.add(param.label, param.value);
-  return fields.encode();
-}
-
-Bytes encode_names(const std::vector<EntryPoint>& names) {
-  Fields fields;
-  for (const EntryPoint& each : names) fields.add(each.name, each.lowered);
+  for (const auto& [first, second] : pairs) fields.add(first, second);
   return fields.encode();
 }
 
@@ -166,8 +162,8 @@ Result<void> insert(Statement& statement, const Entry& entry) {
   const auto& [key, kind, template_name, params, arch, toolchain, size_bytes,
                created_ns, last_used_ns, compile_ms, registers, shared_bytes,
                spill_bytes, file, entry_points] = entry;
-  const Bytes encoded = encode_params(params);
-  const Bytes names = encode_names(entry_points);
+  const Bytes encoded = encode_pairs(params);
+  const Bytes names = encode_pairs(entry_points);
   return statement.bind(key.bytes())
       .bind(std::to_integer<std::int64_t>(key.bytes()[0]))
       .bind(static_cast<std::int64_t>(kind))

@@ -66,7 +66,7 @@ std::string error_text(int err, std::string_view call, const std::string& path) 
 }
 
 /// Of a source's preimage.
-std::optional<std::string> program_in(ByteView preimage) {
+std::optional<std::string> program_named_in(ByteView preimage) {
   const auto fields = Fields::decode(preimage);
   const auto name = fields ? fields->find("program_name") : std::nullopt;
   return name ? std::optional<std::string>(*name) : std::nullopt;
@@ -303,7 +303,7 @@ Result<std::optional<Entry>> ObjectStore::describe(const Digest& key) const {
       parsed.kind != Kind::kFiles) {
     // Older versions named a source's file in the preimage alone.
     const header::Section& preimage = parsed.sections[2];
-    metadata.program = program_in(
+    metadata.program = program_named_in(
         KILN_TRY(read_at(file_system_, fd, preimage.stored_bytes, preimage.offset)));
   }
   Entry entry = entry_of(key, parsed.kind, std::move(metadata));

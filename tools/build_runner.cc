@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <set>
-#include <system_error>
 
-#include "build/dead_mounts.h"
 #include "build/event_file.h"
 #include "tools/build_run.h"
 #include "tools/build_times.h"
@@ -190,12 +187,7 @@ class Runner {
       return fail(ErrorCode::kCompileFailed,
                   fmt::format("cuDNN {} refuses it: {}", to_string(keyed.version),
                               kiln::to_string(fetched.attempts)));
-    return Fetched{.object = std::move(fetched.object),
-                   .outcome = fetched.outcome,
-                   .tier = fetched.tier,
-                   .server = std::move(fetched.server),
-                   .built_in = fetched.built_in,
-                   .not_stored = std::move(fetched.not_stored)};
+    return Fetched(std::move(fetched));
   }
 
   std::shared_ptr<const cache::StoredObject> inspect(const Digest& key,
@@ -332,19 +324,14 @@ class Runner {
 Result<std::unique_ptr<EventFile>> open_events(const Config& config) {
   if (!config.events)
     return nullptr;
-  std::error_code ignored;  // then it is no folder
-  auto opened =
-      check_mount(config, config.events_by.name, *config.events)
-          .and_then([&]() -> Result<void> {
-            return std::filesystem::is_directory(*config.events, ignored)
-                       ? Result<void>()
-                       : check_output_path("--events", config.events->native());
-          })
-          .and_then([&] {
-            return EventFile::open(*config.events, config, LineFile::Takes::kAnyFile);
-          });
-  if (opened || config.events_by.name == "--events")
+  auto opened = EventFile::open(config, LineFile::Takes::kAnyFile);
+  if (opened)
     return opened;
+  if (config.events_by.name == "--events") {
+    if (opened.error().code != ErrorCode::kUnavailable)  // the mount answers
+      KILN_TRY(check_output_path("--events", config.events->native()));
+    return opened;
+  }
   log(LogLevel::kWarning, {"no events are written: ", opened.error().message});
   return nullptr;
 }

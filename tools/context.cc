@@ -15,6 +15,10 @@ void print_json(const nlohmann::ordered_json& document) {
   print("\n");
 }
 
+nlohmann::ordered_json or_null(const std::string& text) {
+  return text.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(text);
+}
+
 nlohmann::ordered_json error_json(const Error& error) {
   return {{"code", to_string(error.code)}, {"message", error.message}};
 }

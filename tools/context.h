@@ -34,6 +34,9 @@ inline constexpr int kMostLost = 3;
 /// (a path, a log) are replaced, never an error.
 void print_json(const nlohmann::ordered_json& document);
 
+/// Null for an empty text.
+[[nodiscard]] nlohmann::ordered_json or_null(const std::string& text);
+
 /// `{"code","message"}`, as every `error` in a document.
 [[nodiscard]] nlohmann::ordered_json error_json(const Error& error);
 

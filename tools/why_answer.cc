@@ -80,10 +80,8 @@ void print_lines(const WhyAnswer& answer, const Terminal& out) {
   for (const key::FieldDifference& difference : answer.differences)
     rows.push_back({difference.field, difference.a, difference.b});
   add_results(answer, rows);
-  const std::string first =
-      is_request ? "REQUEST" : answer.key.hex().substr(0, kShortKeyDigits);
-  const std::string second =
-      is_request ? "NEAREST" : answer.nearest->hex().substr(0, kShortKeyDigits);
+  const std::string first = is_request ? "REQUEST" : answer.key.short_hex();
+  const std::string second = is_request ? "NEAREST" : answer.nearest->short_hex();
   print(format_table({{"FIELD"},
                       {.title = first, .may_wrap = true},
                       {.title = second, .may_wrap = true}},
@@ -146,7 +144,7 @@ void print_answers(std::string_view text, std::span<const WhyAnswer> answers,
     if (!answer.same)
       rows.push_back(
           {is_one_arch ? answer.label : fmt::format("{} {}", answer.label, answer.arch),
-           answer.nearest ? answer.nearest->hex().substr(0, kShortKeyDigits) : "none",
+           answer.nearest ? answer.nearest->short_hex() : "none",
            to_text(answer.differences)});
   }
   print(out.fitted(fmt::format("toolchain {}\n{} is {} kernels: {} in the cache, {}\n",

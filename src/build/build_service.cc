@@ -78,8 +78,6 @@ std::unique_ptr<remote::Remote> make_remote(
   return std::make_unique<remote::Remote>(*std::move(options), cache.counters());
 }
 
-constexpr std::size_t kShownDigits = 12;
-
 Error with_source_hints(Error error, const PreparedRequest& request) {
   const auto* const wanted = std::get_if<request::SourceRequest>(&request.resolved());
   const bool is_refusal = error.code == ErrorCode::kCompileFailed ||
@@ -301,13 +299,15 @@ Result<Fetched> BuildService::fetch(const KeyedRequest& request,
           .name = label,
           .arch = arch_name(request.target),
           .began = begun},
-         fetched, likeness_of(request.request), [&] { return preimage(request); });
+         fetched, [&] {
+           return Compared{preimage(request), likeness_of(request.request)};
+         });
   }
   return fetched;
 }
 
 void BuildService::tell(const Asked& asked, const Result<Fetched>& fetched,
-                        const Likeness& like, const std::function<Fields()>& preimage) {
+                        const std::function<Compared()>& compared) {
   if (journal_ == nullptr)
     return;
   if (!fetched) {
@@ -316,20 +316,20 @@ void BuildService::tell(const Asked& asked, const Result<Fetched>& fetched,
     return;
   }
   journal_->got(asked, *fetched, [&]() -> std::string {
-    // Without an index this would read every object.
-    const bool is_named = !like.template_name.empty() || !like.file.empty();
-    if (!cache_->has_index() || !is_named)
+    if (!cache_->has_index())
+      return "";  // without an index this would read every object
+    const auto [preimage, like] = compared();
+    if (like.template_name.empty() && like.file.empty())
       return "";
     constexpr std::size_t kMostCompared = 16;
     NearestEntries entries(*cache_, kMostCompared, NearestEntries::IfNoneIsLike::kNone);
-    const auto nearest = entries.find(asked.key, preimage(), like);
+    const auto nearest = entries.find(asked.key, preimage, like);
     if (!nearest)
       return "";
     if (!*nearest)
       return "the cache had no entry like it";
     return fmt::format("the nearest entry, {}, differs in {}",
-                       (*nearest)->key.hex().substr(0, kShownDigits),
-                       to_text((*nearest)->differences));
+                       (*nearest)->key.short_hex(), to_text((*nearest)->differences));
   });
 }
 

@@ -133,9 +133,9 @@ class BuildService {
   /// Null: nothing is told.
   [[nodiscard]] Journal* journal() { return journal_.get(); }
   /// Tells how what was asked for ended; an error only if it is no end of this process.
-  /// `preimage` is called for a build.
-  void tell(const Asked& asked, const Result<Fetched>& fetched, const Likeness& like,
-            const std::function<Fields()>& preimage);
+  /// `compared` is called for a build.
+  void tell(const Asked& asked, const Result<Fetched>& fetched,
+            const std::function<Compared()>& compared);
 
  private:
   /// Of a get that has begun: `request` itself, or an object that it links.

@@ -317,9 +317,10 @@ CachedBuilds::Ended CachedBuilds::build_here(const BuildOrder& order,
     if (is_queued)
       begun_at = std::chrono::steady_clock::now();
     is_queued = phase == compile::BuildPhase::kQueued;
-    shown.enter(to_string(lock_phase(phase)));
+    const cache::Phase told = lock_phase(phase);
+    shown.enter(to_string(told));
     if (lock.held())
-      lock.set_phase(lock_phase(phase));
+      lock.set_phase(told);
   };
   auto built = order.build(stop, on_phase);
   if (!built) {

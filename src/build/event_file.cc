@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
+#include "build/dead_mounts.h"
 #include "util/log.h"
 #include "util/try.h"
 #include "util/units.h"
@@ -35,9 +37,10 @@ std::string_view first_line(std::string_view message) {
   return message.substr(0, std::min(message.find('\n'), kMostChars));
 }
 
-Result<std::unique_ptr<EventFile>> EventFile::open(const std::filesystem::path& path,
-                                                   const Config& config,
+Result<std::unique_ptr<EventFile>> EventFile::open(const Config& config,
                                                    LineFile::Takes takes) {
+  const std::filesystem::path& path = *config.events;
+  KILN_TRY(check_mount(config, config.events_by.name, path));
   std::error_code ignored;  // then it is no folder
   const bool is_folder = std::filesystem::is_directory(path, ignored);
   const auto place =
@@ -50,6 +53,7 @@ Result<std::unique_ptr<EventFile>> EventFile::open(const std::filesystem::path& 
 
 EventFile::EventFile(std::unique_ptr<LineFile> file, const Config& config)
     : file_(std::move(file)),
+      host_(host_name()),
       rank_(config.rank),
       traceparent_(config.traceparent),
       has_messages_(config.store_source) {}
@@ -72,7 +76,7 @@ void EventFile::write(const BuildEvent& event) {
       {"key", key != nullptr ? ordered_json(key->hex()) : nullptr},
       {"nearest", or_null(nearest)},
       {"reason", or_null(reason)},
-      {"host", host_name()},
+      {"host", host_},
       {"pid", ::getpid()}};
   if (error != nullptr)
     line["error"] = {{"code", to_string(error->code)},

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,12 +42,11 @@ struct BuildEvent {
 /// same file. Fork safety: a forked child goes on writing, as itself.
 class EventFile {
  public:
-  /// Appends to `path`, or to PATH/<host>.<pid>.jsonl where it is a folder: on a
-  /// network file system, two nodes cannot append to one file. Errors: as
-  /// LineFile::open.
+  /// Appends to Config::events, which is set, or to EVENTS/<host>.<pid>.jsonl where it
+  /// is a folder: on a network file system, two nodes cannot append to one file.
+  /// Errors: as LineFile::open; kUnavailable for a mount that gives no answer.
   [[nodiscard]] static Result<std::unique_ptr<EventFile>> open(
-      const std::filesystem::path& path, const Config& config,
-      LineFile::Takes takes = LineFile::Takes::kRegularFiles);
+      const Config& config, LineFile::Takes takes = LineFile::Takes::kRegularFiles);
 
   /// Writes one line, with the time, this host and process. The first line that cannot
   /// be written is logged; the work goes on.
@@ -59,6 +57,7 @@ class EventFile {
 
   // Constant after construction.
   const std::unique_ptr<LineFile> file_;
+  const std::string host_;
   const std::optional<std::uint32_t> rank_;
   const std::optional<std::string> traceparent_;
   const bool has_messages_;  // of errors, which may quote the source

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "build/dead_mounts.h"
 #include "util/fork_count.h"
 #include "util/fork_mutex.h"
 #include "util/log.h"
@@ -59,9 +58,7 @@ std::string target_text(std::string_view arch) {
 
 Journal::Journal(std::string_view what, const Config& config) : what_(what) {
   if (config.events) {
-    const auto answers = check_mount(config, config.events_by.name, *config.events);
-    auto opened = answers ? EventFile::open(*config.events, config)
-                          : tl::unexpected(answers.error());
+    auto opened = EventFile::open(config);
     if (opened)
       events_ = *std::move(opened);
     else
@@ -100,12 +97,10 @@ void Journal::tell_all_summaries() noexcept {
       for (const Journal* const journal : open.all) texts.push_back(journal->summary());
       open.all.clear();
     }
+    if (has_log_writer())
+      return;  // the host's own writer may have ended
     // Without the mutex: stderr may be a pipe that nobody reads.
-    // The host's own writer may have ended.
-    for (const std::string& text : texts) {
-      if (!has_log_writer())
-        tell(text);
-    }
+    for (const std::string& text : texts) tell(text);
   } catch (const std::exception&) {
     return;  // out of memory
   }
@@ -114,10 +109,9 @@ void Journal::tell_all_summaries() noexcept {
 void Journal::got(const Asked& asked, const Fetched& fetched, const WhyBuilt& why) {
   const milliseconds took = since(asked.began);
   const bool is_built = fetched.outcome == FetchOutcome::kCompiled;
-  std::string reason;
-  if (is_built && (events_ != nullptr || is_logged(LogLevel::kInfo)))
-    reason = why();
-  const std::string target = target_text(asked.arch);
+  const bool is_told = events_ != nullptr || is_logged(LogLevel::kInfo);
+  const std::string reason = is_built && is_told ? why() : "";
+  const std::string target = is_told || is_built ? target_text(asked.arch) : "";
   if (is_built) {
     ++built_;
     built_ms_ += fetched.built_in.count();
@@ -135,8 +129,9 @@ void Journal::got(const Asked& asked, const Fetched& fetched, const WhyBuilt& wh
                           ": another process or thread built it"});
   } else {
     ++hits_.at(static_cast<std::size_t>(fetched.tier));
-    log(LogLevel::kDebug, {"found ", asked.name, target, ": ", to_string(fetched.tier),
-                           ", ", format_duration(took)});
+    if (is_logged(LogLevel::kDebug))
+      log(LogLevel::kDebug, {"found ", asked.name, target, ": ",
+                             to_string(fetched.tier), ", ", format_duration(took)});
   }
   if (events_ != nullptr)
     events_->write(

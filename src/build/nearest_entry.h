@@ -24,6 +24,12 @@ struct Likeness {
   friend auto operator<=>(const Likeness&, const Likeness&) = default;
 };
 
+/// A request, as it is compared with entries.
+struct Compared {
+  Fields preimage;
+  Likeness like;
+};
+
 [[nodiscard]] Likeness likeness_of(const PreparedRequest& request);
 
 struct NearestEntry {

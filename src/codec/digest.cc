@@ -38,6 +38,11 @@ std::string Digest::hex() const {
   return to_hex(bytes_);
 }
 
+std::string Digest::short_hex() const {
+  constexpr std::size_t kDigits = 12;
+  return to_hex(std::span(bytes_).first(kDigits / 2));
+}
+
 struct Sha256::State {
   SHA256_CTX context;
 };

@@ -30,6 +30,9 @@ class Digest {
   [[nodiscard]] static std::optional<Digest> from_hex(std::string_view hex);
 
   [[nodiscard]] std::string hex() const;
+  /// Its first 12 digits, for people: unique in any cache that they look at, and short
+  /// enough to copy.
+  [[nodiscard]] std::string short_hex() const;
   [[nodiscard]] std::span<const std::byte, kSize> bytes() const { return bytes_; }
 
   // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 misreads a defaulted <=>

@@ -152,13 +152,7 @@ std::string in_one_line(std::string text) {
 }
 
 FetchedPlan plan_of(Fetched fetched, std::vector<compile::PlanAttempt> attempts = {}) {
-  return {.object = std::move(fetched.object),
-          .outcome = fetched.outcome,
-          .tier = fetched.tier,
-          .server = std::move(fetched.server),
-          .built_in = fetched.built_in,
-          .not_stored = std::move(fetched.not_stored),
-          .attempts = std::move(attempts)};
+  return {std::move(fetched), std::move(attempts)};
 }
 
 }  // namespace
@@ -291,23 +285,16 @@ Result<FetchedPlan> PlanService::fetch(const KeyedPlan& plan,
   auto fetched = find_or_build(plan, stop);
   if (service_.journal() == nullptr || (fetched && fetched->object == nullptr))
     return fetched;  // a refusal by cuDNN is an answer
-  const std::string name(name_of(plan.problem));
-  const auto as_built = [&]() -> Result<Fetched> {
-    if (!fetched)
-      return tl::unexpected(fetched.error());
-    return Fetched{.object = fetched->object,
-                   .outcome = fetched->outcome,
-                   .tier = fetched->tier,
-                   .server = fetched->server,
-                   .built_in = fetched->built_in,
-                   .not_stored = fetched->not_stored};
-  };
-  service_.tell({.key = plan.key,
-                 .name = plan.label,
-                 .arch = to_string(plan.device.capability()),
-                 .began = began},
-                as_built(), {.template_name = name, .file = {}},
-                [&] { return preimage(plan); });
+  service_.tell(
+      {.key = plan.key,
+       .name = plan.label,
+       .arch = to_string(plan.device.capability()),
+       .began = began},
+      fetched ? Result<Fetched>(*fetched) : tl::unexpected(fetched.error()), [&] {
+        return Compared{
+            preimage(plan),
+            {.template_name = std::string(name_of(plan.problem)), .file = {}}};
+      });
   return fetched;
 }
 
@@ -318,9 +305,8 @@ Result<FetchedPlan> PlanService::find_or_build(const KeyedPlan& plan,
   if (auto found = builds.find(plan.key, target))
     return plan_of(*std::move(found));
   if (auto refusal = find_refusal(plan.key))
-    return FetchedPlan{.object = nullptr,
-                       .tier = cache::Tier::kMemory,
-                       .attempts = *std::move(refusal)};
+    return plan_of({.object = nullptr, .tier = cache::Tier::kMemory},
+                   *std::move(refusal));
   if (const auto may_build = service_.check_may_build(plan.label, target); !may_build) {
     auto found = KILN_TRY(builds.find_remote({.key = plan.key,
                                               .target = target,
@@ -352,9 +338,8 @@ Result<FetchedPlan> PlanService::find_or_build(const KeyedPlan& plan,
   // A refusal ends a build like a failure. Threads that waited for the build find the
   // refusal here, too.
   if (auto refusal = find_refusal(plan.key))
-    return FetchedPlan{.object = nullptr,
-                       .outcome = FetchOutcome::kCompiled,
-                       .attempts = *std::move(refusal)};
+    return plan_of({.object = nullptr, .outcome = FetchOutcome::kCompiled},
+                   *std::move(refusal));
   return tl::unexpected(std::move(built).error());
 }
 

@@ -35,15 +35,9 @@ struct KeyedPlan {
   std::string label;  // "attention fwd bf16 b2 …"
 };
 
-/// A plan, or why cuDNN has none.
-struct FetchedPlan {
-  /// Null: refused. attention::decode_plan() reads its payload.
-  std::shared_ptr<const cache::StoredObject> object;
-  FetchOutcome outcome = FetchOutcome::kHit;
-  cache::Tier tier = cache::Tier::kBuild;  // where it comes from
-  std::string server{};                    // of kRemote: its label
-  std::chrono::milliseconds built_in{0};   // of kCompiled: the build, and no wait
-  std::optional<Error> not_stored{};
+/// A plan, or why cuDNN has none: then `object` is null.
+/// attention::decode_plan() reads the object's payload.
+struct FetchedPlan : Fetched {
   /// cuDNN's attempts, if this process built the plan or was refused it; empty if the
   /// plan was found.
   std::vector<compile::PlanAttempt> attempts{};

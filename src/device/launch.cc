@@ -273,18 +273,14 @@ CUresult launch_with_attributes(const Function& function, const Geometry& geomet
       &config, function.handle(), arguments, nullptr);
 }
 
-}  // namespace
-
-Result<void> launch_again(const Function& function, const Geometry& geometry,
-                          CUstream_st* stream, std::span<void* const> arguments) {
+/// `geometry` has no hint that is unknown here.
+Result<void> submit(const Function& function, const Geometry& geometry, CUstream stream,
+                    std::span<void* const> arguments) {
   // The driver only reads them.
   auto* const values = const_cast<void**>(arguments.data());
-  if (needs_attributes(geometry)) {
-    const Geometry known = known_here(function, geometry);
-    if (needs_attributes(known))
-      return done(function, launch_with_attributes(function, known, stream, values),
-                  "cuLaunchKernelEx");
-  }
+  if (needs_attributes(geometry))
+    return done(function, launch_with_attributes(function, geometry, stream, values),
+                "cuLaunchKernelEx");
   const auto& [grid, block] = std::tie(geometry.grid, geometry.block);
   const DriverTable& driver = function.module().context().driver().table();
   return done(function,
@@ -292,6 +288,15 @@ Result<void> launch_again(const Function& function, const Geometry& geometry,
                                     block[0], block[1], block[2], geometry.shared_bytes,
                                     stream, values, nullptr),
               "cuLaunchKernel");
+}
+
+}  // namespace
+
+Result<void> launch_again(const Function& function, const Geometry& geometry,
+                          CUstream_st* stream, std::span<void* const> arguments) {
+  return submit(function,
+                has_hints(geometry) ? known_here(function, geometry) : geometry, stream,
+                arguments);
 }
 
 Result<void> launch(const Function& function, const Geometry& geometry,
@@ -304,9 +309,10 @@ Result<void> launch(const Function& function, const Geometry& geometry,
   const ContextScope scope(function.module().context());
   KILN_TRY(done(function, scope.result(), scope.call()));
   KILN_TRY(check_stream(function, stream, scope.before()));
-  KILN_TRY(prepare(function,
-                   has_hints(geometry) ? known_here(function, geometry) : geometry));
-  return launch_again(function, geometry, stream, arguments);
+  const Geometry known =
+      has_hints(geometry) ? known_here(function, geometry) : geometry;
+  KILN_TRY(prepare(function, known));
+  return submit(function, known, stream, arguments);
 }
 
 }  // namespace kiln::device

@@ -85,12 +85,14 @@ Result<ReadFiles> read_all(const fs::path& folder) {
 void files::Shared::tell(const FileRequest& request, const Digest& key,
                          std::chrono::steady_clock::time_point began,
                          const Result<Fetched>& fetched, const Fields& preimage) {
-  service->tell({.key = key,
-                 .name = files::label_of(request),
-                 .arch = request.target,
-                 .began = began},
-                fetched, {.template_name = request.name, .file = {}},
-                [&] { return preimage; });
+  service->tell(
+      {.key = key,
+       .name = files::label_of(request),
+       .arch = request.target,
+       .began = began},
+      fetched, [&] {
+        return Compared{preimage, {.template_name = request.name, .file = {}}};
+      });
 }
 
 Result<fs::path> FileBuild::Impl::folder() {

@@ -160,9 +160,8 @@ Result<void> FileCache::Impl::remove(const FileFields& fields) {
 
 Result<void> FileCache::Impl::check_may_build(const FileRequest& request,
                                               const Digest& key) const {
-  constexpr std::size_t kDigits = 12;
-  const std::string label = fmt::format("{} (key {})", files::label_of(request),
-                                        key.hex().substr(0, kDigits));
+  const std::string label =
+      fmt::format("{} (key {})", files::label_of(request), key.short_hex());
   KILN_TRY(service().check_may_build(
       label, request.target.empty() ? "any target" : request.target));
   if (service().is_of_this_process())

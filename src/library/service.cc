@@ -67,10 +67,9 @@ FoundBy found_by(const PreparedRequest& request) {
 /// "scaled_softmax_fwd:dtype=bf16 (key 3f9c21d0a4b2) for device 0 (...): <message>".
 tl::unexpected<Error> named(const Error& error, const KeyedRequest& request,
                             const Device& device) {
-  constexpr std::size_t kDigits = 12;
   return fail(error.code, fmt::format("{} (key {}) for {}: {}", request.request.label(),
-                                      request.key.hex().substr(0, kDigits),
-                                      device::label_of(device), error.message));
+                                      request.key.short_hex(), device::label_of(device),
+                                      error.message));
 }
 
 /// Stops what a service has started, unless opening it succeeds.

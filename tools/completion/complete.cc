@@ -110,8 +110,10 @@ Result<void> add_keys(const Answers& answers, const Place& place) {
   cache::ListQuery query;
   query.limit = kMost;
   for (const cache::Entry& entry : KILN_TRY(cache->list(query))) {
-    const std::size_t digits = std::max(kShortKeyDigits, answers.rest().size());
-    answers.add(entry.key.hex().substr(0, digits),
+    const std::string key = entry.key.short_hex();
+    answers.add(answers.rest().size() > key.size()
+                    ? entry.key.hex().substr(0, answers.rest().size())
+                    : key,
                 entry_label(entry) + " " + entry.arch);
   }
   return {};

@@ -133,9 +133,6 @@ template <typename T>
 ordered_json json_of(const std::optional<T>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
 }
-ordered_json json_of(const std::string& text) {
-  return text.empty() ? ordered_json(nullptr) : ordered_json(text);
-}
 
 ordered_json cache_json(const CacheFacts& facts) {
   ordered_json locks = nullptr;
@@ -144,12 +141,12 @@ ordered_json cache_json(const CacheFacts& facts) {
   return {{"root", facts.root},
           {"mode", facts.mode},
           {"owner", json_of(facts.owner)},
-          {"permissions", json_of(facts.permissions)},
-          {"file_system", json_of(facts.file_system)},
+          {"permissions", or_null(facts.permissions)},
+          {"file_system", or_null(facts.file_system)},
           {"network", json_of(facts.is_network)},
           {"free_bytes", json_of(facts.free_bytes)},
           {"free_inodes", json_of(facts.free_inodes)},
-          {"lock_folder", json_of(facts.lock_folder)},
+          {"lock_folder", or_null(facts.lock_folder)},
           {"locks", locks},
           {"index", facts.has_index},
           {"entries", facts.totals ? ordered_json(facts.totals->entries) : nullptr},

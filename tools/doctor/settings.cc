@@ -21,11 +21,9 @@ namespace {
 constexpr std::string_view kPrefix = "KILN_";
 
 /// Those that are read beside the settings; docs/guide.md has a row for each.
-constexpr std::array<std::string_view, 7> kOthers{
-    "KILN_SHARDS",        "KILN_NVRTC_STANDIN",
-    "KILN_COMPAT",        "KILN_EXTENSION_TIMEOUT",
-    "KILN_PYTHON_STRICT", "KILN_FFI_LIBRARY",
-    "KILN_TEST_KIT"};
+constexpr std::array<std::string_view, 6> kOthers{
+    "KILN_SHARDS",        "KILN_NVRTC_STANDIN", "KILN_COMPAT", "KILN_EXTENSION_TIMEOUT",
+    "KILN_PYTHON_STRICT", "KILN_FFI_LIBRARY"};
 /// Of the test kit, and of one's own tests.
 constexpr std::array<std::string_view, 2> kOtherGroups{"SIMULATED_", "TEST_"};
 

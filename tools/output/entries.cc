@@ -66,9 +66,6 @@ nlohmann::ordered_json entry_json(const cache::Entry& entry) {
                created_ns, last_used_ns, compile_ms, registers, shared_bytes,
                spill_bytes, file, entry_points] = entry;
   const bool of_files = kind == cache::Kind::kFiles;
-  const auto or_null = [](const std::string& text) {
-    return text.empty() ? ordered_json(nullptr) : ordered_json(text);
-  };
   return {{"key", key.hex()},
           {"kind", to_string(kind)},
           {"name", or_null(of_files ? template_name : entry_label(entry))},
@@ -109,7 +106,7 @@ std::vector<Column> entry_columns(std::string_view sort) {
 }
 
 std::vector<std::string> entry_row(const cache::Entry& entry, std::int64_t now) {
-  return {entry.key.hex().substr(0, kShortKeyDigits),
+  return {entry.key.short_hex(),
           entry.arch,
           entry_label(entry),
           std::string(to_string(entry.kind)),

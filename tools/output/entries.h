@@ -31,9 +31,6 @@ namespace kiln::tools {
 
 /// `sort`: the word of the column that stays in a narrow terminal, too: "size".
 [[nodiscard]] std::vector<Column> entry_columns(std::string_view sort);
-inline constexpr std::size_t kKernelColumn = 2;
-// Long enough to be unique in any cache that a person looks at, short enough to copy.
-inline constexpr std::size_t kShortKeyDigits = 12;
 /// `now_ns` is the time that ages count from.
 [[nodiscard]] std::vector<std::string> entry_row(const cache::Entry& entry,
                                                  std::int64_t now_ns);

@@ -44,12 +44,11 @@ ordered_json problems_json(const TransferTotals& totals) {
   ordered_json list = ordered_json::array();
   for (const auto& [what, server] : totals.problems) {
     const bool has_key = what.key != Digest();
-    list.push_back(
-        {{"key", has_key ? ordered_json(what.key.hex()) : nullptr},
-         {"name", what.label},
-         {"arch", what.arch},
-         {"server", server.empty() ? ordered_json(nullptr) : ordered_json(server)},
-         {"error", error_json(*what.error)}});
+    list.push_back({{"key", has_key ? ordered_json(what.key.hex()) : nullptr},
+                    {"name", what.label},
+                    {"arch", what.arch},
+                    {"server", or_null(server)},
+                    {"error", error_json(*what.error)}});
   }
   return list;
 }

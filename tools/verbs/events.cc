@@ -180,10 +180,6 @@ class Sums {
   std::uint64_t unreadable_ = 0;
 };
 
-ordered_json or_null(const std::string& text) {
-  return text.empty() ? ordered_json(nullptr) : ordered_json(text);
-}
-
 void add_counts(ordered_json& json, const Sum& sum) {
   json["found"] = sum.count("hit");
   json["compiled"] = sum.count("compiled");

@@ -63,8 +63,7 @@ void print_builds(const std::vector<Build>& builds, const Terminal& out) {
   std::vector<std::vector<std::string>> rows;
   for (const Build& build : builds) {
     const InProgress& shown = build.shown;
-    rows.push_back({shown.key.hex().substr(0, kShortKeyDigits), shown.label,
-                    shown.target,
+    rows.push_back({shown.key.short_hex(), shown.label, shown.target,
                     shown.is_elsewhere ? fmt::format("{} of a container", shown.pid)
                                        : std::to_string(shown.pid),
                     shown.is_stopped ? shown.phase + ", but stopped" : shown.phase,
