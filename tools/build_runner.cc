@@ -153,7 +153,7 @@ class Runner {
     entry.verdict = is_refused ? BuildVerdict::kRefused : verdict_of(fetched);
     if (fetched) {
       entry.stored = !fetched->not_stored;
-      entry.built_in = fetched->built_in;
+      entry.built_in = fetched->built_in + fetched->parts_built_in;
       entry.tier = fetched->tier;
       entry.server = fetched->server;
       note_pulled(item, entry);

@@ -290,20 +290,30 @@ KeyedRequest BuildService::under_own_name(const KeyedRequest& request) {
 }
 
 Result<Fetched> BuildService::fetch(const KeyedRequest& request,
-                                    const std::stop_token& stop, Answers* whom) {
-  const auto begun = std::chrono::steady_clock::now();
-  auto fetched = fetch(request, begun, stop, whom);
-  if (journal_ != nullptr) {
-    const std::string label = request.request.label();
-    tell({.key = fetched ? fetched->object->key() : request.key,
-          .name = label,
-          .arch = arch_name(request.target),
-          .began = begun},
-         fetched, [&] {
-           return Compared{preimage(request), likeness_of(request.request)};
-         });
-  }
+                                    const std::stop_token& stop, Answers* whom,
+                                    std::optional<int> device) {
+  const Asker asker{std::chrono::steady_clock::now(), stop, whom, device};
+  auto fetched = fetch(request, asker);
+  tell(request, fetched, asker);
   return fetched;
+}
+
+void BuildService::tell(const KeyedRequest& request, const Result<Fetched>& fetched,
+                        const Asker& asker) {
+  if (journal_ == nullptr)
+    return;
+  const bool is_hit = fetched && fetched->outcome == FetchOutcome::kHit;
+  const std::string name =
+      is_hit && !journal_->tells_hits() ? "" : request.request.name();
+  const std::string arch = arch_name(request.target);
+  tell({.key = fetched ? fetched->object->key() : request.key,
+        .name = name,
+        .arch = arch,
+        .began = asker.begun,
+        .device = asker.device},
+       fetched, [&] {
+         return Compared{preimage(request), likeness_of(request.request)};
+       });
 }
 
 void BuildService::tell(const Asked& asked, const Result<Fetched>& fetched,
@@ -333,11 +343,9 @@ void BuildService::tell(const Asked& asked, const Result<Fetched>& fetched,
   });
 }
 
-Result<Fetched> BuildService::fetch(const KeyedRequest& request,
-                                    std::chrono::steady_clock::time_point begun,
-                                    const std::stop_token& stop, Answers* whom) {
+Result<Fetched> BuildService::fetch(const KeyedRequest& request, const Asker& asker) {
   bool is_own = false;
-  auto fetched = fetch_key(request, begun, stop, whom, is_own);
+  auto fetched = fetch_key(request, asker, is_own);
   if (request.has_name)
     return fetched;
   bool is_others = false;  // a result of the same source under another name
@@ -347,39 +355,36 @@ Result<Fetched> BuildService::fetch(const KeyedRequest& request,
            failure && !is_own)
     is_others =
         !is_failure_of(failure->log, RequestKeys::name_of_program(request.request));
-  return is_others ? fetch_key(keys_.named(request), begun, stop, whom, is_own)
-                   : fetched;
+  return is_others ? fetch_key(keys_.named(request), asker, is_own) : fetched;
 }
 
-Result<Fetched> BuildService::fetch_key(const KeyedRequest& request,
-                                        std::chrono::steady_clock::time_point begun,
-                                        const std::stop_token& stop, Answers* whom,
+Result<Fetched> BuildService::fetch_key(const KeyedRequest& request, const Asker& asker,
                                         bool& is_own) {
   KILN_TRY(check_process());
   const std::string target = to_string(request.target);
   if (auto fetched = builds_.find(request.key, target))
     return *std::move(fetched);
-  const std::string& label = request.request.label();
+  const std::string name = request.request.name();
   const auto may_build = check_may_build(request, target);
   if (!may_build || !request.objects.empty()) {
     // A link is asked for before its objects are built.
     const BuildOrder order{
         .key = request.key,
         .target = target,
-        .label = label,
+        .label = name,
         .remotes = may_build ? Remotes::kBriefly : Remotes::kPatiently,
-        .begun = begun};
-    if (auto fetched = KILN_TRY(builds_.find_remote(order, stop)))
+        .begun = asker.begun};
+    if (auto fetched = KILN_TRY(builds_.find_remote(order, asker.stop)))
       return *std::move(fetched);
   }
   KILN_TRY(may_build);
   std::vector<Fetched> objects;
   for (const KeyedRequest& object : request.objects)
-    objects.push_back(KILN_TRY(fetch(object, begun, stop, whom)));
+    objects.push_back(KILN_TRY(fetch_part(object, asker)));
   auto built = builds_.build(
       {.key = request.key,
        .target = target,
-       .label = label,
+       .label = name,
        .build =
            [&](const std::stop_token& stopped,
                const compile::ProgressCallback& on_phase) {
@@ -399,13 +404,21 @@ Result<Fetched> BuildService::fetch_key(const KeyedRequest& request,
              return is_private ? std::min(whom, Answers::kThisProcess) : whom;
            },
        .remotes = request.objects.empty() ? Remotes::kBesideBuild : Remotes::kAsked,
-       .begun = begun},
-      stop, whom);
-  // What is linked was built for it.
+       .begun = asker.begun},
+      asker.stop, asker.whom);
   if (built && built->outcome == FetchOutcome::kCompiled) {
-    for (const Fetched& object : objects) built->built_in += object.built_in;
+    for (const Fetched& object : objects) built->parts_built_in += object.built_in;
   }
   return built;
+}
+
+/// Only a build of a part is told: the request is the link's.
+Result<Fetched> BuildService::fetch_part(const KeyedRequest& object,
+                                         const Asker& asker) {
+  auto fetched = fetch(object, asker);
+  if (fetched && fetched->outcome == FetchOutcome::kCompiled)
+    tell(object, fetched, asker);
+  return fetched;
 }
 
 Result<void> BuildService::check_may_build(const KeyedRequest& request,

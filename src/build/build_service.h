@@ -94,10 +94,12 @@ class BuildService {
   /// ends a wait and a build. A fault of the cache or of a remote is a miss, never an
   /// error. Blocks; every wait has a deadline. Errors: as WorkerPool::compile; kCorrupt
   /// when the compiler's output cannot be read; kUnavailable on a miss with KILN_NO_JIT
-  /// or without an NVRTC. After an error `whom`, if given, says whom it answers.
+  /// or without an NVRTC. After an error `whom`, if given, says whom it answers. The
+  /// Journal is told of `device`, an ordinal.
   [[nodiscard]] Result<Fetched> fetch(const KeyedRequest& request,
                                       const std::stop_token& stop = {},
-                                      Answers* whom = nullptr);
+                                      Answers* whom = nullptr,
+                                      std::optional<int> device = {});
 
   /// `request` under the key that has the program's name, which may be its own.
   [[nodiscard]] KeyedRequest named(const KeyedRequest& request) {
@@ -138,15 +140,21 @@ class BuildService {
             const std::function<Compared()>& compared);
 
  private:
-  /// Of a get that has begun: `request` itself, or an object that it links.
-  [[nodiscard]] Result<Fetched> fetch(const KeyedRequest& request,
-                                      std::chrono::steady_clock::time_point begun,
-                                      const std::stop_token& stop, Answers* whom);
+  /// Who waits for a request, or for an object that it links.
+  struct Asker {
+    std::chrono::steady_clock::time_point begun;
+    const std::stop_token& stop;
+    Answers* whom;
+    std::optional<int> device;
+  };
+  [[nodiscard]] Result<Fetched> fetch(const KeyedRequest& request, const Asker& asker);
+  [[nodiscard]] Result<Fetched> fetch_part(const KeyedRequest& object,
+                                           const Asker& asker);
   /// The same for just this key. `is_own`: this call built.
   [[nodiscard]] Result<Fetched> fetch_key(const KeyedRequest& request,
-                                          std::chrono::steady_clock::time_point begun,
-                                          const std::stop_token& stop, Answers* whom,
-                                          bool& is_own);
+                                          const Asker& asker, bool& is_own);
+  void tell(const KeyedRequest& request, const Result<Fetched>& fetched,
+            const Asker& asker);
   BuildService(const Config& config, const BuildServiceOptions& options,
                render::TemplateCatalog catalog,
                std::optional<remote::RemoteOptions> remotes);

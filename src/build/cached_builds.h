@@ -41,9 +41,10 @@ enum class FetchOutcome : std::uint8_t {
 struct Fetched {
   std::shared_ptr<const cache::StoredObject> object;  // never null
   FetchOutcome outcome = FetchOutcome::kHit;
-  cache::Tier tier = cache::Tier::kBuild;  // where it comes from
-  std::string server{};                    // of kRemote: its label
-  std::chrono::milliseconds built_in{0};   // of kCompiled: the build, and no wait
+  cache::Tier tier = cache::Tier::kBuild;       // where it comes from
+  std::string server{};                         // of kRemote: its label
+  std::chrono::milliseconds built_in{0};        // of kCompiled: the build, and no wait
+  std::chrono::milliseconds parts_built_in{0};  // the same of what a link consists of
   /// Why the artifact was built but not stored; nullopt: it is in the cache.
   std::optional<Error> not_stored{};
   /// False: built from other inputs than its key names (a header that only a macro

@@ -59,8 +59,8 @@ EventFile::EventFile(std::unique_ptr<LineFile> file, const Config& config)
       has_messages_(config.store_source) {}
 
 void EventFile::write(const BuildEvent& event) {
-  const auto& [name, arch, outcome, tier, server, stored, took, built_in, key, nearest,
-               reason, error] = event;
+  const auto& [name, arch, outcome, tier, server, stored, took, built_in, key, device,
+               nearest, reason, error] = event;
   ordered_json line = {
       {"time", format_time(std::chrono::system_clock::now())},
       {"event", "done"},
@@ -74,6 +74,7 @@ void EventFile::write(const BuildEvent& event) {
       {"build_ms", built_in ? ordered_json(built_in->count()) : nullptr},
       {"error", nullptr},
       {"key", key != nullptr ? ordered_json(key->hex()) : nullptr},
+      {"device", device ? ordered_json(*device) : nullptr},
       {"nearest", or_null(nearest)},
       {"reason", or_null(reason)},
       {"host", host_},

@@ -30,8 +30,9 @@ struct BuildEvent {
   std::chrono::milliseconds took{0};                    // of the whole request
   std::optional<std::chrono::milliseconds> built_in{};  // of the build alone
   const Digest* key = nullptr;
-  std::string_view nearest{};  // why it was not in the cache
-  std::string_view reason{};   // of "passed"
+  std::optional<int> device{};  // the ordinal, where it is for a device of this process
+  std::string_view nearest{};   // why it was not in the cache
+  std::string_view reason{};    // of "passed"
   const Error* error = nullptr;
 };
 

@@ -50,8 +50,11 @@ void tell(const std::string& summary) {
     log(LogLevel::kInfo, {summary});
 }
 
-std::string target_text(std::string_view arch) {
-  return arch.empty() ? "" : fmt::format(" for {}", arch);
+/// " for device 0 (9.0)".
+std::string target_text(const Asked& asked) {
+  if (asked.device)
+    return fmt::format(" for device {} ({})", *asked.device, asked.arch);
+  return asked.arch.empty() ? "" : fmt::format(" for {}", asked.arch);
 }
 
 }  // namespace
@@ -111,7 +114,7 @@ void Journal::got(const Asked& asked, const Fetched& fetched, const WhyBuilt& wh
   const bool is_built = fetched.outcome == FetchOutcome::kCompiled;
   const bool is_told = events_ != nullptr || is_logged(LogLevel::kInfo);
   const std::string reason = is_built && is_told ? why() : "";
-  const std::string target = is_told || is_built ? target_text(asked.arch) : "";
+  const std::string target = is_told || is_built ? target_text(asked) : "";
   if (is_built) {
     ++built_;
     built_ms_ += fetched.built_in.count();
@@ -144,6 +147,7 @@ void Journal::got(const Asked& asked, const Fetched& fetched, const WhyBuilt& wh
          .took = took,
          .built_in = is_built ? std::optional(fetched.built_in) : std::nullopt,
          .key = &asked.key,
+         .device = asked.device,
          .nearest = reason,
          .error = fetched.not_stored ? &*fetched.not_stored : nullptr});
 }
@@ -151,7 +155,7 @@ void Journal::got(const Asked& asked, const Fetched& fetched, const WhyBuilt& wh
 void Journal::failed(const Asked& asked, const Error& error) {
   ++failed_;
   const milliseconds took = since(asked.began);
-  log(LogLevel::kInfo, {"failed to get ", asked.name, target_text(asked.arch), " in ",
+  log(LogLevel::kInfo, {"failed to get ", asked.name, target_text(asked), " in ",
                         format_duration(took), ": ", first_line(error.message)});
   if (events_ != nullptr)
     events_->write({.name = asked.name,
@@ -159,6 +163,7 @@ void Journal::failed(const Asked& asked, const Error& error) {
                     .outcome = error.code == ErrorCode::kTimeout ? "timeout" : "failed",
                     .took = took,
                     .key = &asked.key,
+                    .device = asked.device,
                     .error = &error});
 }
 
@@ -166,6 +171,10 @@ void Journal::passed(std::string_view name, std::string_view reason) {
   ++passed_;
   if (events_ != nullptr)
     events_->write({.name = name, .arch = {}, .outcome = "passed", .reason = reason});
+}
+
+bool Journal::tells_hits() const {
+  return events_ != nullptr || is_logged(LogLevel::kDebug);
 }
 
 void Journal::count_memory_hits(const StripedCounter* hits) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,9 +28,10 @@ namespace kiln {
 /// A request whose end is told. Views must outlive the call.
 struct Asked {
   const Digest& key;
-  std::string_view name;  // "scaled_softmax_fwd:dtype=bf16", "scale.cu"
+  std::string_view name;  // "scaled_softmax_fwd:dtype=bf16", "scale.cu: scale"
   std::string_view arch;  // "9.0a"
   std::chrono::steady_clock::time_point began;
+  std::optional<int> device{};  // the ordinal, where it is for a device
 };
 
 /// Thread safety: every method may run concurrently. Fork safety: a forked child tells
@@ -55,6 +57,9 @@ class Journal {
   /// Kernels that were loaded already are no requests to a cache, and counted by
   /// `hits`, which lives until the next call; null: counted no more.
   void count_memory_hits(const StripedCounter* hits);
+
+  /// Whether a hit is told, by its name.
+  [[nodiscard]] bool tells_hits() const;
 
   /// "kernels: 40 hits (38 disk, 2 seed), 3 built in 5.9 s"; "" if nothing was
   /// asked for, and in a forked child.

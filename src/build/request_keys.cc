@@ -12,6 +12,7 @@
 
 #include "request/program_name.h"
 #include "request/selection.h"
+#include "request/source_kernels.h"
 #include "util/posix_error.h"
 #include "util/read_file.h"
 #include "util/single_flight.h"
@@ -339,6 +340,19 @@ std::string PreparedRequest::label() const {
       parts > 1)
     label += fmt::format(" and {} more", parts - 1);
   return label;
+}
+
+std::string PreparedRequest::name() const {
+  const auto* const source = std::get_if<request::SourceRequest>(&content_->resolved);
+  if (source == nullptr)
+    return label();
+  const SourceOptions& options = source->source;
+  std::vector<std::string> kernels = options.name_expressions;
+  for (const request::SourceKernel& kernel : request::kernels_in(options.source)) {
+    if (!kernel.is_template && std::ranges::find(kernels, kernel.name) == kernels.end())
+      kernels.push_back(kernel.name);
+  }
+  return request::source_label(options.file_name, std::move(kernels));
 }
 
 std::string PreparedRequest::file() const {

@@ -50,6 +50,9 @@ class PreparedRequest {
   [[nodiscard]] const request::TemplateRequest* as_template() const;
   /// "scaled_softmax_fwd:dtype=bf16,max_cols=any", or the file name of a source.
   [[nodiscard]] std::string label() const;
+  /// The same, of a source with its kernels as `ls` lists them: "scale.cu:
+  /// scale<half>". Kernels that only a header or a macro has are not named.
+  [[nodiscard]] std::string name() const;
   /// The name of a source's program, which its object has as well; of a link the label.
   /// Empty for a template.
   [[nodiscard]] std::string file() const;

@@ -53,6 +53,7 @@ struct Loaded {
   std::optional<PreparedRequest> only_for{};
   /// Set, and with it only_for, if that build failed: `kernel` is null.
   std::optional<Error> failure{};
+  std::optional<Fetched> fetched{};  // nullopt: it was loaded already
 };
 
 /// Requests that read headers are found by key alone: the headers may change between
@@ -164,6 +165,8 @@ class Service::Impl {
   Result<Loaded> load_once(const KeyedRequest& request, const Call& call);
   Result<Loaded> load(const KeyedRequest& request, const Call& call);
 
+  void tell_wait(const KeyedRequest& request, const Call& call,
+                 const Result<Loaded>& loaded);
   void report(Event::Kind kind, const Call& call,
               const std::optional<Error>& error = std::nullopt);
   void count_memory_hits();
@@ -321,11 +324,35 @@ Result<Loaded> Service::Impl::load_once(const KeyedRequest& request, const Call&
   if (!computed && loaded && loaded->only_for &&
       !loaded->only_for->is_copy_of(request.request))
     loaded = load(request, call);
-  else if (!computed && loaded && !loaded->failure)
-    report(Event::Kind::kWaited, call);
+  else if (!computed)
+    tell_wait(request, call, loaded);
   if (loaded && loaded->failure)
     return tl::unexpected(*std::move(loaded->failure));
   return std::move(loaded);
+}
+
+/// For another thread of this process, which loaded it.
+void Service::Impl::tell_wait(const KeyedRequest& request, const Call& call,
+                              const Result<Loaded>& loaded) {
+  if (loaded && !loaded->failure)
+    report(Event::Kind::kWaited, call);
+  if (loaded && !loaded->failure &&
+      (!loaded->fetched || loaded->fetched->outcome == FetchOutcome::kHit))
+    return;
+  const std::string name = request.request.name();
+  const std::string arch = arch_name(request.target);
+  const Asked asked{.key = request.key,
+                    .name = name,
+                    .arch = arch,
+                    .began = call.began,
+                    .device = call.device.ordinal};
+  Journal& journal = *builds_->journal();
+  if (!loaded || loaded->failure)
+    return journal.failed(asked, loaded ? *loaded->failure : loaded.error());
+  Fetched fetched = *loaded->fetched;
+  fetched.outcome = FetchOutcome::kWaited;
+  fetched.tier = cache::Tier::kMemory;
+  journal.got(asked, fetched, {});
 }
 
 Result<Loaded> Service::Impl::load(const KeyedRequest& request, const Call& call) {
@@ -336,7 +363,7 @@ Result<Loaded> Service::Impl::load(const KeyedRequest& request, const Call& call
   if (auto kernel = memory_.find(call.request, place.device))
     return Loaded{std::move(kernel), request.request};
   Answers whom = Answers::kEverybody;
-  const auto done = builds_->fetch(request, call.stop, &whom);
+  const auto done = builds_->fetch(request, call.stop, &whom, call.device.ordinal);
   if (!done) {
     auto failed = named(done.error(), request, call.device);
     if (whom != Answers::kItsCaller)
@@ -349,7 +376,9 @@ Result<Loaded> Service::Impl::load(const KeyedRequest& request, const Call& call
     report(Event::Kind::kNotStored, call, fetched.not_stored);
   const ProfilerRange range("load", call.kernel);
   const auto context = KILN_TRY(devices_->context(call.device));
-  Loaded loaded{KILN_TRY(LoadedKernel::load(request, fetched.object, context))};
+  Loaded loaded{
+      .kernel = KILN_TRY(LoadedKernel::load(request, fetched.object, context)),
+      .fetched = fetched};
   report(Event::Kind::kLoaded, call);
   if (fetched.is_as_keyed) {
     memory_.keep(place, loaded.kernel);

@@ -1,5 +1,8 @@
 #include "request/source_kernels.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cctype>
 #include <unordered_set>
@@ -115,6 +118,22 @@ std::vector<SourceKernel> kernels_in(std::string_view source) {
     is_template = false;
   }
   return kernels;
+}
+
+std::string source_label(const std::filesystem::path& file,
+                         std::vector<std::string> kernels) {
+  constexpr std::size_t kShown = 8;
+  std::string label = file.is_absolute() ? file.filename() : file;
+  if (kernels.empty())
+    return label;
+  std::ranges::sort(kernels);
+  const std::size_t shown = std::min(kShown, kernels.size());
+  label += fmt::format(
+      ": {}", fmt::join(kernels.begin(),
+                        kernels.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  if (shown < kernels.size())
+    label += fmt::format(" and {} more", kernels.size() - shown);
+  return label;
 }
 
 }  // namespace kiln::request

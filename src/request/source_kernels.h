@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,5 +18,10 @@ struct SourceKernel {
 
 /// In the order of the text, each name once.
 [[nodiscard]] std::vector<SourceKernel> kernels_in(std::string_view source);
+
+/// "scale.cu: axpy, scale<float>": a source by its file and its kernels, of many the
+/// first few. An absolute path, often of a temporary file, loses its folders.
+[[nodiscard]] std::string source_label(const std::filesystem::path& file,
+                                       std::vector<std::string> kernels);
 
 }  // namespace kiln::request

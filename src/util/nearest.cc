@@ -23,6 +23,13 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return cost[a.size()][b.size()];
 }
 
+/// "rms_norm" and "rmsnorm" are one word.
+std::string without_separators(std::string_view word) {
+  std::string letters(word);
+  std::erase_if(letters, [](char c) { return c == '_' || c == '-'; });
+  return letters;
+}
+
 std::string_view without_dashes(std::string_view word) {
   return word.substr(std::min(word.find_first_not_of('-'), word.size()));
 }
@@ -42,13 +49,14 @@ std::vector<std::string> longer_forms(std::string_view word,
   constexpr std::size_t kMost = 4;
   std::vector<std::string> begun;
   std::vector<std::string> others;
+  const std::string letters = without_separators(word);
   for (const std::string& candidate : candidates) {
-    const std::size_t at = candidate.find(word);
+    const std::size_t at = without_separators(candidate).find(letters);
     if (at != std::string::npos)
       (at == 0 ? begun : others).push_back(candidate);
   }
   std::vector<std::string>& found = begun.empty() ? others : begun;
-  if (word.size() < kShortest || found.size() > kMost)
+  if (letters.size() < kShortest || found.size() > kMost)
     found.clear();
   return std::move(found);
 }

@@ -18,8 +18,8 @@ namespace kiln {
     std::string_view word, std::span<const std::string> candidates);
 
 /// ", did you mean 'x'?" or "". A word of 3 letters or more that begins, or else is
-/// part of, a few candidates is taken for the short form of these: ", did you mean
-/// 'h100-pcie' or 'h100-sxm'?".
+/// part of, a few candidates is taken for the short form of these, with or without
+/// their '_' and '-': ", did you mean 'h100-pcie' or 'h100-sxm'?".
 [[nodiscard]] std::string did_you_mean(std::string_view word,
                                        std::span<const std::string> candidates);
 

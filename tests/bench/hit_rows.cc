@@ -154,6 +154,40 @@ Row set_row(const Settings& settings) {
           .prepare = prepare};
 }
 
+/// Hits by services of this process, of which one writes an event for each.
+Row told_row(const Settings& settings) {
+  struct Services {
+    std::shared_ptr<WarmSet> set;
+    std::unique_ptr<BuildService> told;
+    std::unique_ptr<BuildService> quiet;
+    std::vector<KeyedRequest> requests;
+  };
+  const auto prepare = [=]() -> Result<Sides> {
+    const auto services = std::make_shared<Services>();
+    services->set = KILN_TRY(store_set(settings));
+    Config config = KILN_TRY(config_for(services->set->scratch->path() / "cache"));
+    services->quiet = KILN_TRY(BuildService::open(config, {.journal = "kernels"}));
+    config.events = services->set->scratch->path() / "events";
+    services->told = KILN_TRY(BuildService::open(config, {.journal = "kernels"}));
+    for (const KernelRequest& request : softmax_requests(settings.set_kernels))
+      services->requests.push_back(KILN_TRY(keyed(*services->quiet, request)));
+    const auto fetch_all = [services](BuildService& service) -> Result<void> {
+      for (const KeyedRequest& request : services->requests)
+        KILN_TRY(service.fetch(request));
+      return {};
+    };
+    return Sides{
+        .measured = [=] { return timed([&] { return fetch_all(*services->told); }); },
+        .floor = [=] { return timed([&] { return fetch_all(*services->quiet); }); }};
+  };
+  return {
+      .name = "set/told",
+      .what = fmt::format("hits of {} kernels with KILN_EVENTS", settings.set_kernels),
+      .floor = "the same hits without KILN_EVENTS",
+      .limit = {2},
+      .prepare = prepare};
+}
+
 }  // namespace
 
 std::vector<Row> hit_rows(const Settings& settings) {
@@ -162,6 +196,7 @@ std::vector<Row> hit_rows(const Settings& settings) {
     for (const HitSize& size : kSizes) rows.push_back(hit_row(settings, size, image));
   }
   rows.push_back(set_row(settings));
+  rows.push_back(told_row(settings));
   return rows;
 }
 

@@ -65,7 +65,7 @@ def until(condition, seconds=20):
 @pytest.mark.usefixtures("nvrtc")
 def test_a_build_is_one_line_that_says_why_it_was_needed(tmp_path):
     first = said(start(tmp_path, "kernel(1, '--fmad=true')"))
-    assert first[0].startswith("info: built kernel.cu for 9.0 in ") and first[0].endswith("no entry like it"), first
+    assert first[0].startswith("info: built kernel.cu: k for device 0 (9.0) in ") and first[0].endswith("no entry like it"), first
     assert first[1].startswith("info: kernels: 1 built in ") and len(first) == 2, first
     (line, _) = said(start(tmp_path, "kernel(1, '--fmad=false')"))
     assert "the nearest entry, " in line and "differs in option: --fmad=false, there --fmad=true" in line
@@ -101,7 +101,7 @@ def test_a_job_tells_what_it_builds_where_nothing_can_be_stored(tmp_path, place)
         text=True,
     )
     lines = said(job)
-    assert any("built kernel.cu for 9.0 in" in line and "it is not stored" in line for line in lines), lines
+    assert any("built kernel.cu: k for device 0 (9.0) in" in line and "it is not stored" in line for line in lines), lines
     (event,) = events(tmp_path / "e")
     assert event["outcome"] == "compiled" and event["stored"] is False and event["error"]["message"]
 
@@ -139,7 +139,8 @@ def test_events_of_several_processes_are_summed_up(tmp_path):
     assert [file.name.split(".")[-1] for file in files] == ["jsonl"] * 2
     host = socket.gethostname()
     for event in events(*files):
-        assert event["host"] == host and event["name"] == "kernel.cu" and event["key"] and event["arch"] == "9.0"
+        assert event["host"] == host and event["name"] == "kernel.cu: k" and event["key"]
+        assert event["arch"] == "9.0" and event["device"] == 0
     assert sorted(event["outcome"] for event in events(*files)) == ["compiled", "compiled", "hit", "hit"]
     assert {event["rank"] for event in events(*files)} == {0, 1}
     (folder / "cut.jsonl").write_text('{"event":"done","na')
@@ -147,11 +148,12 @@ def test_events_of_several_processes_are_summed_up(tmp_path):
     assert (document["events"], document["unreadable"], document["processes"]) == (4, 1, 2)
     assert document["tiers"] == {"disk": 2} and document["compiled"] == 2 and document["failed"] == 0
     (summed,) = document["kernels"]
-    assert (summed["name"], summed["compiled"], summed["found"], summed["hosts"]) == ("kernel.cu", 2, 2, [host])
+    assert (summed["name"], summed["compiled"], summed["found"], summed["hosts"]) == ("kernel.cu: k", 2, 2, [host])
     assert summed["build_ms"] == document["build_ms"] > 0 and summed["first"] <= summed["last"]
     assert [each["host"] for each in document["hosts"]] == [host]
     table = kiln(tmp_path, "events", *files)
     assert "4 events of 2 processes on 1 host" in table and "2 found (2 from disk), 2 built in" in table
+    assert table.splitlines()[-1].split()[:3] == ["kernel.cu:", "k", "9.0"] and f" {host} " in table
     assert kiln(tmp_path, "events", "-", text=files[0].read_text()).startswith("2 events of 1 process")
     assert kiln(tmp_path, "events", "-", text="") == "no events\n"
     for wrong in ("none", tmp_path / "cache"):
@@ -163,12 +165,42 @@ def test_events_of_several_processes_are_summed_up(tmp_path):
 def test_a_failure_is_told_by_its_first_line(tmp_path):
     code = "try: kiln.Kernel('__global__ void k() { wrong; }', device=0).prepare()\nexcept kiln.CompileFailed: pass"
     lines = said(start(tmp_path, code, KILN_EVENTS="e"))
-    assert lines[0].startswith("info: failed to get kernel.cu for 9.0 in ") and "1 failed" in lines[-1], lines
+    assert lines[0].startswith("info: failed to get kernel.cu: k for device 0 (9.0) in ") and "1 failed" in lines[-1], lines
     (event,) = events(tmp_path / "e")
     assert event["outcome"] == "failed" and event["error"]["code"] == "compile_failed"
     assert "\n" not in event["error"]["message"]
     (event,) = events_of_no_jit(tmp_path)
     assert event["error"]["code"] == "unavailable" and "KILN_NO_JIT" in event["error"]["message"]
+
+
+@pytest.mark.usefixtures("nvrtc")
+def test_threads_that_wait_for_a_build_of_their_process_are_told(tmp_path):
+    code = """
+    source = '#include <cub/block/block_radix_sort.cuh>\\n' + 'extern "C" __global__ void k() {}'
+    get = lambda: kiln.Kernel(source, device=0).prepare()
+    threads = [threading.Thread(target=get) for _ in range(4)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    """
+    lines = said(start(tmp_path, code, KILN_EVENTS="e"))
+    outcomes = sorted(event["outcome"] for event in events(tmp_path / "e"))
+    assert outcomes == ["compiled"] + ["waited"] * (len(outcomes) - 1) and len(outcomes) > 1, lines
+    assert {event["name"] for event in events(tmp_path / "e")} == {"kernel.cu: k"}
+    assert any("for kernel.cu: k for device 0 (9.0): another process or thread built it" in line for line in lines), lines
+
+
+@pytest.mark.usefixtures("nvrtc")
+def test_each_build_of_a_link_is_told(tmp_path):
+    code = """
+    source = 'extern "C" __global__ void k(float* x) { *x = %d; }'
+    for number in 1, 2:
+        kiln.Kernel(source % number, options=["-rdc=true"], device=0).prepare()
+    """
+    lines = said(start(tmp_path, code, KILN_EVENTS="e"))
+    built = [line for line in lines if line.startswith("info: built ")]
+    assert len(built) == 4 and "differs in source: " in built[2] and "differs in link/object: " in built[3], lines
+    assert lines[-1].startswith("info: kernels: 4 built in "), lines
+    assert all(event["build_ms"] <= event["ms"] for event in events(tmp_path / "e"))
 
 
 def events_of_no_jit(folder):

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -17,7 +18,7 @@ from conftest import HERE, KIT, ROOT, as_shown, blocks, commands, doctor, enviro
 PAGE = (ROOT / "docs/troubleshooting.md").read_text()
 SECTIONS = dict(re.findall(r"(?ms)^## (\d)\..*?\n(.*?)(?=^## |\Z)", PAGE))
 FAKE = str(KIT / "libkiln-fake-nvrtc.so")
-PLACE = "/srv/kiln"  # what the page calls the folder of the test
+PLACE, HOST = "/srv/kiln", "node7"  # what the page calls the folder of the test, and this machine
 # Why an NVRTC is taken where the test's own environment names it.
 NAMED, FOUND = "(KILN_NVRTC names it)", "(it is the newest found that the driver accepts)"
 JOB = """
@@ -65,7 +66,8 @@ class Machine:
             self.command(text), env=self.env | changes, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
         )
-        return done.stdout.replace(str(self.folder), PLACE).replace(NAMED, FOUND)
+        out = re.sub(rf"\b{re.escape(socket.gethostname())}\b", HOST, done.stdout)
+        return out.replace(str(self.folder), PLACE).replace(NAMED, FOUND)
 
     def start(self, text, **changes):
         """A process of its own, which ends with the test."""

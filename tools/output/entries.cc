@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "request/selection.h"
+#include "request/source_kernels.h"
 #include "util/demangle.h"
 #include "util/units.h"
 
@@ -43,14 +44,11 @@ std::string entry_label(const cache::Entry& entry) {
     return entry.template_name.empty() ? "(files)" : entry.template_name;
   if (!entry.template_name.empty())
     return request::format_template(entry.template_name, params_of(entry));
-  const std::filesystem::path path(entry.file);  // often of a temporary file
-  const std::string file = entry.file.empty()   ? "(source)"
-                           : path.is_absolute() ? path.filename().native()
-                                                : entry.file;
-  std::vector<std::string> names;
+  std::vector<std::string> kernels;
   for (const cache::EntryPoint& each : entry.entry_points)
-    names.push_back(source_name(each.name));
-  return names.empty() ? file : fmt::format("{}: {}", file, fmt::join(names, ", "));
+    kernels.push_back(source_name(each.name));
+  return request::source_label(entry.file.empty() ? "(source)" : entry.file,
+                               std::move(kernels));
 }
 
 nlohmann::ordered_json names_json(const std::vector<cache::EntryPoint>& names) {

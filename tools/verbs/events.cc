@@ -230,6 +230,20 @@ std::string counts_text(const Sum& sum) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+/// "node1, node2 and 62 more".
+std::string hosts_text(const std::set<std::string>& hosts) {
+  constexpr std::size_t kShown = 3;
+  std::vector<std::string> shown;
+  for (const std::string& host : hosts) {
+    if (shown.size() < kShown)
+      shown.push_back(host);
+  }
+  const std::string text = fmt::format("{}", fmt::join(shown, ", "));
+  return hosts.size() <= kShown
+             ? text
+             : fmt::format("{} and {} more", text, hosts.size() - kShown);
+}
+
 void Sums::print_text(std::size_t most, const Terminal& out) const {
   if (total_.all() == 0) {
     print("no events\n");
@@ -256,13 +270,13 @@ void Sums::print_text(std::size_t most, const Terminal& out) const {
     if (rows.size() == most)
       break;
     rows.push_back({kernel.first, kernel.second, counts_text(*sum),
-                    std::to_string(sum->hosts.size()), sum->first,
+                    hosts_text(sum->hosts), sum->first,
                     sum->error.empty() ? sum->reason : sum->error});
   }
   print("\n" + format_table({{.title = "KERNEL", .cut = Cut::kMiddle},
                              {.title = "ARCH"},
                              {.title = "WHAT IT COST", .may_wrap = true},
-                             {.title = "HOSTS", .align = Align::kRight, .leave_out = 2},
+                             {.title = "HOSTS", .leave_out = 2, .may_wrap = true},
                              {.title = "SINCE", .leave_out = 1},
                              {.title = "WHY", .may_wrap = true}},
                             rows, out));

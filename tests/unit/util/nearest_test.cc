@@ -63,6 +63,9 @@ TEST(Nearest, AHugeWordCostsNothing) {
 TEST(DidYouMean, IsPartOfASentenceOrNothing) {
   EXPECT_EQ(did_you_mean("dtyp", words()), ", did you mean 'dtype'?");
   EXPECT_EQ(did_you_mean("verify", words()), "");
+  const std::vector<std::string> kernels{"rmsnorm_fwd", "rmsnorm_bwd", "layernorm_fwd"};
+  EXPECT_EQ(did_you_mean("rms_norm", kernels),
+            ", did you mean 'rmsnorm_fwd' or 'rmsnorm_bwd'?");
 }
 
 TEST(DidYouMean, TakesAShortFormForWhatItIsShortFor) {
