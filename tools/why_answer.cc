@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "build/stored_source.h"
 #include "tools/output/entries.h"
 #include "tools/verbs.h"
 #include "util/try.h"
@@ -90,15 +91,14 @@ void print_lines(const WhyAnswer& answer, const Terminal& out) {
 
 }  // namespace
 
-Result<Fields> preimage_of(cache::Cache& cache, const Digest& key) {
+Result<Compared> compared(cache::Cache& cache, const Digest& key) {
   const auto object = KILN_TRY(cache.inspect(key));
   if (!object)
     return fail(ErrorCode::kNotFound, key.hex() + " has just been removed");
-  return object->preimage();
+  return Compared{KILN_TRY(object->preimage()), {}, texts_of(*object)};
 }
 
-Result<WhyAnswer> MissExplainer::explain(const Digest& key, const Fields& preimage,
-                                         const Likeness& like,
+Result<WhyAnswer> MissExplainer::explain(const Digest& key, const Compared& wanted,
                                          std::string toolchain_note) {
   WhyAnswer answer{.key = key,
                    .nearest = {},
@@ -109,7 +109,7 @@ Result<WhyAnswer> MissExplainer::explain(const Digest& key, const Fields& preima
     answer.nearest = key;
     return answer;
   }
-  if (auto nearest = KILN_TRY(entries_.find(key, preimage, like))) {
+  if (auto nearest = KILN_TRY(entries_.find(key, wanted))) {
     answer.nearest = nearest->key;
     answer.differences = std::move(nearest->differences);
   }

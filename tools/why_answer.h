@@ -30,8 +30,8 @@ struct WhyAnswer {
   std::vector<cache::Entry> entries = {};  // of two keys
 };
 
-/// The preimage of a stored object. Errors: kNotFound, kCorrupt, kIo.
-[[nodiscard]] Result<Fields> preimage_of(cache::Cache& cache, const Digest& key);
+/// A stored object, as it is compared. Errors: kNotFound, kCorrupt, kIo.
+[[nodiscard]] Result<Compared> compared(cache::Cache& cache, const Digest& key);
 
 /// Looks up requests and finds what comes nearest. Reads the entries of a kernel once.
 /// Thread safety: none.
@@ -43,8 +43,7 @@ class MissExplainer {
 
   /// Looks up a request's key. On a miss, finds the nearest entry among those that are
   /// like it, or among all entries if there are none.
-  [[nodiscard]] Result<WhyAnswer> explain(const Digest& key, const Fields& preimage,
-                                          const Likeness& like,
+  [[nodiscard]] Result<WhyAnswer> explain(const Digest& key, const Compared& wanted,
                                           std::string toolchain_note);
 
  private:

@@ -10,6 +10,7 @@
 #include "build/dead_mounts.h"
 #include "build/program_in_output.h"
 #include "build/remote_setup.h"
+#include "build/stored_source.h"
 #include "compile/pool/worker_path.h"
 #include "device/compatibility.h"
 #include "key/header_hint.h"
@@ -312,7 +313,10 @@ void BuildService::tell(const KeyedRequest& request, const Result<Fetched>& fetc
         .began = asker.begun,
         .device = asker.device},
        fetched, [&] {
-         return Compared{preimage(request), likeness_of(request.request)};
+         return Compared{
+             preimage(request), likeness_of(request.request),
+             // The log would quote the source.
+             config_.store_source ? texts_of(request.request) : key::Texts()};
        });
 }
 
@@ -328,12 +332,12 @@ void BuildService::tell(const Asked& asked, const Result<Fetched>& fetched,
   journal_->got(asked, *fetched, [&]() -> std::string {
     if (!cache_->has_index())
       return "";  // without an index this would read every object
-    const auto [preimage, like] = compared();
-    if (like.template_name.empty() && like.file.empty())
+    const Compared wanted = compared();
+    if (wanted.like.template_name.empty() && wanted.like.file.empty())
       return "";
     constexpr std::size_t kMostCompared = 16;
     NearestEntries entries(*cache_, kMostCompared, NearestEntries::IfNoneIsLike::kNone);
-    const auto nearest = entries.find(asked.key, preimage, like);
+    const auto nearest = entries.find(asked.key, wanted);
     if (!nearest)
       return "";
     if (!*nearest)
@@ -474,7 +478,8 @@ Result<NewArtifact> BuildService::build(const KeyedRequest& request,
   const compile::CompileOutput& output = *compiled;
   KILN_TRY(check_output(request, output));
   auto object = std::make_shared<const cache::StoredObject>(
-      KILN_TRY(make_object(request, keys_.preimage(request), job.source, output)));
+      KILN_TRY(make_object(request, keys_.preimage(request),
+                           with_headers(job.source, job.headers), output)));
   return NewArtifact{std::move(object), find_mismatch(request, output, began)};
 }
 

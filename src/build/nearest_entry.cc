@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "build/stored_source.h"
 #include "util/try.h"
 
 namespace kiln {
@@ -54,9 +55,8 @@ Result<NearestEntries::Candidates*> NearestEntries::candidates(const Likeness& l
 }
 
 Result<std::optional<NearestEntry>> NearestEntries::find(const Digest& key,
-                                                         const Fields& preimage,
-                                                         const Likeness& like) {
-  Candidates& found = *KILN_TRY(candidates(like));
+                                                         const Compared& wanted) {
+  Candidates& found = *KILN_TRY(candidates(wanted.like));
   for (std::size_t i = 0; i < found.keys.size(); ++i) {
     if (found.keys[i] == key) {
       found.keys.erase(found.keys.begin() + static_cast<std::ptrdiff_t>(i));
@@ -64,10 +64,17 @@ Result<std::optional<NearestEntry>> NearestEntries::find(const Digest& key,
       break;
     }
   }
-  auto nearest = key::nearest_preimage(preimage, found.preimages);
+  const auto nearest = key::nearest_preimage(wanted.preimage, found.preimages);
   if (!nearest)
     return std::nullopt;
-  return NearestEntry{found.keys[nearest->index], std::move(nearest->differences)};
+  const Digest& nearest_key = found.keys[*nearest];
+  key::Texts texts = wanted.texts;
+  if (!texts.empty()) {
+    if (const auto object = cache_.inspect(nearest_key); object && *object)
+      texts.merge(texts_of(**object));
+  }
+  return NearestEntry{
+      nearest_key, key::differences(wanted.preimage, found.preimages[*nearest], texts)};
 }
 
 }  // namespace kiln

@@ -28,6 +28,7 @@ struct Likeness {
 struct Compared {
   Fields preimage;
   Likeness like;
+  key::Texts texts = {};  // without them, texts of the entry are not read either
 };
 
 [[nodiscard]] Likeness likeness_of(const PreparedRequest& request);
@@ -53,8 +54,7 @@ class NearestEntries {
   /// nullopt: there is no entry to compare with. The entry `key` itself counts as none.
   /// Errors: as Cache::list.
   [[nodiscard]] Result<std::optional<NearestEntry>> find(const Digest& key,
-                                                         const Fields& preimage,
-                                                         const Likeness& like);
+                                                         const Compared& wanted);
 
  private:
   struct Candidates {

@@ -80,9 +80,15 @@ std::string describe(std::string_view text, std::size_t line_begin) {
 }
 
 FieldDifference make_difference(std::string_view label, std::string_view a,
-                                std::string_view b) {
-  if (!is_long(a) && !is_long(b))
+                                std::string_view b, const Texts& texts) {
+  const auto text_a = texts.find(a);
+  const auto text_b = texts.find(b);
+  if (text_a != texts.end() && text_b != texts.end()) {
+    a = text_a->second;
+    b = text_b->second;
+  } else if (!is_long(a) && !is_long(b)) {
     return {std::string(label), std::string(a), std::string(b)};
+  }
   const auto same = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
   const std::string_view common =
       a.substr(0, static_cast<std::size_t>(same - a.begin()));
@@ -133,7 +139,8 @@ std::int64_t distance(const LabelledValues& a, const LabelledValues& b) {
 
 }  // namespace
 
-std::vector<FieldDifference> differences(const Fields& a, const Fields& b) {
+std::vector<FieldDifference> differences(const Fields& a, const Fields& b,
+                                         const Texts& texts) {
   LabelledValues left = by_label(a);
   LabelledValues right = by_label(b);
   std::vector<FieldDifference> result;
@@ -141,7 +148,7 @@ std::vector<FieldDifference> differences(const Fields& a, const Fields& b) {
     const auto [in_a, in_b] = differing_parts(left.values[label], right.values[label]);
     for (std::size_t i = 0; i < std::max(in_a.size(), in_b.size()); ++i) {
       result.push_back(make_difference(label, i < in_a.size() ? in_a[i] : "",
-                                       i < in_b.size() ? in_b[i] : ""));
+                                       i < in_b.size() ? in_b[i] : "", texts));
     }
   }
   if (result.empty() && a != b)
@@ -149,7 +156,8 @@ std::vector<FieldDifference> differences(const Fields& a, const Fields& b) {
   // Another header or source explains why the includes found other headers.
   const bool explained =
       std::any_of(result.begin(), result.end(), [](const FieldDifference& difference) {
-        return is_header(difference.field) || difference.field == "source";
+        return is_header(difference.field) || difference.field == "source" ||
+               difference.field == "source_sha256";
       });
   if (explained)
     std::erase_if(result, [](const FieldDifference& difference) {
@@ -158,8 +166,8 @@ std::vector<FieldDifference> differences(const Fields& a, const Fields& b) {
   return result;
 }
 
-std::optional<NearestPreimage> nearest_preimage(const Fields& wanted,
-                                                std::span<const Fields> candidates) {
+std::optional<std::size_t> nearest_preimage(const Fields& wanted,
+                                            std::span<const Fields> candidates) {
   std::optional<std::size_t> best;
   std::int64_t least = 0;
   const LabelledValues wanted_values = by_label(wanted);
@@ -170,9 +178,7 @@ std::optional<NearestPreimage> nearest_preimage(const Fields& wanted,
       least = far;
     }
   }
-  if (!best)
-    return std::nullopt;
-  return NearestPreimage{*best, differences(wanted, candidates[*best])};
+  return best;
 }
 
 }  // namespace kiln::key

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,22 +21,22 @@ struct FieldDifference {
   friend bool operator==(const FieldDifference&, const FieldDifference&) = default;
 };
 
-/// Every field that differs, in preimage order; fields of one label are matched in
-/// order ("option" has many). For long texts, both sides show their digest and the
-/// first line that differs. The include graph is shown only if neither a header nor the
-/// source differs. Empty exactly if the two are equal.
-[[nodiscard]] std::vector<FieldDifference> differences(const Fields& a,
-                                                       const Fields& b);
+/// Texts whose digests preimages have, by their SHA-256 in hex digits: a text of
+/// another digest is found by no field.
+using Texts = std::map<std::string, std::string, std::less<>>;
 
-struct NearestPreimage {
-  std::size_t index = 0;                     // among the candidates
-  std::vector<FieldDifference> differences;  // a: wanted, b: the candidate
-};
+/// Every field that differs, in preimage order; fields of one label are matched in
+/// order ("option" has many). For long texts, and for digests of which `texts` has both
+/// texts, both sides show their digest and the first line that differs. The include
+/// graph is shown only if neither a header nor the source differs. Empty exactly if the
+/// two are equal.
+[[nodiscard]] std::vector<FieldDifference> differences(const Fields& a, const Fields& b,
+                                                       const Texts& texts = {});
 
 /// The candidate with the smallest weighted difference: another kernel or source weighs
 /// most, then the target, then parameters, options and headers, then the toolchain. The
-/// first among equals. nullopt: no candidates.
-[[nodiscard]] std::optional<NearestPreimage> nearest_preimage(
+/// first among equals, by its index. nullopt: no candidates.
+[[nodiscard]] std::optional<std::size_t> nearest_preimage(
     const Fields& wanted, std::span<const Fields> candidates);
 
 }  // namespace kiln::key

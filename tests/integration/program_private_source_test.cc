@@ -167,6 +167,49 @@ TEST_F(PrivateSourceTest, WithKilnStoreSource0NothingOfItIsWritten) {
   EXPECT_THAT(secrets_in(kiln_.cache_dir()), Not(IsEmpty()));
 }
 
+TEST_F(PrivateSourceTest, AChangedLineIsShownOnlyWhereTheSourceIsStored) {
+  const auto warm = [&](int number, bool is_source) {
+    const json line{
+        {"source", fmt::format("#include \"x.h\"\n__global__ void k() {{}}\n"
+                               "__device__ int n = {}; // {}\n",
+                               is_source ? number : 0, kSecret)},
+        {"file", is_source ? "s.cu" : "h.cu"},
+        {"headers",
+         {{"x.h",
+           fmt::format("\n\n#define X {} // {}\n", is_source ? 0 : number, kSecret)}}},
+        {"as_nvrtc", true}};
+    return kiln_.run({"warm", "--manifest", kiln_.write("m.jsonl", line.dump() + "\n"),
+                      "--arch", "9.0"});
+  };
+  const auto expect = [&](bool is_source, const testing::Matcher<std::string>& why) {
+    for (const int number : {1, 2}) ASSERT_EQ(warm(number, is_source).status, 0);
+    const json listed =
+        kiln_.json_of({"ls", "--file", is_source ? "s.cu" : "h.cu"})["entries"];
+    ASSERT_EQ(listed.size(), 2U);
+    const auto both = kiln_.run({"why", listed[0]["key"], listed[1]["key"]});
+    EXPECT_THAT(both.out,
+                AllOf(HasSubstr(is_source ? "source_sha256" : "memory_header/x.h"),
+                      Not(HasSubstr("include_graph")), why));
+    EXPECT_THAT(warm(3, is_source).err, why);
+    EXPECT_EQ(kiln_.run({"verify"}).status, 0);
+  };
+  kiln_.set("KILN_LOG", "info");
+  expect(true, HasSubstr(fmt::format("line 3: __device__ int n = 2; // {}", kSecret)));
+  expect(false, HasSubstr(fmt::format("line 3: #define X 2 // {}", kSecret)));
+  const std::string pack = kiln_.folder() / "pack/job.kpack";
+  fs::create_directories(kiln_.folder() / "pack");
+  EXPECT_EQ(kiln_.run({"pack", "-o", pack}).status, 0);
+  EXPECT_THAT(secrets_in(kiln_.folder() / "pack"), IsEmpty());
+  // Of what others have stored nothing is told either.
+  kiln_.set("KILN_STORE_SOURCE", "0");
+  EXPECT_THAT(warm(4, true).err, AllOf(HasSubstr("differs in source_sha256"),
+                                       Not(HasSubstr(std::string(kSecret)))));
+  kiln_.set("KILN_CACHE_DIR", kiln_.folder() / "node");
+  expect(true, Not(HasSubstr(std::string(kSecret))));
+  expect(false, Not(HasSubstr(std::string(kSecret))));
+  EXPECT_THAT(secrets_in(kiln_.folder() / "node"), IsEmpty());
+}
+
 TEST_F(PrivateSourceTest, WhatAPackBringsIsStoredWithoutTheSource) {
   compiled("warns.cu");
   compiled("quiet.cu");

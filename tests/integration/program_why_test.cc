@@ -122,6 +122,50 @@ TEST_F(ProgramInspectTest, WhyExplainsASourceAndAManifest) {
     EXPECT_EQ(kiln_.run(wrong).status, 2) << fmt::format("{}", fmt::join(wrong, " "));
 }
 
+TEST_F(ProgramInspectTest, WhyShowsTheFirstChangedLineOfAHeaderInMemory) {
+  const auto manifest = [&](const std::string& header) {
+    const json line{{"source", std::string("#include \"x.h\"\n") + test::kTinySource},
+                    {"file", "k.cu"},
+                    {"headers", {{"x.h", header}}}};
+    return kiln_.write("m.jsonl", line.dump() + "\n");
+  };
+  const auto warmed = [&](const std::string& header) -> std::string {
+    return kiln_.json_of(
+        {"warm", "--manifest", manifest(header), "--arch", "9.0"})["entries"][0]["key"];
+  };
+  const auto expect_lines = [](const json& why) {
+    ASSERT_THAT(why["differences"], SizeIs(1));
+    const json& only = why["differences"][0];
+    EXPECT_EQ(only["field"], "memory_header/x.h");
+    EXPECT_THAT(only["a"].get<std::string>(), HasSubstr(", line 3: #define N 3"));
+    EXPECT_THAT(only["b"].get<std::string>(), HasSubstr(", line 3: #define N 4"));
+  };
+  const std::string three = "// x\n\n#define N 3\n";
+  const std::string four = "// x\n\n#define N 4\n";
+  const std::string b = warmed(four);
+  const Arguments request{"why", "--manifest", manifest(three), "--arch", "9.0"};
+  expect_lines(kiln_.json_of(request, 1));
+  const std::string a = warmed(three);
+  expect_lines(kiln_.json_of({"why", a, b}));
+  EXPECT_THAT(kiln_.run({"why", a, b}).out, HasSubstr("line 3: #define N 3"));
+
+  EXPECT_EQ(kiln_.run({"show", a, "--source"}).out,
+            std::string("#include \"x.h\"\n") + test::kTinySource);
+  EXPECT_EQ(kiln_.json_of({"show", a, "--source"})["source"],
+            kiln_.run({"show", a, "--source"}).out);
+  EXPECT_EQ(kiln_.json_of({"verify"})["corrupt"].size(), 0U);
+  const std::string pack = kiln_.folder() / "p.kpack";
+  ASSERT_EQ(kiln_.run({"pack", "-o", pack}).status, 0);
+  kiln_.set("KILN_CACHE_DIR", kiln_.folder() / "node");
+  ASSERT_EQ(kiln_.json_of({"unpack", pack})["stored"], 2);
+  expect_lines(kiln_.json_of({"why", a, b}));
+
+  const std::string much = "//" + std::string(std::size_t{256} << 10U, 'x') + "\n";
+  const json large = kiln_.json_of({"why", warmed(much + three), warmed(much + four)});
+  EXPECT_THAT(large["differences"][0]["a"].get<std::string>(), SizeIs(64));
+  EXPECT_THAT(large["differences"][0]["b"].get<std::string>(), SizeIs(64));
+}
+
 TEST_F(ProgramInspectTest, WhyOfTwoKeysComparesWhatWasBuilt) {
   const std::string source = kiln_.write("k.cu", std::string(test::kTinySource));
   const std::string a = kiln_.compiled(test::kTinySource);

@@ -73,6 +73,15 @@ def test_a_build_is_one_line_that_says_why_it_was_needed(tmp_path):
 
 
 @pytest.mark.usefixtures("nvrtc")
+def test_a_header_in_memory_differs_in_a_line(tmp_path):
+    code = """kiln.Kernel('#include "x.h"\\nextern "C" __global__ void k() {}', headers={"x.h": "//\\n#define N %d\\n"}, device=0).prepare()"""
+    said(start(tmp_path, code % 1))
+    (line, _) = said(start(tmp_path, code % 2))
+    assert "differs in memory_header/x.h: sha256 " in line
+    assert ", line 2: #define N 2, there sha256 " in line and line.endswith(", line 2: #define N 1")
+
+
+@pytest.mark.usefixtures("nvrtc")
 def test_without_the_setting_a_job_is_quiet(tmp_path):
     assert said(start(tmp_path, "kernel(1)", KILN_LOG=None)) == []
 

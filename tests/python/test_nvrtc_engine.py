@@ -196,6 +196,26 @@ def test_a_header_in_memory_may_have_the_name_of_a_file(alike, tmp_path):
     assert alike(code).compiles == "2 hits, 2 built"  # NVRTC looks at the file, too
 
 
+def test_a_changed_source_or_header_in_memory_is_told_by_its_line(program, tmp_path):
+    header = 'print(json.dumps(compiled(nvrtc, "#include <x.h>\\n" + K.format(2), SM, headers=[("x.h", "\\n__device__ int x{};")])[0]))'
+    source = 'print(json.dumps(compiled(nvrtc, K.format("1;\\n*x = {}"), SM)[0]))'
+
+    def told(code, **changes):
+        """The reason of a build, which log and event give alike."""
+        (line,) = (line for line in program(code, KILN_LOG="info", KILN_EVENTS="events", **changes).errors if "built k.cu" in line)
+        nearest = json.loads((tmp_path / "events").read_text().splitlines()[-1])["nearest"]
+        assert nearest and line.endswith(nearest)
+        return nearest
+
+    for code, field, text in ((source, "source_sha256", "*x = "), (header, "memory_header/x.h", "__device__ int x")):
+        told(code.format(3))
+        reason = told(code.format(4))
+        assert f"differs in {field}: sha256 " in reason
+        assert f", line 2: {text}4" in reason and ", there sha256 " in reason and f", line 2: {text}3" in reason
+        private = told(code.format(5), KILN_STORE_SOURCE="0")
+        assert f"differs in {field}: " in private and text not in private and ", line " not in private
+
+
 def test_threads_and_processes_build_each_key_once(program, run, tmp_path, runtime):
     code = f"""{SETUP}
 nvrtc = ctypes.CDLL({NEWEST!r})

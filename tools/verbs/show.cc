@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "attention/plan.h"
+#include "build/stored_source.h"
 #include "codec/named_files.h"
 #include "files/private_folder.h"
 #include "key/key.h"
@@ -62,7 +63,7 @@ Result<Shown> find(const Config& config, const std::string& text) {
 Result<std::optional<std::string>> wanted_text(const cache::StoredObject& object,
                                                const ShowOptions& options) {
   if (options.source)
-    return KILN_TRY(object.source());
+    return KILN_TRY(source_of(object));
   if (options.log)
     return KILN_TRY(object.log());
   if (options.ptx) {

@@ -9,6 +9,7 @@
 
 #include "build/build_service.h"
 #include "build/nearest_entry.h"
+#include "build/stored_source.h"
 #include "cudnn/plan_service.h"
 #include "request/selection.h"
 #include "tools/architectures.h"
@@ -42,8 +43,10 @@ Result<WhyAnswer> compare_keys(const Config& config,
   answer.key = keys[0];
   answer.nearest = keys[1];
   answer.same = keys[0] == keys[1];
-  answer.differences = key::differences(KILN_TRY(preimage_of(*cache, keys[0])),
-                                        KILN_TRY(preimage_of(*cache, keys[1])));
+  Compared a = KILN_TRY(compared(*cache, keys[0]));
+  Compared b = KILN_TRY(compared(*cache, keys[1]));
+  a.texts.merge(b.texts);
+  answer.differences = key::differences(a.preimage, b.preimage, a.texts);
   for (const Digest& key : keys) {
     if (auto entry = KILN_TRY(cache->describe(key)))
       answer.entries.push_back(*std::move(entry));
@@ -118,8 +121,9 @@ Result<int> explain_requests(Context& context, const WhyOptions& options) {
     const device::ToolchainChoice& choice = *keyed.toolchain;
     const auto note = fmt::format("{} ({}){}{}", choice.toolchain.name(), choice.reason,
                                   choice.warning.empty() ? "" : "; ", choice.warning);
-    answers.push_back(KILN_TRY(explainer.explain(keyed.key, service->preimage(keyed),
-                                                 likeness_of(keyed.request), note)));
+    const Compared wanted{service->preimage(keyed), likeness_of(keyed.request),
+                          texts_of(keyed.request)};
+    answers.push_back(KILN_TRY(explainer.explain(keyed.key, wanted, note)));
     answers.back().label = item.label;
     answers.back().arch = item.arch;
   }

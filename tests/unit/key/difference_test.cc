@@ -6,6 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "codec/digest.h"
 
 namespace kiln::key {
 namespace {
@@ -90,6 +94,35 @@ TEST(Difference, OfTheSourceIsWhyTheGraphDiffers) {
   EXPECT_THAT(differences(a, b), ElementsAre(FieldDifference{"source", "1", "2"}));
 }
 
+TEST(Difference, OfDigestsShowsLinesWhereBothTextsAreKnown) {
+  const auto digest = [](std::string_view text) {
+    return Digest::of(as_bytes(text)).hex();
+  };
+  const Fields a = make({{"source_sha256", digest("one\ntwo")},
+                         {"memory_header/a.h", digest("x")},
+                         {"include_graph", "0: 1\n"}});
+  const Fields b = make({{"source_sha256", digest("one\n2")},
+                         {"memory_header/a.h", digest("y")},
+                         {"include_graph", "0: 2\n"}});
+  Texts texts{{digest("one\ntwo"), "one\ntwo"}, {digest("x"), "x"}};
+  EXPECT_THAT(
+      differences(a, b, texts),
+      ElementsAre(
+          FieldDifference{"source_sha256", digest("one\ntwo"), digest("one\n2")},
+          FieldDifference{"memory_header/a.h", digest("x"), digest("y")}));
+  texts.emplace(digest("one\n2"), "one\n2");
+  texts.emplace(digest("y"), "y");
+  const auto found = differences(a, b, texts);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].a, "sha256 " + digest("one\ntwo").substr(0, 16) + ", line 2: two");
+  EXPECT_THAT(found[0].b, testing::EndsWith(", line 2: 2"));
+  EXPECT_THAT(found[1].a, testing::EndsWith(", line 1: x"));
+  // A header of one side alone has no line of the other.
+  const auto alone =
+      differences(a, make({{"source_sha256", digest("one\ntwo")}}), texts);
+  EXPECT_EQ(alone[0], (FieldDifference{"memory_header/a.h", digest("x"), ""}));
+}
+
 TEST(Difference, OfAListThatOneHasMoreOfIsItsRest) {
   const Fields a = make({{"option", "x"}});
   const Fields b = make({{"option", "x"}, {"option", "y"}, {"option", "z"}});
@@ -134,11 +167,11 @@ TEST(NearestPreimage, PrefersTheSameKernelThenTheSameTarget) {
   };
   const auto nearest = nearest_preimage(wanted, candidates);
   ASSERT_TRUE(nearest);
-  EXPECT_EQ(nearest->index, 3U);
-  EXPECT_THAT(nearest->differences,
+  EXPECT_EQ(*nearest, 3U);
+  EXPECT_THAT(differences(wanted, candidates[*nearest]),
               ElementsAre(FieldDifference{"parameter/b", "2", "9"}));
-  EXPECT_EQ(nearest_preimage(wanted, std::span(candidates).first(3))->index, 2U);
-  EXPECT_EQ(nearest_preimage(wanted, std::span(candidates).first(2))->index, 1U);
+  EXPECT_EQ(nearest_preimage(wanted, std::span(candidates).first(3)), 2U);
+  EXPECT_EQ(nearest_preimage(wanted, std::span(candidates).first(2)), 1U);
   EXPECT_FALSE(nearest_preimage(wanted, {}));
 }
 
