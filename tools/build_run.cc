@@ -210,8 +210,9 @@ void add_items(BuildService& service, const Request& request,
 
 Result<std::unique_ptr<BuildService>> open_to_build(Config config,
                                                     BuildServiceOptions options) {
+  options.explains = config.events.has_value();
   config.events.reset();
-  if (is_logged(LogLevel::kInfo))
+  if (is_logged(LogLevel::kInfo) || options.explains)
     options.journal = "kernels";
   return from_input(BuildService::open(config, options));
 }

@@ -152,6 +152,7 @@ class Runner {
     auto fetched = fetch(item, is_refused);
     entry.verdict = is_refused ? BuildVerdict::kRefused : verdict_of(fetched);
     if (fetched) {
+      entry.why_built = fetched->why_built;
       entry.stored = !fetched->not_stored;
       entry.built_in = fetched->built_in + fetched->parts_built_in;
       entry.tier = fetched->tier;
@@ -292,7 +293,9 @@ class Runner {
       options_.on_success(item, entry);
     if (events_ == nullptr)
       return;
-    events_->write({.name = item.label,
+    const auto* const keyed = std::get_if<KeyedRequest>(&item.keyed);
+    const std::string name = keyed != nullptr ? keyed->request.name() : item.label;
+    events_->write({.name = name,
                     .arch = item.arch,
                     .outcome = to_string(entry.verdict),
                     .tier = entry.tier,
@@ -303,6 +306,7 @@ class Runner {
                                     ? std::optional(entry.built_in)
                                     : std::nullopt,
                     .key = key_of(item),
+                    .nearest = entry.why_built,
                     .error = entry.error ? &*entry.error : nullptr});
   }
 

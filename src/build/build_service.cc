@@ -174,9 +174,10 @@ BuildService::BuildService(const Config& config, const BuildServiceOptions& opti
     : config_(config),
       jobs_(build_jobs(config)),
       catalog_(std::move(catalog)),
-      journal_(options.journal.empty()
-                   ? nullptr
-                   : std::make_unique<Journal>(options.journal, config_)),
+      journal_(
+          options.journal.empty()
+              ? nullptr
+              : std::make_unique<Journal>(options.journal, config_, options.explains)),
       cache_(open_cache(config_, jobs_, options)),
       remote_(make_remote(std::move(remotes), *cache_)),
       builds_(
@@ -299,7 +300,7 @@ Result<Fetched> BuildService::fetch(const KeyedRequest& request,
   return fetched;
 }
 
-void BuildService::tell(const KeyedRequest& request, const Result<Fetched>& fetched,
+void BuildService::tell(const KeyedRequest& request, Result<Fetched>& fetched,
                         const Asker& asker) {
   if (journal_ == nullptr)
     return;
@@ -307,29 +308,32 @@ void BuildService::tell(const KeyedRequest& request, const Result<Fetched>& fetc
   const std::string name =
       is_hit && !journal_->tells_hits() ? "" : request.request.name();
   const std::string arch = arch_name(request.target);
-  tell({.key = fetched ? fetched->object->key() : request.key,
-        .name = name,
-        .arch = arch,
-        .began = asker.begun,
-        .device = asker.device},
-       fetched, [&] {
-         return Compared{
-             preimage(request), likeness_of(request.request),
-             // The log would quote the source.
-             config_.store_source ? texts_of(request.request) : key::Texts()};
-       });
+  std::string why =
+      tell({.key = fetched ? fetched->object->key() : request.key,
+            .name = name,
+            .arch = arch,
+            .began = asker.begun,
+            .device = asker.device},
+           fetched, [&] {
+             return Compared{
+                 preimage(request), likeness_of(request.request),
+                 // The log would quote the source.
+                 config_.store_source ? texts_of(request.request) : key::Texts()};
+           });
+  if (fetched)
+    fetched->why_built = std::move(why);
 }
 
-void BuildService::tell(const Asked& asked, const Result<Fetched>& fetched,
-                        const std::function<Compared()>& compared) {
+std::string BuildService::tell(const Asked& asked, const Result<Fetched>& fetched,
+                               const std::function<Compared()>& compared) {
   if (journal_ == nullptr)
-    return;
+    return "";
   if (!fetched) {
     if (fetched.error().code != ErrorCode::kCancelled && is_of_this_process())
       journal_->failed(asked, fetched.error());
-    return;
+    return "";
   }
-  journal_->got(asked, *fetched, [&]() -> std::string {
+  return journal_->got(asked, *fetched, [&]() -> std::string {
     if (!cache_->has_index())
       return "";  // without an index this would read every object
     const Compared wanted = compared();

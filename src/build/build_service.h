@@ -46,6 +46,8 @@ struct BuildServiceOptions {
   unsigned keeps_workers = 0;
   /// What is asked for, for a Journal: "kernels". Empty: nothing is told.
   std::string_view journal{};
+  /// Fetched::why_built is wanted, whatever is told.
+  bool explains = false;
   /// True for programs: where the root is refused, another takes its place. Whoever
   /// fills, looks at or removes a cache means the one that is named.
   bool may_be_elsewhere = false;
@@ -135,9 +137,9 @@ class BuildService {
   /// Null: nothing is told.
   [[nodiscard]] Journal* journal() { return journal_.get(); }
   /// Tells how what was asked for ended; an error only if it is no end of this process.
-  /// `compared` is called for a build.
-  void tell(const Asked& asked, const Result<Fetched>& fetched,
-            const std::function<Compared()>& compared);
+  /// `compared` is called for a build. Returns Fetched::why_built.
+  std::string tell(const Asked& asked, const Result<Fetched>& fetched,
+                   const std::function<Compared()>& compared);
 
  private:
   /// Who waits for a request, or for an object that it links.
@@ -153,8 +155,7 @@ class BuildService {
   /// The same for just this key. `is_own`: this call built.
   [[nodiscard]] Result<Fetched> fetch_key(const KeyedRequest& request,
                                           const Asker& asker, bool& is_own);
-  void tell(const KeyedRequest& request, const Result<Fetched>& fetched,
-            const Asker& asker);
+  void tell(const KeyedRequest& request, Result<Fetched>& fetched, const Asker& asker);
   BuildService(const Config& config, const BuildServiceOptions& options,
                render::TemplateCatalog catalog,
                std::optional<remote::RemoteOptions> remotes);

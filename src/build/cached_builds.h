@@ -45,6 +45,7 @@ struct Fetched {
   std::string server{};                         // of kRemote: its label
   std::chrono::milliseconds built_in{0};        // of kCompiled: the build, and no wait
   std::chrono::milliseconds parts_built_in{0};  // the same of what a link consists of
+  std::string why_built{};  // of kCompiled, where it is told or asked for: see Journal
   /// Why the artifact was built but not stored; nullopt: it is in the cache.
   std::optional<Error> not_stored{};
   /// False: built from other inputs than its key names (a header that only a macro

@@ -59,7 +59,8 @@ std::string target_text(const Asked& asked) {
 
 }  // namespace
 
-Journal::Journal(std::string_view what, const Config& config) : what_(what) {
+Journal::Journal(std::string_view what, const Config& config, bool explains)
+    : what_(what), explains_(explains) {
   if (config.events) {
     auto opened = EventFile::open(config);
     if (opened)
@@ -109,11 +110,12 @@ void Journal::tell_all_summaries() noexcept {
   }
 }
 
-void Journal::got(const Asked& asked, const Fetched& fetched, const WhyBuilt& why) {
+std::string Journal::got(const Asked& asked, const Fetched& fetched,
+                         const WhyBuilt& why) {
   const milliseconds took = since(asked.began);
   const bool is_built = fetched.outcome == FetchOutcome::kCompiled;
   const bool is_told = events_ != nullptr || is_logged(LogLevel::kInfo);
-  const std::string reason = is_built && is_told ? why() : "";
+  const std::string reason = is_built && (is_told || explains_) ? why() : "";
   const std::string target = is_told || is_built ? target_text(asked) : "";
   if (is_built) {
     ++built_;
@@ -150,6 +152,7 @@ void Journal::got(const Asked& asked, const Fetched& fetched, const WhyBuilt& wh
          .device = asked.device,
          .nearest = reason,
          .error = fetched.not_stored ? &*fetched.not_stored : nullptr});
+  return reason;
 }
 
 void Journal::failed(const Asked& asked, const Error& error) {

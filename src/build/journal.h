@@ -42,15 +42,17 @@ class Journal {
   using WhyBuilt = std::function<std::string()>;
 
   /// `what` is asked for: "kernels", "files", "NVRTC's programs". Where the file of
-  /// KILN_EVENTS cannot be opened, one warning says so, and the job goes on.
-  Journal(std::string_view what, const Config& config);
+  /// KILN_EVENTS cannot be opened, one warning says so, and the job goes on. With
+  /// `explains` the reason of each build is found, told or not.
+  Journal(std::string_view what, const Config& config, bool explains = false);
   /// Tells the summary. At the end of the process it is told for what is still open,
   /// unless the host's own writer has the log, which may have ended by then.
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  void got(const Asked& asked, const Fetched& fetched, const WhyBuilt& why);
+  /// Returns why it was built; "" if it was not, or if nobody is told.
+  std::string got(const Asked& asked, const Fetched& fetched, const WhyBuilt& why);
   void failed(const Asked& asked, const Error& error);
   /// Another compiler, below Kiln, makes it.
   void passed(std::string_view name, std::string_view reason);
@@ -71,6 +73,7 @@ class Journal {
 
   // Constant after construction.
   const std::string what_;
+  const bool explains_;
   const OwnerProcess owner_;
   std::unique_ptr<EventFile> events_;  // null: none are written
 

@@ -285,7 +285,7 @@ Result<FetchedPlan> PlanService::fetch(const KeyedPlan& plan,
   auto fetched = find_or_build(plan, stop);
   if (service_.journal() == nullptr || (fetched && fetched->object == nullptr))
     return fetched;  // a refusal by cuDNN is an answer
-  service_.tell(
+  std::string why = service_.tell(
       {.key = plan.key,
        .name = plan.label,
        .arch = to_string(plan.device.capability()),
@@ -295,6 +295,8 @@ Result<FetchedPlan> PlanService::fetch(const KeyedPlan& plan,
             preimage(plan),
             {.template_name = std::string(name_of(plan.problem)), .file = {}}};
       });
+  if (fetched)
+    fetched->why_built = std::move(why);
   return fetched;
 }
 

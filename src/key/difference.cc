@@ -17,6 +17,7 @@ using Values = std::vector<std::string_view>;
 
 constexpr std::size_t kLongText = 200;
 constexpr std::size_t kShownLine = 120;
+constexpr std::size_t kShownBefore = 40;
 constexpr std::size_t kShownDigits = 16;
 constexpr std::string_view kGraph = "include_graph";
 
@@ -67,16 +68,22 @@ bool is_long(std::string_view text) {
   return text.size() > kLongText || text.find('\n') != text.npos;
 }
 
-// "sha256 0123456789abcdef, line 7: <that line>".
-std::string describe(std::string_view text, std::size_t line_begin) {
+// "sha256 0123456789abcdef, line 7: <that line>", of a long line the part around
+// `differs_at`.
+std::string describe(std::string_view text, std::size_t line_begin,
+                     std::size_t differs_at) {
   const auto line =
       1 + std::count(text.begin(),
                      text.begin() + static_cast<std::ptrdiff_t>(line_begin), '\n');
-  std::string_view shown = text.substr(line_begin);
-  shown = shown.substr(0, std::min(shown.find('\n'), kShownLine));
-  return fmt::format("sha256 {}, line {}: {}",
+  const bool is_far = differs_at - line_begin > kShownLine - kShownBefore;
+  std::string shown(text.substr(is_far ? differs_at - kShownBefore : line_begin));
+  shown.resize(std::min({shown.find('\n'), shown.size(), kShownLine}));
+  // A terminal would take them for commands.
+  std::ranges::replace_if(
+      shown, [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
+  return fmt::format("sha256 {}, line {}: {}{}",
                      Digest::of(as_bytes(text)).hex().substr(0, kShownDigits), line,
-                     shown);
+                     is_far ? "…" : "", shown);
 }
 
 FieldDifference make_difference(std::string_view label, std::string_view a,
@@ -93,7 +100,8 @@ FieldDifference make_difference(std::string_view label, std::string_view a,
   const std::string_view common =
       a.substr(0, static_cast<std::size_t>(same - a.begin()));
   const std::size_t begin = common.rfind('\n') + 1;  // npos + 1 is the first line
-  return {std::string(label), describe(a, begin), describe(b, begin)};
+  return {std::string(label), describe(a, begin, common.size()),
+          describe(b, begin, common.size())};
 }
 
 bool is_header(std::string_view label) {

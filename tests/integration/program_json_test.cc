@@ -168,7 +168,7 @@ TEST_F(ProgramJsonTest, EventsAndPs) {
   expect_members(events["kernels"][0], with(counts, {{"name", "s"},
                                                      {"arch", "s"},
                                                      {"hosts", "a"},
-                                                     {"reason", "sl"},
+                                                     {"reason", "s"},
                                                      {"error", "sl"}}));
   expect_members(events["hosts"][0], with(counts, {{"host", "s"}, {"processes", "n"}}));
   expect_members(kiln_.json_of({"ps"}), {{"builds", "a"}});

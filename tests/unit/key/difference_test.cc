@@ -15,6 +15,7 @@ namespace kiln::key {
 namespace {
 
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -76,6 +77,23 @@ TEST(Difference, OfLongTextsShowsTheFirstLineThatDiffers) {
   EXPECT_THAT(longer[0].b, HasSubstr("line 2: two"));
 }
 
+TEST(Difference, FarBehindInALineIsShownWithThePartBeforeIt) {
+  const std::string before = "one\n" + std::string(300, 'x');
+  const auto found = differences(make({{"source", before + "a"}}),
+                                 make({{"source", before + "b\nmore"}}));
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_THAT(found[0].a, EndsWith(", line 2: …" + std::string(40, 'x') + "a"));
+  EXPECT_THAT(found[0].b, EndsWith(", line 2: …" + std::string(40, 'x') + "b"));
+}
+
+TEST(Difference, SendsNoCommandsToATerminal) {
+  const auto found =
+      differences(make({{"source", "a\x1b[2J\tb\x7f\n"}}), make({{"source", "\r\n"}}));
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_THAT(found[0].a, EndsWith(", line 1: a [2J b "));
+  EXPECT_THAT(found[0].b, EndsWith(", line 1:  "));
+}
+
 TEST(Difference, OfALongLineShowsItsBeginning) {
   const std::string short_enough(200, 'x');
   const std::string too_long(201, 'y');
@@ -84,8 +102,8 @@ TEST(Difference, OfALongLineShowsItsBeginning) {
   EXPECT_THAT(whole, ElementsAre(FieldDifference{"option", short_enough, "z"}));
   const auto cut = differences(make({{"option", too_long}}), make({{"option", "z"}}));
   ASSERT_EQ(cut.size(), 1U);
-  EXPECT_THAT(cut[0].a, testing::EndsWith(", line 1: " + std::string(120, 'y')));
-  EXPECT_THAT(cut[0].b, testing::EndsWith(", line 1: z"));
+  EXPECT_THAT(cut[0].a, EndsWith(", line 1: " + std::string(120, 'y')));
+  EXPECT_THAT(cut[0].b, EndsWith(", line 1: z"));
 }
 
 TEST(Difference, OfTheSourceIsWhyTheGraphDiffers) {
@@ -115,8 +133,8 @@ TEST(Difference, OfDigestsShowsLinesWhereBothTextsAreKnown) {
   const auto found = differences(a, b, texts);
   ASSERT_EQ(found.size(), 2U);
   EXPECT_EQ(found[0].a, "sha256 " + digest("one\ntwo").substr(0, 16) + ", line 2: two");
-  EXPECT_THAT(found[0].b, testing::EndsWith(", line 2: 2"));
-  EXPECT_THAT(found[1].a, testing::EndsWith(", line 1: x"));
+  EXPECT_THAT(found[0].b, EndsWith(", line 2: 2"));
+  EXPECT_THAT(found[1].a, EndsWith(", line 1: x"));
   // A header of one side alone has no line of the other.
   const auto alone =
       differences(a, make({{"source_sha256", digest("one\ntwo")}}), texts);
