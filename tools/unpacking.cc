@@ -120,7 +120,7 @@ Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
         unpacked.failed == 0 ? "" : fmt::format(", {} failed", unpacked.failed),
         pack.unknown_rows() == 0
             ? ""
-            : fmt::format(", {} skipped that a later version of Kiln has added",
+            : fmt::format(", {} skipped, of a kind that a later Kiln has added",
                           pack.unknown_rows()),
         toolchain ? fmt::format("; of {}", *toolchain) : "", header.empty() ? "" : "; ",
         header)));
