@@ -72,6 +72,7 @@ struct BuildEntry {
   std::chrono::milliseconds elapsed{0};
   std::chrono::milliseconds built_in{0};  // of kCompiled: the build alone
   std::string why_built{};                // the same, where events are written
+  std::string name{};                     // as events have it, where there is an object
   std::optional<Error> error;             // of a failure, or why it was not stored
   std::shared_ptr<const cache::StoredObject> object;  // of a success
 };

@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 
+#include "build/entry_label.h"
 #include "build/event_file.h"
 #include "tools/build_run.h"
 #include "tools/build_times.h"
@@ -153,6 +154,8 @@ class Runner {
     entry.verdict = is_refused ? BuildVerdict::kRefused : verdict_of(fetched);
     if (fetched) {
       entry.why_built = fetched->why_built;
+      if (events_ != nullptr)
+        entry.name = name_of(*fetched->object);
       entry.stored = !fetched->not_stored;
       entry.built_in = fetched->built_in + fetched->parts_built_in;
       entry.tier = fetched->tier;
@@ -294,7 +297,9 @@ class Runner {
     if (events_ == nullptr)
       return;
     const auto* const keyed = std::get_if<KeyedRequest>(&item.keyed);
-    const std::string name = keyed != nullptr ? keyed->request.name() : item.label;
+    const std::string name = !entry.name.empty() ? entry.name
+                             : keyed != nullptr  ? keyed->request.name()
+                                                 : item.label;
     events_->write({.name = name,
                     .arch = item.arch,
                     .outcome = to_string(entry.verdict),

@@ -9,6 +9,7 @@
 
 #include "build/artifact.h"
 #include "build/build_options.h"
+#include "build/entry_label.h"
 #include "cudnn/plan_service.h"
 #include "toolchain/toolchain_files.h"
 #include "tools/catalog.h"

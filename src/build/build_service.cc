@@ -8,6 +8,7 @@
 #include "build/artifact.h"
 #include "build/build_options.h"
 #include "build/dead_mounts.h"
+#include "build/entry_label.h"
 #include "build/program_in_output.h"
 #include "build/remote_setup.h"
 #include "build/stored_source.h"
@@ -302,14 +303,17 @@ Result<Fetched> BuildService::fetch(const KeyedRequest& request,
 
 void BuildService::tell(const KeyedRequest& request, Result<Fetched>& fetched,
                         const Asker& asker) {
-  if (journal_ == nullptr)
-    return;
+  if (journal_ == nullptr || (!fetched && asker.device))
+    return;  // whoever has the device tells the failures of its requests
   const bool is_hit = fetched && fetched->outcome == FetchOutcome::kHit;
-  const std::string name =
-      is_hit && !journal_->tells_hits() ? "" : request.request.name();
+  std::string name;
+  if (fetched && (!is_hit || journal_->tells_hits()))
+    name = name_of(*fetched->object);
+  if (name.empty() && !is_hit)
+    name = request.request.name();
   const std::string arch = arch_name(request.target);
   std::string why =
-      tell({.key = fetched ? fetched->object->key() : request.key,
+      tell({.key = fetched ? &fetched->object->key() : &request.key,
             .name = name,
             .arch = arch,
             .began = asker.begun,
@@ -317,7 +321,6 @@ void BuildService::tell(const KeyedRequest& request, Result<Fetched>& fetched,
            fetched, [&] {
              return Compared{
                  preimage(request), likeness_of(request.request),
-                 // The log would quote the source.
                  config_.store_source ? texts_of(request.request) : key::Texts()};
            });
   if (fetched)
@@ -341,13 +344,15 @@ std::string BuildService::tell(const Asked& asked, const Result<Fetched>& fetche
       return "";
     constexpr std::size_t kMostCompared = 16;
     NearestEntries entries(*cache_, kMostCompared, NearestEntries::IfNoneIsLike::kNone);
-    const auto nearest = entries.find(asked.key, wanted);
+    const auto nearest = entries.find(*asked.key, wanted);
     if (!nearest)
       return "";
     if (!*nearest)
       return "the cache had no similar entry";
     return fmt::format("the nearest entry, {}, differs in {}",
-                       (*nearest)->key.short_hex(), to_text((*nearest)->differences));
+                       (*nearest)->key.short_hex(),
+                       to_text((*nearest)->differences,
+                               config_.store_source ? Quotes::kYes : Quotes::kNo));
   });
 }
 
@@ -423,9 +428,11 @@ Result<Fetched> BuildService::fetch_key(const KeyedRequest& request, const Asker
 /// Only a build of a part is told: the request is the link's.
 Result<Fetched> BuildService::fetch_part(const KeyedRequest& object,
                                          const Asker& asker) {
+  const Asker told{std::chrono::steady_clock::now(), asker.stop, asker.whom,
+                   asker.device};
   auto fetched = fetch(object, asker);
   if (fetched && fetched->outcome == FetchOutcome::kCompiled)
-    tell(object, fetched, asker);
+    tell(object, fetched, told);
   return fetched;
 }
 
@@ -481,9 +488,10 @@ Result<NewArtifact> BuildService::build(const KeyedRequest& request,
   }
   const compile::CompileOutput& output = *compiled;
   KILN_TRY(check_output(request, output));
-  auto object = std::make_shared<const cache::StoredObject>(
-      KILN_TRY(make_object(request, keys_.preimage(request),
-                           with_headers(job.source, job.headers), output)));
+  auto object = std::make_shared<const cache::StoredObject>(KILN_TRY(make_object(
+      request, keys_.preimage(request),
+      config_.store_source ? with_headers(job.source, job.headers) : job.source,
+      output)));
   return NewArtifact{std::move(object), find_mismatch(request, output, began)};
 }
 

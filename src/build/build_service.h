@@ -97,7 +97,8 @@ class BuildService {
   /// error. Blocks; every wait has a deadline. Errors: as WorkerPool::compile; kCorrupt
   /// when the compiler's output cannot be read; kUnavailable on a miss with KILN_NO_JIT
   /// or without an NVRTC. After an error `whom`, if given, says whom it answers. The
-  /// Journal is told of `device`, an ordinal.
+  /// Journal is told that it is for `device`, an ordinal; a failure then is told by the
+  /// caller.
   [[nodiscard]] Result<Fetched> fetch(const KeyedRequest& request,
                                       const std::stop_token& stop = {},
                                       Answers* whom = nullptr,

@@ -14,6 +14,7 @@
 #include "util/fork_mutex.h"
 #include "util/log.h"
 #include "util/mutex.h"
+#include "util/printable.h"
 #include "util/units.h"
 
 namespace kiln {
@@ -57,10 +58,22 @@ std::string target_text(const Asked& asked) {
   return asked.arch.empty() ? "" : fmt::format(" for {}", asked.arch);
 }
 
+/// The first line and, of a compiler's log below it, the first line with an error.
+std::string gist_of(std::string_view message, bool quotes) {
+  std::string gist(first_line(message));
+  const std::size_t end = message.find('\n');
+  while (quotes && end != std::string_view::npos && !message.empty()) {
+    message.remove_prefix(std::min(message.find('\n'), message.size() - 1) + 1);
+    if (const auto line = first_line(message); line.find("error") != line.npos)
+      return fmt::format("{}: {}", gist, line);
+  }
+  return gist;
+}
+
 }  // namespace
 
 Journal::Journal(std::string_view what, const Config& config, bool explains)
-    : what_(what), explains_(explains) {
+    : what_(what), explains_(explains), quotes_(config.store_source) {
   if (config.events) {
     auto opened = EventFile::open(config);
     if (opened)
@@ -114,29 +127,33 @@ std::string Journal::got(const Asked& asked, const Fetched& fetched,
                          const WhyBuilt& why) {
   const milliseconds took = since(asked.began);
   const bool is_built = fetched.outcome == FetchOutcome::kCompiled;
+  const bool is_hit = fetched.outcome == FetchOutcome::kHit;
   const bool is_told = events_ != nullptr || is_logged(LogLevel::kInfo);
   const std::string reason = is_built && (is_told || explains_) ? why() : "";
-  const std::string target = is_told || is_built ? target_text(asked) : "";
+  const bool has_line =
+      is_built || is_logged(is_hit ? LogLevel::kDebug : LogLevel::kInfo);
+  const std::string target = has_line ? target_text(asked) : "";
+  const std::string name = has_line ? printable(asked.name) : "";
   if (is_built) {
     ++built_;
     built_ms_ += fetched.built_in.count();
     const bool is_slow = fetched.built_in > kSlowBuild;
     log(is_slow ? LogLevel::kWarning : LogLevel::kInfo,
-        {"built ", asked.name, target, " in ", format_duration(fetched.built_in),
+        {"built ", name, target, " in ", format_duration(fetched.built_in),
          fetched.not_stored ? "; it is not stored: " : "",
-         fetched.not_stored ? first_line(fetched.not_stored->message) : "",
-         reason.empty() ? "" : "; ", reason,
+         fetched.not_stored ? printable(first_line(fetched.not_stored->message)) : "",
+         reason.empty() ? "" : "; ", printable(reason),
          is_slow ? "; `kiln warm` builds it before a job" : ""});
   } else if (fetched.outcome == FetchOutcome::kWaited) {
     ++waited_;
     waited_ms_ += took.count();
-    log(LogLevel::kInfo, {"waited ", format_duration(took), " for ", asked.name, target,
+    log(LogLevel::kInfo, {"waited ", format_duration(took), " for ", name, target,
                           ": another process or thread built it"});
   } else {
     ++hits_.at(static_cast<std::size_t>(fetched.tier));
     if (is_logged(LogLevel::kDebug))
-      log(LogLevel::kDebug, {"found ", asked.name, target, ": ",
-                             to_string(fetched.tier), ", ", format_duration(took)});
+      log(LogLevel::kDebug, {"found ", name, target, ": ", to_string(fetched.tier),
+                             ", ", format_duration(took)});
   }
   if (events_ != nullptr)
     events_->write(
@@ -148,7 +165,7 @@ std::string Journal::got(const Asked& asked, const Fetched& fetched,
          .stored = !fetched.not_stored,
          .took = took,
          .built_in = is_built ? std::optional(fetched.built_in) : std::nullopt,
-         .key = &asked.key,
+         .key = asked.key,
          .device = asked.device,
          .nearest = reason,
          .error = fetched.not_stored ? &*fetched.not_stored : nullptr});
@@ -158,14 +175,16 @@ std::string Journal::got(const Asked& asked, const Fetched& fetched,
 void Journal::failed(const Asked& asked, const Error& error) {
   ++failed_;
   const milliseconds took = since(asked.began);
-  log(LogLevel::kInfo, {"failed to get ", asked.name, target_text(asked), " in ",
-                        format_duration(took), ": ", first_line(error.message)});
+  if (is_logged(LogLevel::kInfo))
+    log(LogLevel::kInfo,
+        {"failed to get ", printable(asked.name), target_text(asked), " in ",
+         format_duration(took), ": ", printable(gist_of(error.message, quotes_))});
   if (events_ != nullptr)
     events_->write({.name = asked.name,
                     .arch = asked.arch,
                     .outcome = error.code == ErrorCode::kTimeout ? "timeout" : "failed",
                     .took = took,
-                    .key = &asked.key,
+                    .key = asked.key,
                     .device = asked.device,
                     .error = &error});
 }

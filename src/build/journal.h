@@ -27,10 +27,10 @@ namespace kiln {
 
 /// A request whose end is told. Views must outlive the call.
 struct Asked {
-  const Digest& key;
-  std::string_view name;  // "scaled_softmax_fwd:dtype=bf16", "scale.cu: scale"
-  std::string_view arch;  // "9.0a"
-  std::chrono::steady_clock::time_point began;
+  const Digest* key = nullptr;  // null: it failed before it had a key
+  std::string_view name;        // "scaled_softmax_fwd:dtype=bf16", "scale.cu: scale"
+  std::string_view arch;        // "9.0a"
+  std::chrono::steady_clock::time_point began{};
   std::optional<int> device{};  // the ordinal, where it is for a device
 };
 
@@ -38,7 +38,7 @@ struct Asked {
 /// its requests; the summary is that of the process that opened it.
 class Journal {
  public:
-  /// Why a build was needed; called for a build whose reason is told.
+  /// Why a build was needed; called for a build whose reason is told or wanted.
   using WhyBuilt = std::function<std::string()>;
 
   /// `what` is asked for: "kernels", "files", "NVRTC's programs". Where the file of
@@ -63,8 +63,8 @@ class Journal {
   /// Whether a hit is told, by its name.
   [[nodiscard]] bool tells_hits() const;
 
-  /// "kernels: 40 hits (38 disk, 2 seed), 3 built in 5.9 s"; "" if nothing was
-  /// asked for, and in a forked child.
+  /// "kernels: 40 from disk, 3 built in 5.9 s"; "" if nothing was asked for, and in a
+  /// forked child.
   [[nodiscard]] std::string summary() const;
 
  private:
@@ -74,6 +74,7 @@ class Journal {
   // Constant after construction.
   const std::string what_;
   const bool explains_;
+  const bool quotes_;  // sources, also in errors
   const OwnerProcess owner_;
   std::unique_ptr<EventFile> events_;  // null: none are written
 

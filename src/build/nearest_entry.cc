@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "build/stored_source.h"
@@ -9,21 +11,47 @@
 
 namespace kiln {
 
-std::string to_text(const std::vector<key::FieldDifference>& differences) {
+namespace {
+
+constexpr std::size_t kMostKernels = 8;  // of a source, that are looked for
+
+/// No pattern, whatever characters it has.
+std::string exactly(std::string_view name) {
+  std::string pattern;
+  for (const char c : name) {
+    if (std::string_view("*?[\\").find(c) != std::string_view::npos)
+      pattern += '\\';
+    pattern += c;
+  }
+  return pattern;
+}
+
+bool is_text(std::string_view field) {
+  return field.starts_with("source") || field.find("header/") != std::string_view::npos;
+}
+
+}  // namespace
+
+std::string to_text(const std::vector<key::FieldDifference>& differences,
+                    Quotes quotes) {
   if (differences.empty())
     return "";
   const key::FieldDifference& first = differences.front();
-  std::string text =
-      fmt::format("{}: {}, in the entry {}", first.field, first.a, first.b);
+  std::string text = first.field;
+  if (quotes == Quotes::kYes || !is_text(first.field))
+    text += fmt::format(": {}, in the entry {}", first.a.empty() ? "none" : first.a,
+                        first.b.empty() ? "none" : first.b);
   if (differences.size() > 1)
     text += fmt::format("; and {} more", differences.size() - 1);
   return text;
 }
 
 Likeness likeness_of(const PreparedRequest& request) {
-  const request::TemplateRequest* const wanted = request.as_template();
-  return {.template_name = wanted != nullptr ? wanted->kernel->name() : "",
-          .file = request.file()};
+  if (const request::TemplateRequest* const wanted = request.as_template())
+    return {.template_name = wanted->kernel->name(), .file = {}};
+  std::vector<std::string> kernels = request.kernels();
+  kernels.resize(std::min(kernels.size(), kMostKernels));
+  return {.template_name = {}, .file = request.file(), .kernels = std::move(kernels)};
 }
 
 Result<NearestEntries::Candidates*> NearestEntries::candidates(const Likeness& like) {
@@ -32,14 +60,17 @@ Result<NearestEntries::Candidates*> NearestEntries::candidates(const Likeness& l
     return &known->second;
   cache::ListQuery query;
   query.limit = most_;
-  if (!like.template_name.empty())
+  if (!like.template_name.empty()) {
     query.templates = {like.template_name};
-  else
-    query.files = {like.file};
+  } else {
+    query.files = {exactly(like.file)};
+    query.names = like.kernels;
+  }
   auto entries = KILN_TRY(cache_.list(query));
   if (entries.empty() && if_none_ == IfNoneIsLike::kAnyEntry) {
     query.templates.clear();
     query.files.clear();
+    query.names.clear();
     entries = KILN_TRY(cache_.list(query));
   }
   Candidates& found = read_[like];

@@ -17,10 +17,12 @@
 
 namespace kiln {
 
-/// Of what a request may differ from: entries of its template, or of its file.
+/// Of what a request may differ from: entries of its template, or of kernels of its
+/// file.
 struct Likeness {
   std::string template_name;  // also of files; empty: a source
   std::string file;
+  std::vector<std::string> kernels{};  // of the source, one of which an entry needs
   friend auto operator<=>(const Likeness&, const Likeness&) = default;
 };
 
@@ -38,8 +40,12 @@ struct NearestEntry {
   std::vector<key::FieldDifference> differences;
 };
 
+/// Whether lines of sources and headers may be shown.
+enum class Quotes : bool { kNo, kYes };
+
 /// "option: --fmad=true, in the entry --fmad=false; and 2 more".
-[[nodiscard]] std::string to_text(const std::vector<key::FieldDifference>& differences);
+[[nodiscard]] std::string to_text(const std::vector<key::FieldDifference>& differences,
+                                  Quotes quotes = Quotes::kYes);
 
 /// Reads the entries of one likeness once.
 /// Thread safety: none.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <mutex>
+#include <set>
 #include <span>
 #include <utility>
 #include <variant>
@@ -298,6 +300,23 @@ struct PreparedRequest::Content {
   const std::vector<compile::LinkInput> files;      // only for a link
   const std::vector<Digest> file_digests;
 
+  /// Found once, for those who are told of the request.
+  const std::vector<std::string>& kernels(const request::SourceRequest& of) {
+    std::call_once(kernels_found, [&] {
+      const auto& expressions = of.source.name_expressions;
+      std::set<std::string> names(expressions.begin(), expressions.end());
+      for (const request::SourceKernel& kernel :
+           request::kernels_in(of.source.source)) {
+        if (!kernel.is_template)
+          names.insert(kernel.name);
+      }
+      found_kernels.assign(names.begin(), names.end());
+    });
+    return found_kernels;
+  }
+  std::once_flag kernels_found;
+  std::vector<std::string> found_kernels;
+
   // By the toolkit's include folders: with two NVRTCs a source has two.
   using Headers = std::shared_ptr<const key::HeaderSnapshot>;
   SingleFlight<std::string, Headers> scans;  // never under `mutex`
@@ -346,13 +365,13 @@ std::string PreparedRequest::name() const {
   const auto* const source = std::get_if<request::SourceRequest>(&content_->resolved);
   if (source == nullptr)
     return label();
-  const SourceOptions& options = source->source;
-  std::vector<std::string> kernels = options.name_expressions;
-  for (const request::SourceKernel& kernel : request::kernels_in(options.source)) {
-    if (!kernel.is_template && std::ranges::find(kernels, kernel.name) == kernels.end())
-      kernels.push_back(kernel.name);
-  }
-  return request::source_label(options.file_name, std::move(kernels));
+  return request::source_label(content_->source->program_name,
+                               content_->kernels(*source));
+}
+
+std::vector<std::string> PreparedRequest::kernels() const {
+  const auto* const source = std::get_if<request::SourceRequest>(&content_->resolved);
+  return source == nullptr ? std::vector<std::string>() : content_->kernels(*source);
 }
 
 std::string PreparedRequest::file() const {

@@ -280,16 +280,18 @@ Fields PlanService::preimage(const KeyedPlan& plan) {
 }
 
 Result<FetchedPlan> PlanService::fetch(const KeyedPlan& plan,
-                                       const std::stop_token& stop) {
+                                       const std::stop_token& stop,
+                                       std::optional<int> device) {
   const auto began = std::chrono::steady_clock::now();
   auto fetched = find_or_build(plan, stop);
   if (service_.journal() == nullptr || (fetched && fetched->object == nullptr))
     return fetched;  // a refusal by cuDNN is an answer
   std::string why = service_.tell(
-      {.key = plan.key,
+      {.key = &plan.key,
        .name = plan.label,
        .arch = to_string(plan.device.capability()),
-       .began = began},
+       .began = began,
+       .device = device},
       fetched ? Result<Fetched>(*fetched) : tl::unexpected(fetched.error()), [&] {
         return Compared{
             preimage(plan),

@@ -80,9 +80,10 @@ class PlanService {
   /// The plan: from memory, disk, a seed or a remote, or built. A refusal by cuDNN is a
   /// result, which only this process remembers. Errors: as WorkerPool::build_plan;
   /// kCorrupt if cuDNN's plan is not the requested one; kUnavailable on a miss with
-  /// KILN_NO_JIT.
+  /// KILN_NO_JIT. The Journal is told that it is for `device`, an ordinal.
   [[nodiscard]] Result<FetchedPlan> fetch(const KeyedPlan& plan,
-                                          const std::stop_token& stop = {});
+                                          const std::stop_token& stop = {},
+                                          std::optional<int> device = {});
 
   /// Takes a stored plan out of the cache, so that the next fetch() of this process
   /// builds it.

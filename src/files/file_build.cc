@@ -86,7 +86,7 @@ void files::Shared::tell(const FileRequest& request, const Digest& key,
                          std::chrono::steady_clock::time_point began,
                          const Result<Fetched>& fetched, const Fields& preimage) {
   service->tell(
-      {.key = key,
+      {.key = &key,
        .name = files::label_of(request),
        .arch = request.target,
        .began = began},

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "codec/digest.h"
+#include "util/printable.h"
 
 namespace kiln::key {
 namespace {
@@ -68,22 +69,27 @@ bool is_long(std::string_view text) {
   return text.size() > kLongText || text.find('\n') != text.npos;
 }
 
+bool continues_a_character(char byte) {
+  return static_cast<unsigned char>(byte) >> 6U == 2;
+}
+
 // "sha256 0123456789abcdef, line 7: <that line>", of a long line the part around
 // `differs_at`.
 std::string describe(std::string_view text, std::size_t line_begin,
                      std::size_t differs_at) {
+  if (text.empty())
+    return "";
   const auto line =
       1 + std::count(text.begin(),
                      text.begin() + static_cast<std::ptrdiff_t>(line_begin), '\n');
   const bool is_far = differs_at - line_begin > kShownLine - kShownBefore;
-  std::string shown(text.substr(is_far ? differs_at - kShownBefore : line_begin));
-  shown.resize(std::min({shown.find('\n'), shown.size(), kShownLine}));
-  // A terminal would take them for commands.
-  std::ranges::replace_if(
-      shown, [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
+  std::string_view shown = text.substr(is_far ? differs_at - kShownBefore : line_begin);
+  while (is_far && !shown.empty() && continues_a_character(shown.front()))
+    shown.remove_prefix(1);
+  shown = shown.substr(0, shown.find('\n'));
   return fmt::format("sha256 {}, line {}: {}{}",
                      Digest::of(as_bytes(text)).hex().substr(0, kShownDigits), line,
-                     is_far ? "…" : "", shown);
+                     is_far ? "…" : "", printable(shown, kShownLine));
 }
 
 FieldDifference make_difference(std::string_view label, std::string_view a,

@@ -314,7 +314,7 @@ Result<AttentionDecisions::PlanPointer> AttentionDecisions::fetch_and_load(
     const std::shared_ptr<attention::CudnnHandles>& handles) {
   constexpr int kTries = 2;
   for (int left = kTries - 1;; --left) {
-    const auto fetched = KILN_TRY(plans().fetch(keyed));
+    const auto fetched = KILN_TRY(plans().fetch(keyed, {}, device.ordinal));
     if (fetched.object == nullptr)
       return fail(ErrorCode::kCompileFailed,
                   fmt::format("{}: cuDNN {} itself refuses it: {}",

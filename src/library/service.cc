@@ -4,10 +4,12 @@
 
 #include <array>
 #include <atomic>
+#include <optional>
 #include <utility>
 #include <variant>
 
 #include "build/build_service.h"
+#include "build/entry_label.h"
 #include "build/settings.h"
 #include "device/devices.h"
 #include "library/disabled_kernels.h"
@@ -44,6 +46,8 @@ struct Call {
   Clock::time_point began = Clock::now();
   std::string kernel{};
   std::string key{};
+  std::optional<PreparedRequest> prepared{};  // as far as it came
+  std::optional<KeyedRequest> keyed{};
 };
 
 struct Loaded {
@@ -165,8 +169,8 @@ class Service::Impl {
   Result<Loaded> load_once(const KeyedRequest& request, const Call& call);
   Result<Loaded> load(const KeyedRequest& request, const Call& call);
 
-  void tell_wait(const KeyedRequest& request, const Call& call,
-                 const Result<Loaded>& loaded);
+  void tell_wait(const KeyedRequest& request, const Call& call, const Loaded& loaded);
+  void tell_failure(const Call& call, const Error& error);
   void report(Event::Kind kind, const Call& call,
               const std::optional<Error>& error = std::nullopt);
   void count_memory_hits();
@@ -249,7 +253,7 @@ Result<Kernel> Service::Impl::get(const Request& request, const Device& device,
   auto kernel = provide(call);
   if (!kernel) {
     if (!only_loaded())
-      report(Event::Kind::kFailed, call, kernel.error());
+      tell_failure(call, kernel.error());
     return tl::unexpected(std::move(kernel).error());
   }
   return LoadedKernel::handle(*std::move(kernel));
@@ -258,7 +262,8 @@ Result<Kernel> Service::Impl::get(const Request& request, const Device& device,
 Result<KernelMemory::Pointer> Service::Impl::provide(Call& call) {
   KILN_TRY(devices_->check(call.device));
   KILN_TRY(disabled_.check(call.request));
-  const PreparedRequest prepared = KILN_TRY(builds_->prepare(call.request));
+  call.prepared = KILN_TRY(builds_->prepare(call.request));
+  const PreparedRequest& prepared = *call.prepared;
   call.kernel = prepared.label();
   const auto not_loaded = [&] {
     return fail(ErrorCode::kNotFound, fmt::format("{} is not loaded on {}", call.kernel,
@@ -266,7 +271,8 @@ Result<KernelMemory::Pointer> Service::Impl::provide(Call& call) {
   };
   if (only_loaded() && found_by(prepared) == FoundBy::kNameAndParameters)
     return not_loaded();  // else it had been found
-  const KeyedRequest keyed = KILN_TRY(key(prepared, call));
+  call.keyed = KILN_TRY(key(prepared, call));
+  const KeyedRequest& keyed = *call.keyed;
   call.key = keyed.key.hex();
   const LoadPlace place = place_of(keyed, call.device);
   if (only_loaded() && !memory_.find(place))
@@ -324,35 +330,46 @@ Result<Loaded> Service::Impl::load_once(const KeyedRequest& request, const Call&
   if (!computed && loaded && loaded->only_for &&
       !loaded->only_for->is_copy_of(request.request))
     loaded = load(request, call);
-  else if (!computed)
-    tell_wait(request, call, loaded);
+  else if (!computed && loaded && !loaded->failure)
+    tell_wait(request, call, *loaded);
   if (loaded && loaded->failure)
     return tl::unexpected(*std::move(loaded->failure));
   return std::move(loaded);
 }
 
-/// For another thread of this process, which loaded it.
+/// This call has waited for another thread of this process.
 void Service::Impl::tell_wait(const KeyedRequest& request, const Call& call,
-                              const Result<Loaded>& loaded) {
-  if (loaded && !loaded->failure)
-    report(Event::Kind::kWaited, call);
-  if (loaded && !loaded->failure &&
-      (!loaded->fetched || loaded->fetched->outcome == FetchOutcome::kHit))
+                              const Loaded& loaded) {
+  report(Event::Kind::kWaited, call);
+  if (!loaded.fetched || loaded.fetched->outcome == FetchOutcome::kHit)
     return;
-  const std::string name = request.request.name();
-  const std::string arch = arch_name(request.target);
-  const Asked asked{.key = request.key,
-                    .name = name,
-                    .arch = arch,
-                    .began = call.began,
-                    .device = call.device.ordinal};
-  Journal& journal = *builds_->journal();
-  if (!loaded || loaded->failure)
-    return journal.failed(asked, loaded ? *loaded->failure : loaded.error());
-  Fetched fetched = *loaded->fetched;
+  Fetched fetched = *loaded.fetched;
   fetched.outcome = FetchOutcome::kWaited;
   fetched.tier = cache::Tier::kMemory;
-  journal.got(asked, fetched, {});
+  const std::string name = name_of(*fetched.object);
+  const std::string arch = arch_name(request.target);
+  builds_->journal()->got({.key = &fetched.object->key(),
+                           .name = name,
+                           .arch = arch,
+                           .began = call.began,
+                           .device = call.device.ordinal},
+                          fetched, {});
+}
+
+/// Of get(), wherever it failed; a stop is no failure.
+void Service::Impl::tell_failure(const Call& call, const Error& error) {
+  report(Event::Kind::kFailed, call, error);
+  if (error.code == ErrorCode::kCancelled)
+    return;
+  const std::string name = call.prepared ? call.prepared->name() : call.kernel;
+  const std::string arch =
+      call.keyed ? arch_name(call.keyed->target) : to_string(call.device.capability);
+  builds_->journal()->failed({.key = call.keyed ? &call.keyed->key : nullptr,
+                              .name = name,
+                              .arch = arch,
+                              .began = call.began,
+                              .device = call.device.ordinal},
+                             error);
 }
 
 Result<Loaded> Service::Impl::load(const KeyedRequest& request, const Call& call) {

@@ -1,11 +1,12 @@
 #include "request/source_kernels.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
 #include <unordered_set>
+
+#include "util/printable.h"
 
 namespace kiln::request {
 namespace {
@@ -14,7 +15,8 @@ bool is_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
-/// Words and characters of a text, without comments, literals and blanks.
+/// Words and characters of a text, without comments, literals, blanks and the lines of
+/// the preprocessor.
 class Tokens {
  public:
   explicit Tokens(std::string_view text) : rest_(text) {}
@@ -43,14 +45,25 @@ class Tokens {
               rest_.begin(), rest_.end(),
               [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }) -
           rest_.begin());
+      begins_line_ |= rest_.substr(0, blanks).find('\n') != std::string_view::npos;
       rest_.remove_prefix(blanks);
-      if (rest_.starts_with("//"))
-        remove_through("\n");
+      if (begins_line_ && rest_.starts_with('#'))
+        remove_line();
+      else if (rest_.starts_with("//"))
+        remove_line();
       else if (rest_.starts_with("/*"))
         remove_through("*/");
       else
-        return;
+        break;
     }
+    begins_line_ = false;
+  }
+  /// With those that a backslash adds to it; the newline stays.
+  void remove_line() {
+    std::size_t end = rest_.find('\n');
+    while (end != std::string_view::npos && end > 0 && rest_[end - 1] == '\\')
+      end = rest_.find('\n', end + 1);
+    rest_.remove_prefix(std::min(end, rest_.size()));
   }
   void remove_through(std::string_view end) {
     const std::size_t at = rest_.find(end, 2);
@@ -67,6 +80,7 @@ class Tokens {
   }
 
   std::string_view rest_;
+  bool begins_line_ = true;  // but for blanks and comments
 };
 
 /// Behind "(": up to the ")" that belongs to it.
@@ -123,14 +137,16 @@ std::vector<SourceKernel> kernels_in(std::string_view source) {
 std::string source_label(const std::filesystem::path& file,
                          std::vector<std::string> kernels) {
   constexpr std::size_t kShown = 8;
-  std::string label = file.is_absolute() ? file.filename() : file;
-  if (kernels.empty())
-    return label;
-  std::ranges::sort(kernels);
+  constexpr std::size_t kMostBytes = 120;  // of a name
+  std::string label = printable(
+      file.is_absolute() ? file.filename().native() : file.native(), kMostBytes);
   const std::size_t shown = std::min(kShown, kernels.size());
-  label += fmt::format(
-      ": {}", fmt::join(kernels.begin(),
-                        kernels.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  std::ranges::partial_sort(kernels,
+                            kernels.begin() + static_cast<std::ptrdiff_t>(shown));
+  for (std::size_t i = 0; i < shown; ++i) {
+    label += i == 0 ? ": " : ", ";
+    label += printable(kernels[i], kMostBytes);
+  }
   if (shown < kernels.size())
     label += fmt::format(" and {} more", kernels.size() - shown);
   return label;

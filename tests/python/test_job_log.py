@@ -213,6 +213,69 @@ def test_each_build_of_a_link_is_told(tmp_path):
     assert all(event["build_ms"] <= event["ms"] for event in events(tmp_path / "e"))
 
 
+@pytest.mark.usefixtures("nvrtc")
+def test_the_reason_is_of_the_same_kernel_among_many_of_one_file_name(tmp_path):
+    code = """
+    for number in range(20):
+        kiln.Kernel('extern "C" __global__ void k%%d(float* x) { *x = %%d; }' %% (number, number), options=[%r], device=0).prepare()
+    """
+    first = said(start(tmp_path, code % "--fmad=true"))
+    assert all(line.endswith("the cache had no similar entry") for line in first[:-1]), first
+    lines = said(start(tmp_path, code % "--fmad=false"))
+    assert len(lines) == 21
+    assert all("differs in option: --fmad=false, in the entry --fmad=true" in line for line in lines[:-1]), lines
+
+
+@pytest.mark.usefixtures("nvrtc")
+def test_each_get_that_fails_is_told_once_wherever_it_failed(tmp_path):
+    code = """
+    def fails(source, **more):
+        try: kiln.Kernel(source, device=0, **more).prepare()
+        except kiln.Error as error: return
+        raise AssertionError
+    source = 'extern "C" __global__ void k() {}'
+    threads = [threading.Thread(target=fails, args=[source]) for _ in range(4)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    fails(source, options=['--gpu-architecture=sm_80'])
+    fails('__global__ void k() {\\n  wrong(); }')
+    """
+    lines = said(start(tmp_path, code, KILN_EVENTS="e", KILN_SIMULATED_FAULTS="cuModuleLoadDataEx=2"))
+    failed = [line for line in lines if line.startswith("info: failed to get kernel.cu")]
+    assert len(failed) == 6 and "6 failed" in lines[-1], lines
+    assert any(line.endswith('kernel.cu(2): error: identifier "wrong" is undefined') for line in failed), failed
+    assert [event["outcome"] for event in events(tmp_path / "e")].count("failed") == 6
+
+
+@pytest.mark.usefixtures("nvrtc")
+def test_without_stored_sources_no_line_of_a_source_is_told(tmp_path):
+    code = """
+    for secret in 'one', 'two':
+        text = '#include "h.h"\\n// %s_secret\\nextern "C" __global__ void k(float* x) { *x = N; }' % secret
+        kiln.Kernel(text, headers={'h.h': '// %s_secret\\n#define N 1' % secret}, device=0).prepare()
+    try: kiln.Kernel('__global__ void k() { bad_secret(); }', device=0).prepare()
+    except kiln.CompileFailed: pass
+    """
+    lines = said(start(tmp_path, code, KILN_EVENTS="e", KILN_STORE_SOURCE="0"))
+    assert "differs in source; and 1 more" in lines[1] and "secret" not in "".join(lines), lines
+    assert "secret" not in (tmp_path / "e").read_text()
+    assert "differs in source: " in said(start(tmp_path, code.replace("'two'", "'three'")))[0]
+
+
+@pytest.mark.usefixtures("nvrtc")
+def test_names_are_those_of_ls_and_send_nothing_to_a_terminal(tmp_path):
+    code = r"""
+    text = '#define KERNEL(n) extern "C" __global__ void n(float* x)\n' + 'KERNEL(a) {}\nKERNEL(b) {}'
+    kiln.Kernel(text, 'a', file_name='m.cu', device=0).prepare()
+    kiln.Kernel('template <int> __global__ void k() {}', 'k</*\x1b[31m\nkiln: info: forged*/1>', device=0).prepare()
+    """
+    lines = said(start(tmp_path, code, KILN_EVENTS="e"))
+    assert len(lines) == 3 and "?[31m?kiln: info: forged*/1>" in lines[1], lines
+    told = [event["name"] for event in events(tmp_path / "e")]
+    assert told[0] == "m.cu: a, b", told
+    assert sorted(told) == sorted(entry["name"] for entry in json.loads(kiln(tmp_path, "ls", "--json"))["entries"])
+
+
 def events_of_no_jit(folder):
     code = "try: kernel(3)\nexcept kiln.Unavailable: pass"
     said(start(folder, code, KILN_EVENTS="no_jit", KILN_NO_JIT="1"))

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "build/dead_mounts.h"
+#include "build/entry_label.h"
 #include "build/settings.h"
 #include "device/known_architectures.h"
 #include "device/profile.h"

@@ -8,19 +8,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "request/selection.h"
-#include "request/source_kernels.h"
-#include "util/demangle.h"
+#include "build/entry_label.h"
 #include "util/units.h"
 
 namespace kiln::tools {
 namespace {
-
-Parameters params_of(const cache::Entry& entry) {
-  Parameters params;
-  for (const Field& field : entry.params) params.emplace(field.label, field.value);
-  return params;
-}
 
 /// A time before 1970 comes from a corrupt row.
 std::string age_text(std::int64_t then_ns, std::int64_t now) {
@@ -37,18 +29,6 @@ std::string time_text(std::int64_t ns) {
   using std::chrono::system_clock;
   return format_time(system_clock::time_point(
       duration_cast<system_clock::duration>(std::chrono::nanoseconds(ns))));
-}
-
-std::string entry_label(const cache::Entry& entry) {
-  if (entry.kind == cache::Kind::kFiles)
-    return entry.template_name.empty() ? "(files)" : entry.template_name;
-  if (!entry.template_name.empty())
-    return request::format_template(entry.template_name, params_of(entry));
-  std::vector<std::string> kernels;
-  for (const cache::EntryPoint& each : entry.entry_points)
-    kernels.push_back(source_name(each.name));
-  return request::source_label(entry.file.empty() ? "(source)" : entry.file,
-                               std::move(kernels));
 }
 
 nlohmann::ordered_json names_json(const std::vector<cache::EntryPoint>& names) {

@@ -22,9 +22,6 @@ namespace kiln::tools {
 /// The contract's entry: "key", "kind", "template", "params", "arch", ...
 [[nodiscard]] nlohmann::ordered_json entry_json(const cache::Entry& entry);
 
-/// "scaled_softmax_fwd:dtype=bf16", or "scale.cu: scale<float>".
-[[nodiscard]] std::string entry_label(const cache::Entry& entry);
-
 /// `[{"name","lowered"}]`.
 [[nodiscard]] nlohmann::ordered_json names_json(
     const std::vector<cache::EntryPoint>& names);

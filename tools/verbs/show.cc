@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "attention/plan.h"
+#include "build/entry_label.h"
 #include "build/stored_source.h"
 #include "codec/named_files.h"
 #include "files/private_folder.h"

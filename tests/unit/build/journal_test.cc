@@ -50,7 +50,7 @@ class JournalTest : public testing::Test {
     return level == LogLevel::kWarning ? "warning: " : "";
   }
   [[nodiscard]] Asked asked() const {
-    return {.key = key_,
+    return {.key = &key_,
             .name = "scale.cu",
             .arch = "9.0",
             .began = std::chrono::steady_clock::now()};

@@ -24,6 +24,9 @@ TEST(SourceKernelsTest, FindsWhatAnAuthorCallsAKernel) {
   EXPECT_EQ(kernels_in(R"(
       // __global__ void in_a_comment() {}
       /* __global__ void in_another(); */
+      #define KERNEL(n) __global__ void n(float*)
+        # define TWO(n) \
+          __global__ void n()
       const char* text = "__global__ void in_a_text() {}";
       extern "C" __global__ void plain(float* x);
       extern "C" __global__ void plain(float* x) { f<int>(x); }
