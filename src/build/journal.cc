@@ -129,7 +129,7 @@ std::string Journal::got(const Asked& asked, const Fetched& fetched,
   const bool is_built = fetched.outcome == FetchOutcome::kCompiled;
   const bool is_hit = fetched.outcome == FetchOutcome::kHit;
   const bool is_told = events_ != nullptr || is_logged(LogLevel::kInfo);
-  const std::string reason = is_built && (is_told || explains_) ? why() : "";
+  std::string reason = is_built && (is_told || explains_) ? why() : "";
   const bool has_line =
       is_built || is_logged(is_hit ? LogLevel::kDebug : LogLevel::kInfo);
   const std::string target = has_line ? target_text(asked) : "";

@@ -47,9 +47,8 @@ class Tokens {
           rest_.begin());
       begins_line_ |= rest_.substr(0, blanks).find('\n') != std::string_view::npos;
       rest_.remove_prefix(blanks);
-      if (begins_line_ && rest_.starts_with('#'))
-        remove_line();
-      else if (rest_.starts_with("//"))
+      const bool is_directive = begins_line_ && rest_.starts_with('#');
+      if (is_directive || rest_.starts_with("//"))
         remove_line();
       else if (rest_.starts_with("/*"))
         remove_through("*/");
