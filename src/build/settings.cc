@@ -165,7 +165,8 @@ constexpr std::array kSettings{
         "Options::remote", "KILN_REMOTE", SettingKind::kText,
         "Remote caches, with spaces, in the order in which they are asked where "
         "neither the cache nor a seed has an object; each may have options: "
-        "https://c/kiln;mode=rw;unsigned=1, layout=bazel, region=us-east-1.",
+        "https://c/kiln;mode=rw;unsigned=1, layout=bazel, region=us-east-1, "
+        "proxy=http://p:3128.",
         ""),
     setting<&Options::remote_mode, text_of, of_remote<&RemoteSettings::mode>,
             of_remote<&RemoteSettings::mode_by>>(

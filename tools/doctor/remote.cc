@@ -71,11 +71,19 @@ std::string steps(const remote::TransferTimes& times) {
 }
 
 /// What to do about a server that cannot be asked, or does not let this machine in.
-std::string remedy_of(const remote::Answer& answer, const ServerAddress& address) {
+std::string remedy_of(const remote::Answer& answer, const ServerAddress& address,
+                      const remote::Proxy& proxy) {
+  constexpr std::uint32_t kProxyWantsPassword = 407;
+  if (!proxy.url.empty() &&
+      (answer.status == kProxyWantsPassword || answer.end == TransferEnd::kConnect))
+    return fmt::format(
+        "look whether the {} runs and lets this machine in; "
+        "\";proxy=\" behind the URL, or NO_PROXY, goes without",
+        proxy.text());
   if (answer.verdict == Verdict::kDenied)
     return answer.status == 0
-               ? "mend the file that KILN_REMOTE_AUTH (--auth) or KILN_REMOTE_CERT "
-                 "names"
+               ? "mend the variable, or the file that KILN_REMOTE_AUTH (--auth) or "
+                 "KILN_REMOTE_CERT names"
                : "give credentials that suffice by KILN_REMOTE_AUTH (--auth); S3 says "
                  "403 "
                  "for what is missing unless they may list the bucket (s3:ListBucket)";
@@ -115,6 +123,9 @@ class RemoteCheck {
         diagnosis_(diagnosis) {
     facts_.url = address_.base;
     facts_.mode = is_written_ ? "rw" : "r";
+    if (auto found = remote::find_proxy(address_, remote::process_variable))
+      proxy_ = *std::move(found);
+    facts_.proxy = proxy_.url;
   }
 
   void run() {
@@ -156,14 +167,15 @@ class RemoteCheck {
       return false;
     }
     if (answer.verdict != Verdict::kGood) {
-      add("", CheckVerdict::kFail, answer.why, remedy_of(answer, address_));
+      add("", CheckVerdict::kFail, answer.why + through_proxy(),
+          remedy_of(answer, address_, proxy_));
       return false;
     }
     const std::string times = steps(answer.times);  // none for a folder
-    const std::string detail = fmt::format("mode {}{}{}{}", facts_.mode,
-                                           address_.takes_unsigned ? ", unsigned" : "",
-                                           times.empty() ? "" : ": ", times);
-    const bool is_open = address_.base.starts_with("http:") && !is_local();
+    const std::string detail = fmt::format(
+        "mode {}{}{}{}{}", facts_.mode, address_.takes_unsigned ? ", unsigned" : "",
+        through_proxy(), times.empty() ? "" : ": ", times);
+    const bool is_open = address_.base.starts_with("http:") && !address_.is_loopback();
     if (answer.times.whole > settings_.wait)
       add("", CheckVerdict::kWarn, detail,
           fmt::format("the first request takes longer than a get waits for it, {} ms: "
@@ -183,10 +195,10 @@ class RemoteCheck {
     return true;
   }
 
-  [[nodiscard]] bool is_local() const {
-    const std::string host = address_.base.substr(sizeof("http://") - 1);
-    return host.starts_with("127.") || host.starts_with("localhost") ||
-           host.starts_with("[::1]");
+  /// ", proxy http://p:3128 (https_proxy)".
+  [[nodiscard]] std::string through_proxy() const {
+    const std::string text = proxy_.text();
+    return text.empty() ? "" : fmt::format(", {}", text);
   }
 
   void send_and_ask() {
@@ -204,7 +216,7 @@ class RemoteCheck {
           put.verdict == Verdict::kDenied
               ? "give credentials that may write by KILN_REMOTE_AUTH (--auth), or "
                 "say mode=r"
-              : remedy_of(put, address_));
+              : remedy_of(put, address_, proxy_));
     facts_.put = put.times.whole;
     const remote::Answer back = get(object->key());
     if (back.object)
@@ -215,7 +227,8 @@ class RemoteCheck {
     add(", PUT", CheckVerdict::kFail,
         fmt::format("sent, and not believed when it comes back: {}",
                     back.why.empty() ? "the server does not have it" : back.why),
-        back.rejected != remote::Rejected::kSignature ? remedy_of(back, address_)
+        back.rejected != remote::Rejected::kSignature
+            ? remedy_of(back, address_, proxy_)
         : is_unsigned
             ? "sign what this machine sends: KILN_REMOTE_SIGN names a private key"
             : "add the public key of KILN_REMOTE_SIGN to the file of KILN_REMOTE_KEYS");
@@ -244,6 +257,7 @@ class RemoteCheck {
   const ServerAddress& address_;
   const bool is_written_;
   Diagnosis& diagnosis_;
+  remote::Proxy proxy_;
   RemoteFacts facts_;
 };
 

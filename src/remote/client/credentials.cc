@@ -42,10 +42,7 @@ Result<void> check_private(const std::filesystem::path& path,
 /// The first of these variables that is set; "" if none is.
 std::string variable(std::initializer_list<const char*> names) {
   for (const char* name : names) {
-    // Kiln never calls setenv; nullptr in a set-uid program, whose caller must not
-    // choose who asks.
-    const char* const value = ::secure_getenv(name);
-    if (value != nullptr && *value != '\0')
+    if (std::string value = process_variable(name); !value.empty())
       return value;
   }
   return {};
@@ -103,13 +100,20 @@ std::optional<Credentials> parse_auth(std::string_view text,
 
 }  // namespace
 
+std::string process_variable(const char* name) {
+  const char* const value = ::secure_getenv(name);  // Kiln never calls setenv
+  return value == nullptr ? "" : value;
+}
+
 Result<Credentials> read_credentials(const ServerFiles& files,
-                                     const std::string& region) {
+                                     const ServerAddress& server) {
   Credentials found;
+  if (server.base.starts_with("file:"))
+    return found;
   if (!files.auth.empty()) {
     KILN_TRY(check_private(files.auth, "KILN_REMOTE_AUTH"));
     const std::string text = KILN_TRY(read_text_file(files.auth, kLargestFile));
-    auto parsed = parse_auth(text, region);
+    auto parsed = parse_auth(text, server.region);
     if (!parsed)
       return fail(
           ErrorCode::kInvalidArgument,
@@ -119,6 +123,9 @@ Result<Credentials> read_credentials(const ServerFiles& files,
                       files.auth.native()));
     found = *std::move(parsed);
   }
+  Proxy proxy = KILN_TRY(find_proxy(server, process_variable));
+  found.proxy = std::move(proxy.url);
+  found.proxy_user = std::move(proxy.user);
   found.ca_bundle = files.ca.native();
   if (!files.certificate.empty()) {
     KILN_TRY(check_private(files.certificate, "KILN_REMOTE_CERT"));

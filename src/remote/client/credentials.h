@@ -9,6 +9,8 @@
 #include <string>
 
 #include "kiln/result.h"
+#include "remote/proxy.h"
+#include "remote/server_address.h"
 #include "remote/transfer.h"
 
 namespace kiln::remote {
@@ -21,12 +23,17 @@ struct ServerFiles {
   std::filesystem::path certificate;  // KILN_REMOTE_CERT: certificate and key in PEM
 };
 
+/// A variable of this process. In a set-uid program none is set, since its caller must
+/// not choose who asks, or whom.
+[[nodiscard]] std::string process_variable(const char* name);
+
 /// Reads `files.auth`: "bearer TOKEN", "basic USER:PASSWORD", "aws KEY:SECRET", or
 /// "aws" alone, with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN.
-/// `region` is that of the server; empty: AWS_REGION, AWS_DEFAULT_REGION, us-east-1.
+/// An empty region of the server: AWS_REGION, AWS_DEFAULT_REGION, us-east-1. With the
+/// proxy that the server is reached through; of a folder all is empty.
 /// Errors: kUntrusted, if another user owns that file or the certificate's or can read
 /// it; kInvalidArgument; kNotFound; kIo.
 [[nodiscard]] Result<Credentials> read_credentials(const ServerFiles& files,
-                                                   const std::string& region);
+                                                   const ServerAddress& server);
 
 }  // namespace kiln::remote

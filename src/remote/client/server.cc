@@ -27,6 +27,7 @@ enum Status : std::uint32_t {  // NOLINT(performance-enum-size): HTTP's
   kNotFound = 404,
   kMethodNotAllowed = 405,
   kConflict = 409,
+  kProxyWantsPassword = 407,
   kGone = 410,
   kPreconditionFailed = 412,
   kTooLargeForIt = 413,
@@ -168,6 +169,8 @@ Meaning meaning_of(Method method, std::uint32_t status) {
   if (status == kUnauthorized || status == kForbidden)
     return {Verdict::kDenied, false,
             ": the credentials of KILN_REMOTE_AUTH do not suffice"};
+  if (status == kProxyWantsPassword)
+    return {Verdict::kDenied, false, ": the proxy wants a user and a password"};
   if (method == Method::kPut)
     return meaning_of_put(status);
   const bool is_head = method == Method::kHead;
@@ -221,11 +224,9 @@ struct Server::State {
         transfers(by) {}
 
   [[nodiscard]] Result<Credentials> credentials() {
-    if (address.base.starts_with("file:"))
-      return Credentials();
     const MutexLock lock(mutex);
     if (!known)
-      known = KILN_TRY(read_credentials(files, address.region));
+      known = KILN_TRY(read_credentials(files, address));
     return *known;
   }
 
