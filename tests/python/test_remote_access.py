@@ -99,3 +99,43 @@ def test_a_proxy_that_wants_a_password_for_plain_http_is_a_denial(built, node):
         assert denied.warm() == (0, built.number, set())
         assert denied.said.count("407: the proxy wants a user and a password") == 1, denied.said
         assert len(proxy.asked) <= 6 and server.asked == []
+
+
+# Passwords.
+
+
+def test_a_password_over_plain_http_to_another_machine_is_warned_of_once(built, node, tmp_path):
+    auth, token = tmp_path / "auth", "hunter2"
+    with servers.Server() as server, servers.Proxy({"cache.example": server, "localhost.example": server}) as proxy:
+        served(built, server)
+        for kind in f"bearer {token}", f"basic me:{token}":
+            write_secret(auth, kind)
+            env = {"http_proxy": proxy.url, "KILN_REMOTE_AUTH": str(auth), **built.trusted}
+            open_to = "http://cache.example http://localhost.example"
+            job = node(f"to-others-{kind[:3]}", KILN_REMOTE=open_to, KILN_NO_JIT="1", **env)
+            assert job.warm() == (built.number, 0, {"remote"})
+            assert job.said.count("without encryption") == 1 and token not in job.said, job.said
+            warned = [each for each in job.json("doctor")["checks"] if each["name"].endswith(", password")]
+            assert [each["verdict"] for each in warned] == ["warn", "warn"] and "https" in warned[0]["remedy"]
+            assert token not in json.dumps(warned)
+            here = node(f"to-us-{kind[:3]}", KILN_REMOTE=server.url, KILN_NO_JIT="1", **env)
+            assert here.warm() == (built.number, 0, {"remote"})
+            assert "encryption" not in here.said + "".join(here.run("doctor"))
+        write_secret(auth, "aws KEY:SECRET")
+        s3 = node("s3", KILN_REMOTE="http://cache.example", KILN_NO_JIT="1", **env)
+        assert s3.warm() == (built.number, 0, {"remote"})
+        assert "encryption" not in s3.said + "".join(s3.run("doctor"))
+
+
+def test_no_password_is_warned_of_where_tls_hides_it(built, node, tmp_path):
+    ours = servers.Authority(tmp_path / "authority")
+    with servers.Server(tls=ours.server(host="DNS:cache.example")) as server:
+        with servers.Proxy({"cache.example:443": server}) as proxy:
+            write_secret(tmp_path / "auth", "bearer hunter2")
+            env = {"KILN_REMOTE_AUTH": str(tmp_path / "auth"), "KILN_REMOTE_CA": str(ours.file)}
+            env |= {"https_proxy": proxy.url, "KILN_REMOTE": "https://cache.example"}
+            said = node("job", **env, **built.trusted).run("doctor")
+            assert "encryption" not in "".join(said)
+            assert server.asked[0].headers["Authorization"] == "Bearer hunter2"
+            # The proxy is told nothing of it.
+            assert [each.headers["Authorization"] for each in proxy.asked] == [None]

@@ -129,7 +129,13 @@ class RemoteCheck {
   }
 
   void run() {
-    if (ask_for_nothing()) {
+    const bool is_usable = ask_for_nothing();
+    if (run_.server(server_).is_password_open())
+      add(", password", CheckVerdict::kWarn,
+          "a token or a password is sent without encryption, so whoever is on the way "
+          "can read it",
+          "use https");
+    if (is_usable) {
       if (is_written_)
         send_and_ask();
       compare_clocks();
@@ -182,9 +188,6 @@ class RemoteCheck {
                       "what it would bring is built here meanwhile; raise "
                       "KILN_REMOTE_WAIT, or take a server that is nearer",
                       settings_.wait.count()));
-    else if (is_open && !settings_.auth.empty())
-      add("", CheckVerdict::kWarn, detail,
-          "a token or a password is sent without encryption: use https");
     else if (is_open && address_.takes_unsigned)
       add("", CheckVerdict::kWarn, detail,
           "who is on the way can plant code, since nothing is signed or encrypted: "

@@ -128,6 +128,10 @@ const remote::ServerAddress& RemoteRun::address(std::size_t server) const {
   return peers_[server]->server->address();
 }
 
+const remote::Server& RemoteRun::server(std::size_t server) const {
+  return *peers_[server]->server;
+}
+
 Answer RemoteRun::ask(std::size_t server, remote::Method method, const Start& start) {
   Peer& peer = *peers_[server];
   for (int retry = 1;; ++retry) {

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <memory>
 #include <utility>
 
 #include "cache/layout.h"
 #include "cache/object_header.h"
 #include "util/little_endian.h"
+#include "util/log.h"
 #include "util/mutex.h"
 #include "util/try.h"
 
@@ -225,9 +227,20 @@ struct Server::State {
 
   [[nodiscard]] Result<Credentials> credentials() {
     const MutexLock lock(mutex);
-    if (!known)
+    if (!known) {
       known = KILN_TRY(read_credentials(files, address));
+      static std::atomic_flag has_warned;
+      if (is_password_open() && !has_warned.test_and_set())
+        log(LogLevel::kWarning,
+            {"the password or token of KILN_REMOTE_AUTH is sent to ", address.base,
+             " without encryption: whoever is on the way can read it; use https"});
+    }
     return *known;
+  }
+
+  [[nodiscard]] bool is_password_open() const KILN_REQUIRES(mutex) {
+    return known && !known->authorization.empty() &&
+           address.base.starts_with("http:") && !address.is_loopback();
   }
 
   /// `finish` adds to the answer what the body says.
@@ -347,6 +360,11 @@ void Server::cancel(std::uint64_t id) {
 void Server::read_credentials_again() {
   const MutexLock lock(state_->mutex);
   state_->known.reset();
+}
+
+bool Server::is_password_open() const {
+  const MutexLock lock(state_->mutex);
+  return state_->is_password_open();
 }
 
 }  // namespace kiln::remote
