@@ -139,3 +139,137 @@ def test_no_password_is_warned_of_where_tls_hides_it(built, node, tmp_path):
             assert server.asked[0].headers["Authorization"] == "Bearer hunter2"
             # The proxy is told nothing of it.
             assert [each.headers["Authorization"] for each in proxy.asked] == [None]
+
+
+# Credentials for each server.
+
+
+def test_each_server_gets_its_own_credentials_and_no_other(built, node, tmp_path):
+    auth = tmp_path / "auth"
+
+    def wants(*values):
+        return lambda request: None if request.headers["Authorization"] in values else 401
+
+    def signed(request):
+        return None if servers.check_aws_signature(request, "s3secret") else 403
+
+    with servers.Server(wants("Bearer one")) as one, servers.Server(wants("Basic bWU6dHdv")) as two, \
+            servers.Server(signed) as s3, servers.Server(wants(None)) as public:
+        write_secret(auth, f"{one.url} bearer one\n{two.url}/team basic me:two\n{s3.url} aws K:s3secret\n"
+                           f"{public.url} none\nbearer rest\n")
+        urls = [one.url, f"{two.url}/team/kiln", s3.url, public.url]
+        sent = built.json("push", "--remote", " ".join(urls), "--auth", auth, **built.sign)
+        assert sent["sent"] == 4 * built.number
+        for i, url in enumerate(urls):
+            job = node(f"n{i}", KILN_NO_JIT="1", KILN_REMOTE=url, KILN_REMOTE_AUTH=str(auth), **built.trusted)
+            assert job.warm() == (built.number, 0, {"remote"}), url
+        for server, ours in (one, "Bearer one"), (two, "bWU6dHdv"), (s3, "AWS4"), (public, ""):
+            heads = " ".join(str(each.headers["Authorization"]) for each in server.asked)
+            assert not [each for each in ("Bearer one", "bWU6dHdv", "AWS4", "rest") if each != ours and each in heads]
+        # A wrong line names its number, and nothing else of it.
+        write_secret(auth, f"bearer rest\n{one.url} barer hunter2\n")
+        said = "".join(job.run("doctor", status=1))
+        assert "line 2" in said and "hunter2" not in said and "barer" not in said, said
+
+
+def test_a_line_with_the_proxys_url_has_its_password(built, node, tmp_path):
+    auth = tmp_path / "auth"
+    with servers.Server() as server, servers.Proxy({"cache.example": server}, user="me:p@ss: %41") as proxy:
+        served(built, server)
+        write_secret(auth, f"{proxy.url} basic me:p@ss: %41\nhttp://cache.example bearer token\n")
+        for name, env in ("own", {}), ("variable", {"http_proxy": proxy.url}):
+            url = "http://cache.example" + ("" if env else f";proxy={proxy.url}")
+            job = node(name, KILN_NO_JIT="1", KILN_REMOTE=url, KILN_REMOTE_AUTH=str(auth), **env, **built.trusted)
+            assert job.warm() == (built.number, 0, {"remote"})
+            assert "p@ss" not in job.said + "".join(job.run("doctor", "--json"))
+        assert {each.headers["Authorization"] for each in server.asked} == {"Bearer token"}
+
+
+# AWS.
+
+
+def test_a_profile_of_aws_is_read_as_its_own_programs_do(built, node, tmp_path):
+    auth = tmp_path / "auth"
+    seen = []
+
+    def answer(request):
+        seen.append(request.headers["x-amz-security-token"])
+        region = "eu-west-1" if "/eu-west-1/" in request.headers["Authorization"] else "us-east-1"
+        seen.append(region)
+        return None if servers.check_aws_signature(request, "a/secret+key", region) else 403
+
+    with servers.Server() as server:
+        served(built, server)
+        server.answer = answer
+        home = tmp_path / "job"
+        job = node("job", KILN_REMOTE=server.url, KILN_REMOTE_AUTH=str(auth), **built.trusted)
+        (home / ".aws").mkdir()
+        files = home / ".aws/credentials", home / ".aws/config"
+
+        def state(**env):
+            seen.clear()
+            status = 1 if "fail" in env else 0
+            env.pop("fail", None)
+            report = job.json("doctor", status=status, **env)
+            assert "secret+key" not in json.dumps(report)
+            (check,) = [each for each in report["checks"] if each["name"] in ("remote", f"remote {server.url}")]
+            return check["verdict"], check["detail"]
+
+        write_secret(files[0], "[default]\naws_access_key_id=OLD\naws_secret_access_key = other\n"
+                               "# comment\n[kernels]\n aws_access_key_id = nested\naws_access_key_id = AKID\n"
+                               "aws_secret_access_key=a/secret+key\naws_session_token = SESSION==\n")
+        files[1].write_text("[profile kernels]\nregion = eu-west-1\ns3 =\n  region = nested\n[default]\nregion=x\n")
+        write_secret(auth, "aws profile kernels")
+        assert state()[0] == "ok" and seen == ["SESSION==", "eu-west-1"]
+        assert state(AWS_REGION="us-east-1")[0] == "ok" and seen == ["SESSION==", "us-east-1"]
+        write_secret(auth, "aws")
+        assert state(AWS_PROFILE="kernels")[0] == "ok"
+        assert "answers 403" in state(fail=1)[1] and seen[0] is None  # the profile `default`
+        # All keys in the file of the settings; others may not read it.
+        write_secret(files[1], files[0].read_text().replace("[kernels]", "[profile kernels]"))
+        files[0].unlink()
+        assert state(AWS_PROFILE="kernels")[0] == "ok"
+        files[1].chmod(0o644)
+        assert "chmod 600" in state(AWS_PROFILE="kernels", fail=1)[1]
+        other = tmp_path / "elsewhere"
+        write_secret(other, "[kernels]\naws_access_key_id=AKID\naws_secret_access_key=a/secret+key\n")
+        places = {"AWS_SHARED_CREDENTIALS_FILE": str(other), "AWS_CONFIG_FILE": "/none"}
+        assert state(AWS_PROFILE="kernels", **places)[0] == "ok" and seen == [None, "us-east-1"]
+        assert "no profile" in state(AWS_PROFILE="nobody", fail=1, **places)[1]
+        assert "AWS_ACCESS_KEY_ID" in state(fail=1, **places)[1]
+        write_secret(other, "[kernels]\nrole_arn = arn:aws:iam::1:role/x\nsource_profile = default\n")
+        assert "a role is not followed" in state(AWS_PROFILE="kernels", fail=1, **places)[1]
+
+
+@pytest.mark.parametrize("code", ["ExpiredToken", "InvalidToken"])
+def test_a_session_that_has_ended_is_a_denial_and_its_credentials_are_read_again(built, node, tmp_path, code):
+    auth = tmp_path / "auth"
+    renewed = []
+
+    def answer(request):
+        if request.headers["x-amz-security-token"] == "NEW":
+            return None
+        if renewed:
+            write_secret(auth, "aws AKID:secret NEW")
+        body = f"<?xml version='1.0'?>\n<Error><Code>{code}</Code><Message>no</Message></Error>".encode()
+        return 400, {}, b"" if request.method == "HEAD" else body
+
+    with servers.Server() as server:
+        served(built, server)
+        server.answer = answer
+        env = {"KILN_REMOTE": server.url, "KILN_REMOTE_AUTH": str(auth), **built.trusted}
+        write_secret(auth, "aws AKID:secret OLD")
+        denied = node("denied", **env)
+        assert denied.warm() == (0, built.number, set())
+        assert denied.said.count(f"it answers 400 ({code})") == 1 and len(server.asked) <= 6, denied.said
+        check, _ = remote(denied.json("doctor", status=1), server.url)
+        assert f"400 ({code})" in check["detail"] and "renew" in check["remedy"], check
+        # A PUT, and a HEAD, which has no body, are denied, too.
+        server.asked.clear()
+        report = built.json("push", status=1, **(env | built.sign))
+        assert report["sent"] == 0 and "400" in json.dumps(report["problems"]), report
+        renewed.append(True)
+        hits, compiled, _ = node("renews", **env).warm()
+        assert hits + compiled == built.number and hits > built.number / 2
+        write_secret(auth, "aws AKID:secret OLD")
+        assert built.json("push", **(env | built.sign))["already_there"] == built.number

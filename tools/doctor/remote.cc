@@ -80,6 +80,9 @@ std::string remedy_of(const remote::Answer& answer, const ServerAddress& address
         "look whether the {} runs and lets this machine in; "
         "\";proxy=\" behind the URL, or NO_PROXY, goes without",
         proxy.text());
+  constexpr std::uint32_t kBadRequest = 400;
+  if (answer.verdict == Verdict::kDenied && answer.status == kBadRequest)
+    return "renew the session's credentials where KILN_REMOTE_AUTH (--auth) has them";
   if (answer.verdict == Verdict::kDenied)
     return answer.status == 0
                ? "mend the variable, or the file that KILN_REMOTE_AUTH (--auth) or "

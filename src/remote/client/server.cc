@@ -10,6 +10,7 @@
 
 #include "cache/layout.h"
 #include "cache/object_header.h"
+#include "util/ascii.h"
 #include "util/little_endian.h"
 #include "util/log.h"
 #include "util/mutex.h"
@@ -24,6 +25,7 @@ enum Status : std::uint32_t {  // NOLINT(performance-enum-size): HTTP's
   kOk = 200,
   kCreated = 201,
   kNoContent = 204,
+  kBadRequest = 400,
   kUnauthorized = 401,
   kForbidden = 403,
   kNotFound = 404,
@@ -183,8 +185,32 @@ Meaning meaning_of(Method method, std::uint32_t status) {
   return {};
 }
 
-/// What an answer says without its body.
-Answer read_status(Method method, TransferReply& reply) {
+/// S3's code of an error, such as "AccessDenied"; "" if the body has none.
+std::string_view error_code_of(std::string_view body) {
+  constexpr std::string_view kBegin = "<Code>";
+  constexpr std::size_t kMostBefore = 1024;
+  constexpr std::size_t kLongest = 64;
+  body = body.substr(0, kMostBefore + kLongest);
+  const std::size_t begin = body.find(kBegin);
+  if (begin == std::string_view::npos)
+    return {};
+  body.remove_prefix(begin + kBegin.size());
+  const std::string_view code = body.substr(0, std::min(body.find('<'), kLongest));
+  return std::ranges::all_of(code, [](char c) { return is_name_char(c); })
+             ? code
+             : std::string_view();
+}
+
+/// S3 has no denial for it. A HEAD has no body that would say so.
+bool has_session_ended(Method method, std::uint32_t status, std::string_view code,
+                       bool has_session) {
+  return status == kBadRequest &&
+         (code == "ExpiredToken" || code == "InvalidToken" ||
+          code == "TokenRefreshRequired" || (method == Method::kHead && has_session));
+}
+
+/// What an answer says without the body of a success. `has_session`: of AWS.
+Answer read_status(Method method, TransferReply& reply, bool has_session) {
   Answer answer{.verdict = Verdict::kFailed,
                 .end = reply.end,
                 .status = reply.status,
@@ -198,11 +224,18 @@ Answer read_status(Method method, TransferReply& reply) {
       answer.rejected = Rejected::kSize;
     return answer;
   }
-  const auto [verdict, is_there, advice] = meaning_of(method, reply.status);
+  const std::string_view code =
+      reply.status >= kBadRequest ? error_code_of(reply.body) : std::string_view();
+  const auto [verdict, is_there, advice] =
+      has_session_ended(method, reply.status, code, has_session)
+          ? Meaning{Verdict::kDenied, false,
+                    ": the session of the credentials seems to have ended"}
+          : meaning_of(method, reply.status);
   answer.verdict = verdict;
   answer.is_there = is_there;
   if (verdict != Verdict::kGood || !advice.empty())
-    answer.why = fmt::format("it answers {}{}{}{}", reply.status, advice,
+    answer.why = fmt::format("it answers {}{}{}{}{}", reply.status,
+                             code.empty() ? "" : fmt::format(" ({})", code), advice,
                              reply.error.empty() ? "" : ": ", reply.error);
   return answer;
 }
@@ -254,12 +287,13 @@ struct Server::State {
     }
     request.credentials = *std::move(who);
     const Method method = request.method;
+    const bool has_session = !request.credentials.aws_token.empty();
     const std::string url = request.url;
     const std::size_t sent = request.body.size();
     return transfers.start(
-        std::move(request), [method, url, sent, finish = std::move(finish),
+        std::move(request), [method, url, sent, has_session, finish = std::move(finish),
                              done = std::move(done)](TransferReply reply) {
-          Answer answer = read_status(method, reply);
+          Answer answer = read_status(method, reply, has_session);
           answer.bytes = sent + reply.body.size();
           if (finish && answer.status == kOk && answer.verdict == Verdict::kGood)
             finish(answer, std::move(reply.body));
