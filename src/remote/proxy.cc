@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -16,47 +17,40 @@
 namespace kiln::remote {
 namespace {
 
-using Address = std::array<std::uint8_t, sizeof(in6_addr)>;
+constexpr std::size_t kBits = 128;
+using Address = std::bitset<kBits>;
 
-struct Ip {
-  Address bytes{};
-  unsigned bits = 0;  // 32 or 128
-};
+bool is_ipv6(std::string_view text) {
+  return text.find(':') != std::string_view::npos;
+}
 
-std::optional<Ip> parse_ip(const std::string& text) {
-  constexpr unsigned kV4Bits = 32;
-  constexpr unsigned kV6Bits = 128;
-  Ip ip;
-  if (::inet_pton(AF_INET, text.c_str(), ip.bytes.data()) == 1)
-    ip.bits = kV4Bits;
-  else if (::inet_pton(AF_INET6, text.c_str(), ip.bytes.data()) == 1)
-    ip.bits = kV6Bits;
-  else
+/// Of IPv4 as ::ffff:1.2.3.4; the first bit is bit 0.
+std::optional<Address> parse_address(const std::string& text) {
+  constexpr std::size_t kByte = 8;
+  std::array<std::uint8_t, kBits / kByte> bytes{};
+  if (::inet_pton(AF_INET6, (is_ipv6(text) ? text : "::ffff:" + text).c_str(),
+                  bytes.data()) != 1)
     return std::nullopt;
-  return ip;
+  Address address;
+  for (std::size_t i = 0; i < kBits; ++i)
+    address[i] = (bytes[i / kByte] >> (kByte - 1 - i % kByte) & 1U) != 0;
+  return address;
 }
 
-bool are_equal(const Ip& a, const Ip& b, unsigned bits) {
-  constexpr unsigned kByte = 8;
-  if (a.bits != b.bits || bits > a.bits)
-    return false;
-  const std::size_t whole = bits / kByte;
-  if (!std::equal(a.bytes.begin(), a.bytes.begin() + whole, b.bytes.begin()))
-    return false;
-  const unsigned shift = kByte - bits % kByte;
-  return shift == kByte || a.bytes[whole] >> shift == b.bytes[whole] >> shift;
-}
-
-/// `entry`: "10.0.0.1", "10.0.0.0/8".
-bool has_address(const std::string& entry, const Ip& host) {
+/// `entry`: "10.0.0.1", "10.0.0.0/8", "fd00::/8".
+bool has_address(const std::string& entry, const std::string& host) {
+  constexpr std::size_t kIpv4Bits = 32;
   const std::size_t slash = std::min(entry.find('/'), entry.size());
-  const auto network = parse_ip(entry.substr(0, slash));
-  if (!network)
+  const auto network = parse_address(entry.substr(0, slash));
+  const auto address = parse_address(host);
+  if (!network || !address || is_ipv6(entry) != is_ipv6(host))
     return false;
-  if (slash == entry.size())
-    return are_equal(*network, host, host.bits);
-  const auto bits = parse_number(entry.substr(slash + 1), {0, network->bits});
-  return bits && are_equal(*network, host, static_cast<unsigned>(*bits));
+  const std::size_t most = is_ipv6(host) ? kBits : kIpv4Bits;
+  const auto bits = slash == entry.size()
+                        ? Result<std::uint64_t>(most)
+                        : parse_number(entry.substr(slash + 1), {0, most});
+  // The bits behind the prefix are shifted out.
+  return bits && (*network ^ *address) << (most - *bits) == Address();
 }
 
 /// `entry`: "example.com", ".example.com". Both in lower case.
@@ -94,7 +88,7 @@ std::string Proxy::text() const {
 
 bool is_without_proxy(std::string_view url, std::string_view list) {
   const HostAndPort server = host_of(url);
-  const auto ip = parse_ip(server.host);
+  const bool is_address = parse_address(server.host).has_value();
   while (!list.empty()) {
     const std::size_t end = std::min(list.find_first_of(", \t\n"), list.size());
     std::string entry = lower_case(list.substr(0, end));
@@ -111,8 +105,8 @@ bool is_without_proxy(std::string_view url, std::string_view list) {
     }
     if (entry.starts_with('[') && entry.ends_with(']'))
       entry = entry.substr(1, entry.size() - 2);
-    if (ip ? has_address(entry, *ip)
-           : has_name(without_dot(entry), without_dot(server.host)))
+    if (is_address ? has_address(entry, server.host)
+                   : has_name(without_dot(entry), without_dot(server.host)))
       return true;
   }
   return false;

@@ -1,10 +1,11 @@
-"""How a server is reached and who asks it: proxies, credentials for each server, AWS's, and programs that give some."""
+"""How a server is reached, who asks it, and what a node's collector of metrics learns of it."""
 
 import json
+import re
 
 import pytest
 import servers
-from test_remote import WARM, built, node, served, write_secret
+from test_remote import OTHERS, WARM, Node, built, node, served, write_secret
 
 built, node = built, node  # fixtures
 
@@ -273,3 +274,52 @@ def test_a_session_that_has_ended_is_a_denial_and_its_credentials_are_read_again
         assert hits + compiled == built.number and hits > built.number / 2
         write_secret(auth, "aws AKID:secret OLD")
         assert built.json("push", **(env | built.sign))["already_there"] == built.number
+
+
+# Metrics.
+
+
+def samples_of(text):
+    """Of the text format 0.0.4, read as strictly as node_exporter does: {(name, labels): value}, and {family: HELP}."""
+    label = r'[a-zA-Z_]\w*="(?:[^"\\\n]|\\["\\n])*"'
+    found, helps, types = {}, {}, {}
+    for line in text.removesuffix("\n").split("\n"):
+        if word := re.fullmatch(r"# HELP ([a-z_]+) (.+)", line):
+            assert word[1] not in helps
+            helps[word[1]] = word[2]
+        elif word := re.fullmatch(r"# TYPE ([a-z_]+) (counter|gauge|histogram)", line):
+            assert word[1] not in types and word[1] in helps
+            types[word[1]] = word[2]
+        else:
+            word = re.fullmatch(rf"([a-z_]+)\{{({label}(?:,{label})*)\}} ([0-9.]+)", line)
+            assert word, line
+            family = re.sub(r"_(bucket|sum|count)$", "", word[1])
+            # The family begins right before its samples, and a counter is one by its name.
+            assert family == [*types][-1], line
+            assert (types[family] == "counter") == family.endswith("_total"), line
+            assert word[2].startswith("cache=") and (word[1], word[2]) not in found
+            found[word[1], word[2]] = float(word[3])
+    return found, helps
+
+
+def test_node_exporter_takes_the_metrics_of_two_caches_of_a_node(built, node, tmp_path):
+    strange = node('two "b\\c"')
+    with servers.Server() as server:
+        served(built, server)
+        env = {"KILN_REMOTE": f"{server.url} http://127.0.0.1:1", "KILN_REMOTE_MODE": "rw", **built.sign}
+        nodes = [node("one", **env), Node(strange.cache.parent, **env)]
+        together, helps = {}, {}
+        for i, each in enumerate(nodes):
+            each.run(*WARM)
+            each.run("warm", *OTHERS)
+            file = tmp_path / f"{i}.prom"
+            each.run("stats", "--format", "prometheus", "--output", file)
+            samples, said = samples_of(file.read_text())
+            assert len(samples) > 20 and not set(samples) & set(together)
+            # Another help for the same family is refused.
+            assert all(helps.setdefault(name, text) == text for name, text in said.items())
+            together |= samples
+            escaped = str(each.cache).replace("\\", "\\\\").replace('"', '\\"')
+            assert together["kiln_gets_total", f'cache="{escaped}",tier="remote"'] >= built.number
+            newer = each.run("stats", "--format", "openmetrics")[0]
+            assert newer.endswith("# EOF\n") and "# TYPE kiln_gets counter\n" in newer

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
 #include <string_view>
 
 #include "remote/client/auth_file.h"
 #include "remote/client/credentials.h"
+#include "util/ascii.h"
 #include "util/read_file.h"
 #include "util/try.h"
 
@@ -19,29 +21,21 @@ constexpr std::uint64_t kLargestProfile = 1U << 20U;
 
 using Values = std::map<std::string, std::string, std::less<>>;
 
-/// What stands below "[section]"; nullopt: there is none. Lines of nested values, which
-/// begin with a blank, are left out.
-std::optional<Values> section_of(std::string_view text, std::string_view section) {
-  std::optional<Values> found;
+/// What stands below "[section]". Lines of nested values, which begin with a blank, are
+/// left out.
+Values section_of(std::string_view text, std::string_view section) {
+  Values found;
   bool is_in = false;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view whole = text.substr(0, end);
+    const std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
-    const std::string_view line = trimmed(whole);
-    if (line.starts_with('[')) {
-      is_in =
-          trimmed(line.substr(1, std::min(line.find(']'), line.size()) - 1)) == section;
-      if (is_in && !found)
-        found.emplace();
-      continue;
-    }
     const std::size_t equals = line.find('=');
-    if (!is_in || equals == std::string_view::npos || line.starts_with('#') ||
-        line.starts_with(';') || line.data() != whole.data())
-      continue;
-    (*found)[std::string(trimmed(line.substr(0, equals)))] =
-        trimmed(line.substr(equals + 1));
+    if (line.starts_with('['))
+      is_in = trimmed(line.substr(1, line.find(']') - 1)) == section;
+    else if (is_in && equals != std::string_view::npos && is_name_start(line.front()))
+      found[std::string(trimmed(line.substr(0, equals)))] =
+          trimmed(line.substr(equals + 1));
   }
   return found;
 }
@@ -54,14 +48,13 @@ std::filesystem::path path_of(const char* variable, const char* name) {
                       : std::filesystem::path(home) / ".aws" / name;
 }
 
-/// Of one file; nullopt: no such file or section.
-Result<std::optional<Values>> read(const std::filesystem::path& path,
-                                   const std::string& section) {
+/// Of one file; empty: no such file or section.
+Result<Values> read(const std::filesystem::path& path, const std::string& section) {
   std::error_code error;
   if (path.empty() || !std::filesystem::exists(path, error))
-    return std::nullopt;
+    return Values();
   auto values = section_of(KILN_TRY(read_text_file(path, kLargestProfile)), section);
-  if (values && values->contains("aws_secret_access_key"))
+  if (values.contains("aws_secret_access_key"))
     KILN_TRY(check_private(path, "the profile of AWS"));
   return values;
 }
@@ -71,26 +64,23 @@ Result<std::optional<Values>> read(const std::filesystem::path& path,
 Result<AwsKeys> read_aws_profile(const std::string& name) {
   const auto credentials = path_of("AWS_SHARED_CREDENTIALS_FILE", "credentials");
   const auto config = path_of("AWS_CONFIG_FILE", "config");
-  const auto found = KILN_TRY(read(credentials, name));
-  const auto second = KILN_TRY(
+  std::array<Values, 2> files;
+  files[0] = KILN_TRY(read(credentials, name));
+  files[1] = KILN_TRY(
       read(config, name == "default" ? name : fmt::format("profile {}", name)));
-  if (!found && !second)
+  if (files[0].empty() && files[1].empty())
     return fail(ErrorCode::kNotFound,
                 fmt::format("there is no profile of AWS of this name in '{}' or '{}'",
                             credentials.native(), config.native()));
   AwsKeys keys;
-  for (const std::optional<Values>& each : {found, second}) {
-    const auto value = [&](std::string_view key) {
-      const auto at = each ? each->find(key) : Values::const_iterator();
-      return each && at != each->end() ? at->second : std::string();
-    };
+  for (Values& each : files) {
     if (keys.region.empty())
-      keys.region = value("region");
+      keys.region = each["region"];
     if (!keys.key.empty())
       continue;  // the rest of its keys is of the same file
-    keys.key = value("aws_access_key_id");
-    keys.secret = value("aws_secret_access_key");
-    keys.token = value("aws_session_token");
+    keys.key = each["aws_access_key_id"];
+    keys.secret = each["aws_secret_access_key"];
+    keys.token = each["aws_session_token"];
   }
   const std::string all = keys.key + keys.secret + keys.token + keys.region;
   if (keys.key.empty() || keys.secret.empty() ||
