@@ -112,17 +112,20 @@ bool is_without_proxy(std::string_view url, std::string_view list) {
   return false;
 }
 
+bool is_loopback(std::string_view url) {
+  return host_of(url).host == "localhost" || is_without_proxy(url, "127.0.0.0/8,::1");
+}
+
 Result<Proxy> find_proxy(const ServerAddress& server, const Variable& variable) {
   if (server.base.starts_with("file:"))
     return Proxy();
   if (server.proxy)
     return Proxy{.url = *server.proxy, .by = ";proxy="};
-  const bool is_tls = server.base.starts_with("https:");
-  auto [name, value] = is_tls ? first_of({"https_proxy", "HTTPS_PROXY"}, variable)
-                              : first_of({"http_proxy"}, variable);
-  if (name.empty())
-    std::tie(name, value) = first_of({"all_proxy", "ALL_PROXY"}, variable);
-  if (name.empty() || server.is_loopback())
+  auto [name, value] =
+      server.base.starts_with("https:")
+          ? first_of({"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"}, variable)
+          : first_of({"http_proxy", "all_proxy", "ALL_PROXY"}, variable);
+  if (name.empty() || is_loopback(server.base))
     return Proxy();
   const auto [excluding, list] = first_of({"no_proxy", "NO_PROXY"}, variable);
   if (is_without_proxy(server.base, list))
@@ -135,13 +138,7 @@ Result<Proxy> find_proxy(const ServerAddress& server, const Variable& variable) 
     proxy.user = value.substr(user, at - user);
     value.erase(user, at + 1 - user);
   }
-  auto url = parse_proxy(value);
-  if (!url || url->empty())
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} is no URL of a proxy, such as "
-                            "http://proxy.example:3128",
-                            name));
-  proxy.url = *std::move(url);
+  proxy.url = KILN_TRY(about(name, parse_proxy(value)));
   return proxy;
 }
 

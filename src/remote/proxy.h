@@ -39,4 +39,7 @@ using Variable = std::function<std::string(const char* name)>;
 /// the host of this URL: as libcurl reads NO_PROXY, and with ports.
 [[nodiscard]] bool is_without_proxy(std::string_view url, std::string_view list);
 
+/// A URL of this machine itself.
+[[nodiscard]] bool is_loopback(std::string_view url);
+
 }  // namespace kiln::remote

@@ -1,6 +1,5 @@
 #include "remote/server_address.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -141,9 +140,8 @@ Result<Mode> parse_mode(const std::string& text) {
 
 std::string lower_case(std::string_view text) {
   std::string lower(text);
-  std::ranges::transform(lower, lower.begin(), [](unsigned char c) {
-    return static_cast<char>(std::tolower(c));
-  });
+  for (char& c : lower)
+    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return lower;
 }
 
@@ -164,8 +162,8 @@ HostAndPort host_of(std::string_view url) {
 }
 
 Result<std::string> parse_proxy(std::string_view text) {
-  constexpr std::array<std::string_view, 6> kSchemes{
-      "http://", "https://", "socks4://", "socks4a://", "socks5://", "socks5h://"};
+  constexpr std::array<std::string_view, 6> kSchemes{"http",    "https",  "socks4",
+                                                     "socks4a", "socks5", "socks5h"};
   if (text.empty())
     return std::string();
   // First, so that no message shows a password.
@@ -177,30 +175,14 @@ Result<std::string> parse_proxy(std::string_view text) {
                         ? fmt::format("http://{}", text)
                         : std::string(text);
   while (url.ends_with('/')) url.pop_back();
-  const bool is_known = std::ranges::any_of(
-      kSchemes, [&](std::string_view scheme) { return url.starts_with(scheme); });
-  const HostAndPort at = host_of(url);
-  if (!is_known || at.host.empty() ||
-      url.substr(url.find("://") + 3).find('/') != std::string::npos ||
-      !std::ranges::all_of(at.host,
-                           [](char c) {
-                             return is_alphanumeric(c) ||
-                                    std::string_view(".-_:").find(c) !=
-                                        std::string_view::npos;
-                           }) ||
-      at.port.empty() || !std::ranges::all_of(at.port, is_digit))
+  const std::string_view scheme = std::string_view(url).substr(0, url.find("://"));
+  const auto [host, port] = host_of(url);
+  if (std::ranges::find(kSchemes, scheme) == kSchemes.end() || host.empty() ||
+      !url.ends_with(authority_of(url)) || url.find(' ') != std::string::npos ||
+      port.empty() || !std::ranges::all_of(port, is_digit))
     return fail(ErrorCode::kInvalidArgument,
                 "it is no URL of a proxy, such as http://proxy.example:3128");
   return url;
-}
-
-bool ServerAddress::is_loopback() const {
-  constexpr std::uint32_t kLoopbackByte = 127;
-  const std::string host = host_of(base).host;
-  in_addr ip{};
-  return host == "localhost" || host == "::1" ||
-         (::inet_pton(AF_INET, host.c_str(), &ip) == 1 &&
-          ntohl(ip.s_addr) >> 24U == kLoopbackByte);
 }
 
 std::string ServerAddress::object_url(const Digest& key) const {

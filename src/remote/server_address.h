@@ -39,8 +39,6 @@ struct ServerAddress {
   /// it ends in .kpack or .kpack.zst. The URL of its signature is this one and
   /// ".minisig".
   [[nodiscard]] std::string pack_url(std::string_view name) const;
-  /// An http or https URL of this machine itself.
-  [[nodiscard]] bool is_loopback() const;
   friend bool operator==(const ServerAddress&, const ServerAddress&) = default;
 };
 

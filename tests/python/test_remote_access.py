@@ -90,7 +90,7 @@ def test_tls_goes_through_a_tunnel_and_a_refusal_of_the_proxy_is_a_miss_that_doc
         assert "proxy http://127.0.0.1:1 (https_proxy)" in check["remedy"] and "hunter" not in json.dumps(check)
         wrong = node("wrong", https_proxy="gopher://me:hunter2@p", **settings, **built.trusted)
         assert wrong.warm() == (0, built.number, set())
-        assert wrong.said.count("https_proxy is no URL of a proxy") == 1 and "hunter" not in wrong.said
+        assert wrong.said.count("https_proxy: it is no URL of a proxy") == 1 and "hunter" not in wrong.said
         assert "hunter" not in "".join(wrong.run("doctor", status=1))
 
 

@@ -135,9 +135,7 @@ class RemoteCheck {
     const bool is_usable = ask_for_nothing();
     if (run_.server(server_).is_password_open())
       add(", password", CheckVerdict::kWarn,
-          "a token or a password is sent without encryption, so whoever is on the way "
-          "can read it",
-          "use https");
+          "a token or a password is sent without encryption", "use https");
     if (is_usable) {
       if (is_written_)
         send_and_ask();
@@ -184,7 +182,8 @@ class RemoteCheck {
     const std::string detail = fmt::format(
         "mode {}{}{}{}{}", facts_.mode, address_.takes_unsigned ? ", unsigned" : "",
         through_proxy(), times.empty() ? "" : ": ", times);
-    const bool is_open = address_.base.starts_with("http:") && !address_.is_loopback();
+    const bool is_open =
+        address_.base.starts_with("http:") && !remote::is_loopback(address_.base);
     if (answer.times.whole > settings_.wait)
       add("", CheckVerdict::kWarn, detail,
           fmt::format("the first request takes longer than a get waits for it, {} ms: "

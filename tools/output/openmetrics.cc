@@ -47,6 +47,11 @@ class Writer {
     text_ += fmt::format("kiln_{}{{{}{}{}}} {}\n", name, cache_,
                          labels.empty() ? "" : ",", labels, value);
   }
+  void add_gauge(std::string_view name, std::string_view help, std::uint64_t value,
+                 std::string_view unit = {}) {
+    begin(name, "gauge", help, unit);
+    add(name, "", value);
+  }
   std::string end() && {
     return std::move(text_) + (format_ == MetricsFormat::kOpenMetrics ? "# EOF\n" : "");
   }
@@ -112,9 +117,7 @@ void add_seconds(Writer& to, const std::map<std::string, std::uint64_t>& counts)
     const auto found = counts.find(name);
     return found == counts.end() ? 0 : found->second;
   };
-  if (std::ranges::none_of(counts, [](const auto& each) {
-        return each.first.starts_with(kSeconds) && each.second > 0;
-      }))
+  if (count_of(kMicroseconds) == 0)
     return;
   to.begin("remote_seconds", "histogram", "How long requests to remotes took",
            "seconds");
@@ -135,14 +138,11 @@ void add_seconds(Writer& to, const std::map<std::string, std::uint64_t>& counts)
 std::string metrics_text(const cache::Stats& stats, std::string_view root,
                          bool is_there, MetricsFormat format) {
   Writer to(format, root);
-  to.begin("cache_present", "gauge", "Whether there is a cache");
-  to.add("cache_present", "", is_there ? 1 : 0);
-  to.begin("entries", "gauge", "Objects in the cache");
-  to.add("entries", "", stats.totals.entries);
-  to.begin("size_bytes", "gauge", "Size of the objects in the cache", "bytes");
-  to.add("size_bytes", "", stats.totals.bytes);
-  to.begin("limit_bytes", "gauge", "Limit of the cache", "bytes");
-  to.add("limit_bytes", "", stats.limit_bytes);
+  to.add_gauge("cache_present", "Whether there is a cache", is_there ? 1 : 0);
+  to.add_gauge("entries", "Objects in the cache", stats.totals.entries);
+  to.add_gauge("size_bytes", "Size of the objects in the cache", stats.totals.bytes,
+               "bytes");
+  to.add_gauge("limit_bytes", "Limit of the cache", stats.limit_bytes, "bytes");
   to.begin("gets", "counter", "Requests that each tier has answered");
   const auto count_of = [&](const char* name) {
     const auto found = stats.counters.find(name);

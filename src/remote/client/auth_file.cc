@@ -13,13 +13,6 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t\r\n";
 
-/// Takes it off, with the blanks behind it.
-std::string_view next_word(std::string_view& text) {
-  const std::string_view word = text.substr(0, text.find_first_of(kBlanks));
-  text = trimmed(text.substr(word.size()));
-  return word;
-}
-
 bool is_word(std::string_view text) {
   return !text.empty() && text.find_first_of(kBlanks) == std::string_view::npos;
 }
@@ -64,14 +57,8 @@ tl::unexpected<Error> refuse(std::string_view why) {
   return fail(ErrorCode::kInvalidArgument, std::string(why));
 }
 
-}  // namespace
-
-std::string_view trimmed(std::string_view text) {
-  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
-  return text.substr(0, text.find_last_not_of(kBlanks) + 1);
-}
-
-Result<AuthLine> parse_auth_line(std::string_view text) {
+/// Without its number.
+Result<AuthLine> parse_line(std::string_view text) {
   AuthLine line;
   text = trimmed(text);
   const std::size_t first = std::min(text.find_first_of(kBlanks), text.size());
@@ -90,6 +77,19 @@ Result<AuthLine> parse_auth_line(std::string_view text) {
   return line;
 }
 
+}  // namespace
+
+std::string_view trimmed(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+  return text.substr(0, text.find_last_not_of(kBlanks) + 1);
+}
+
+std::string_view next_word(std::string_view& text) {
+  const std::string_view word = text.substr(0, text.find_first_of(kBlanks));
+  text = trimmed(text.substr(word.size()));
+  return word;
+}
+
 Result<std::vector<AuthLine>> parse_auth_file(std::string_view text) {
   std::vector<AuthLine> lines;
   for (std::size_t number = 1; !text.empty(); ++number) {
@@ -98,7 +98,7 @@ Result<std::vector<AuthLine>> parse_auth_file(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
     if (each.empty() || each.starts_with('#'))
       continue;
-    auto line = parse_auth_line(each);
+    auto line = parse_line(each);
     if (!line)
       return refuse(fmt::format("line {}: {}", number, line.error().message));
     line->number = number;
@@ -113,15 +113,13 @@ Result<std::vector<AuthLine>> parse_auth_file(std::string_view text) {
   return lines;
 }
 
-const AuthLine* line_for(const std::vector<AuthLine>& lines, std::string_view url,
-                         Rest rest) {
+const AuthLine* line_for(const std::vector<AuthLine>& lines, std::string_view url) {
   const std::string plain = plain_url(url);
   const AuthLine* best = nullptr;
   for (const AuthLine& line : lines) {
     const std::size_t size = line.prefix.size();
-    const bool is_for = size == 0 ? rest == Rest::kCounts
-                                  : plain.starts_with(line.prefix) &&
-                                        (plain.size() == size || plain[size] == '/');
+    const bool is_for = size == 0 || (plain.starts_with(line.prefix) &&
+                                      (plain.size() == size || plain[size] == '/'));
     if (is_for && (best == nullptr || size > best->prefix.size()))
       best = &line;
   }

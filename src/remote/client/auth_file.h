@@ -26,19 +26,16 @@ inline constexpr const char* kAuthForms =
 
 /// Without the blanks and newlines around it.
 [[nodiscard]] std::string_view trimmed(std::string_view text);
-
-/// One line without its number, such as "bearer TOKEN". Errors: kInvalidArgument.
-[[nodiscard]] Result<AuthLine> parse_auth_line(std::string_view text);
+/// Takes the first word off, with the blanks behind it.
+std::string_view next_word(std::string_view& text);
 
 /// Empty lines and those that begin with '#' are left out. Errors: kInvalidArgument,
 /// with the number of a line of another form, or with the URL of an earlier one.
 [[nodiscard]] Result<std::vector<AuthLine>> parse_auth_file(std::string_view text);
 
-enum class Rest : bool { kCounts, kDoesNot };  // a line without a URL
-
 /// The line with the longest prefix of `url`, which ends there or before a slash:
 /// https://a is no prefix of https://a.evil. Null: none.
 [[nodiscard]] const AuthLine* line_for(const std::vector<AuthLine>& lines,
-                                       std::string_view url, Rest rest = Rest::kCounts);
+                                       std::string_view url);
 
 }  // namespace kiln::remote

@@ -72,23 +72,21 @@ Result<AwsKeys> read_aws_profile(const std::string& name) {
     return fail(ErrorCode::kNotFound,
                 fmt::format("there is no profile of AWS of this name in '{}' or '{}'",
                             credentials.native(), config.native()));
-  AwsKeys keys;
-  for (Values& each : files) {
-    if (keys.region.empty())
-      keys.region = each["region"];
-    if (!keys.key.empty())
-      continue;  // the rest of its keys is of the same file
-    keys.key = each["aws_access_key_id"];
-    keys.secret = each["aws_secret_access_key"];
-    keys.token = each["aws_session_token"];
+  // A key, its secret and its token are of the same file.
+  Values& with_keys = files[files[0]["aws_access_key_id"].empty() ? 1 : 0];
+  for (const char* each : {"aws_access_key_id", "aws_secret_access_key"}) {
+    if (with_keys[each].empty() || with_keys[each].find(' ') != std::string::npos)
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("the profile of AWS has no {}; a login or a role is not "
+                              "followed",
+                              each));
   }
-  const std::string all = keys.key + keys.secret + keys.token + keys.region;
-  if (keys.key.empty() || keys.secret.empty() ||
-      std::ranges::any_of(all, [](unsigned char c) { return c <= ' ' || c == 0x7F; }))
-    return fail(
-        ErrorCode::kInvalidArgument,
-        "the profile of AWS has no aws_access_key_id and "
-        "aws_secret_access_key, each a word; a login or a role is not followed");
+  AwsKeys keys{.pair = fmt::format("{}:{}", with_keys["aws_access_key_id"],
+                                   with_keys["aws_secret_access_key"]),
+               .token = with_keys["aws_session_token"],
+               .region = files[0]["region"]};
+  if (keys.region.empty())
+    keys.region = files[1]["region"];
   return keys;
 }
 

@@ -10,11 +10,9 @@
 namespace kiln::remote {
 
 struct AwsKeys {
-  std::string key{};
-  std::string secret{};
+  std::string pair{};    // "key:secret"
   std::string token{};   // of a session; empty: none
   std::string region{};  // empty: nothing is said
-  friend bool operator==(const AwsKeys&, const AwsKeys&) = default;
 };
 
 /// Of a profile, by AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE, or below HOME; the

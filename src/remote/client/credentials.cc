@@ -7,7 +7,6 @@
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
-#include <initializer_list>
 #include <utility>
 
 #include "remote/client/auth_file.h"
@@ -23,34 +22,19 @@ namespace {
 
 constexpr std::uint64_t kLargestFile = 65536;
 
-/// The first of these variables that is set; "" if none is.
-std::string variable(std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    if (std::string value = process_variable(name); !value.empty())
-      return value;
-  }
-  return {};
-}
-
 /// `value`: "", "KEY:SECRET", "KEY:SECRET TOKEN", "profile NAME".
-Result<AwsKeys> aws_keys(const std::string& value) {
-  constexpr std::string_view kProfile = "profile ";
-  if (value.starts_with(kProfile))
-    return read_aws_profile(value.substr(value.find_last_of(" \t") + 1));
-  if (!value.empty()) {
-    const std::size_t colon = value.find(':');
-    const std::size_t end = std::min(value.find_first_of(" \t"), value.size());
-    const std::size_t token = std::min(value.find_last_of(" \t"), value.size() - 1) + 1;
-    return AwsKeys{.key = value.substr(0, colon),
-                   .secret = value.substr(colon + 1, end - colon - 1),
-                   .token = value.substr(token)};
-  }
-  AwsKeys keys{.key = variable({"AWS_ACCESS_KEY_ID"}),
-               .secret = variable({"AWS_SECRET_ACCESS_KEY"}),
-               .token = variable({"AWS_SESSION_TOKEN"})};
-  if (!keys.key.empty() && !keys.secret.empty())
-    return keys;
-  const std::string profile = variable({"AWS_PROFILE"});
+Result<AwsKeys> aws_keys(std::string_view value) {
+  const std::string_view first = next_word(value);
+  if (first == "profile")
+    return read_aws_profile(std::string(value));
+  if (!first.empty())
+    return AwsKeys{.pair = std::string(first), .token = std::string(value)};
+  const std::string key = process_variable("AWS_ACCESS_KEY_ID");
+  const std::string secret = process_variable("AWS_SECRET_ACCESS_KEY");
+  if (!key.empty() && !secret.empty())
+    return AwsKeys{.pair = fmt::format("{}:{}", key, secret),
+                   .token = process_variable("AWS_SESSION_TOKEN")};
+  const std::string profile = process_variable("AWS_PROFILE");
   auto read = read_aws_profile(profile.empty() ? "default" : profile);
   if (!read && read.error().code == ErrorCode::kNotFound && profile.empty())
     return fail(ErrorCode::kInvalidArgument,
@@ -67,12 +51,12 @@ Result<Credentials> credentials_of(const AuthLine& line, const std::string& regi
     found.authorization = fmt::format("Basic {}", encode_base64(as_bytes(line.value)));
   if (line.kind != "aws")
     return found;
-  const AwsKeys keys = KILN_TRY(aws_keys(line.value));
-  found.user = fmt::format("{}:{}", keys.key, keys.secret);
-  found.aws_token = keys.token;
+  AwsKeys keys = KILN_TRY(aws_keys(line.value));
+  found.user = std::move(keys.pair);
+  found.aws_token = std::move(keys.token);
   for (const std::string& each :
-       {region, variable({"AWS_REGION", "AWS_DEFAULT_REGION"}), keys.region,
-        std::string("us-east-1")}) {
+       {region, process_variable("AWS_REGION"), process_variable("AWS_DEFAULT_REGION"),
+        keys.region, std::string("us-east-1")}) {
     if (found.aws_region.empty())
       found.aws_region = each;
   }
@@ -129,8 +113,9 @@ Result<Credentials> read_credentials(const ServerFiles& files,
       found = KILN_TRY(about(fmt::format("{}: line {}", named, line->number),
                              credentials_of(*line, server.region)));
     const AuthLine* const of_proxy =
-        proxy.url.empty() ? nullptr : line_for(lines, proxy.url, Rest::kDoesNot);
-    if (of_proxy != nullptr && of_proxy->kind == "basic" && proxy.user.empty())
+        proxy.url.empty() ? nullptr : line_for(lines, proxy.url);
+    if (of_proxy != nullptr && !of_proxy->prefix.empty() && of_proxy->kind == "basic" &&
+        proxy.user.empty())
       proxy.user = escaped_pair(of_proxy->value);
   }
   found.proxy = std::move(proxy.url);

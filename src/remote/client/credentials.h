@@ -36,8 +36,7 @@ struct ServerFiles {
 /// AWS_PROFILE. An empty region of the server: AWS_REGION, AWS_DEFAULT_REGION, that of
 /// the profile, us-east-1. With the proxy that the server is reached through, whose
 /// password a line with the proxy's URL may have; of a folder all is empty. Errors:
-/// those of check_private(), parse_auth_file(), read_aws_profile() and find_proxy();
-/// kInvalidArgument.
+/// kInvalidArgument; those of check_private() and read_aws_profile().
 [[nodiscard]] Result<Credentials> read_credentials(const ServerFiles& files,
                                                    const ServerAddress& server);
 

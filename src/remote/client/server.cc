@@ -169,22 +169,6 @@ Meaning meaning_of_put(std::uint32_t status) {
   }
 }
 
-Meaning meaning_of(Method method, std::uint32_t status) {
-  if (status == kUnauthorized || status == kForbidden)
-    return {Verdict::kDenied, false,
-            ": the credentials of KILN_REMOTE_AUTH do not suffice"};
-  if (status == kProxyWantsPassword)
-    return {Verdict::kDenied, false, ": the proxy wants a user and a password"};
-  if (method == Method::kPut)
-    return meaning_of_put(status);
-  const bool is_head = method == Method::kHead;
-  if (status == kOk || (is_head && (status == kCreated || status == kNoContent)))
-    return {Verdict::kGood, is_head};
-  if (status == kNotFound || status == kGone)
-    return {Verdict::kGood, false};
-  return {};
-}
-
 /// S3's code of an error, such as "AccessDenied"; "" if the body has none.
 std::string_view error_code_of(std::string_view body) {
   constexpr std::string_view kBegin = "<Code>";
@@ -201,12 +185,27 @@ std::string_view error_code_of(std::string_view body) {
              : std::string_view();
 }
 
-/// S3 has no denial for it. A HEAD has no body that would say so.
-bool has_session_ended(Method method, std::uint32_t status, std::string_view code,
-                       bool has_session) {
-  return status == kBadRequest &&
-         (code == "ExpiredToken" || code == "InvalidToken" ||
-          code == "TokenRefreshRequired" || (method == Method::kHead && has_session));
+Meaning meaning_of(Method method, std::uint32_t status, std::string_view code,
+                   bool has_session) {
+  // S3 has no status for it, and a HEAD no body that would say so.
+  if (status == kBadRequest &&
+      (code == "ExpiredToken" || code == "InvalidToken" ||
+       code == "TokenRefreshRequired" || (method == Method::kHead && has_session)))
+    return {Verdict::kDenied, false,
+            ": the session of the credentials seems to have ended"};
+  if (status == kUnauthorized || status == kForbidden)
+    return {Verdict::kDenied, false,
+            ": the credentials of KILN_REMOTE_AUTH do not suffice"};
+  if (status == kProxyWantsPassword)
+    return {Verdict::kDenied, false, ": the proxy wants a user and a password"};
+  if (method == Method::kPut)
+    return meaning_of_put(status);
+  const bool is_head = method == Method::kHead;
+  if (status == kOk || (is_head && (status == kCreated || status == kNoContent)))
+    return {Verdict::kGood, is_head};
+  if (status == kNotFound || status == kGone)
+    return {Verdict::kGood, false};
+  return {};
 }
 
 /// What an answer says without the body of a success. `has_session`: of AWS.
@@ -227,10 +226,7 @@ Answer read_status(Method method, TransferReply& reply, bool has_session) {
   const std::string_view code =
       reply.status >= kBadRequest ? error_code_of(reply.body) : std::string_view();
   const auto [verdict, is_there, advice] =
-      has_session_ended(method, reply.status, code, has_session)
-          ? Meaning{Verdict::kDenied, false,
-                    ": the session of the credentials seems to have ended"}
-          : meaning_of(method, reply.status);
+      meaning_of(method, reply.status, code, has_session);
   answer.verdict = verdict;
   answer.is_there = is_there;
   if (verdict != Verdict::kGood || !advice.empty())
@@ -266,14 +262,14 @@ struct Server::State {
       if (is_password_open() && !has_warned.test_and_set())
         log(LogLevel::kWarning,
             {"the password or token of KILN_REMOTE_AUTH is sent to ", address.base,
-             " without encryption: whoever is on the way can read it; use https"});
+             " without encryption: use https"});
     }
     return *known;
   }
 
   [[nodiscard]] bool is_password_open() const KILN_REQUIRES(mutex) {
     return known && !known->authorization.empty() &&
-           address.base.starts_with("http:") && !address.is_loopback();
+           address.base.starts_with("http:") && !is_loopback(address.base);
   }
 
   /// `finish` adds to the answer what the body says.
