@@ -5,6 +5,7 @@ import re
 
 import pytest
 import servers
+from conftest import ROOT
 from test_remote import OTHERS, WARM, Node, built, node, served, write_secret
 
 built, node = built, node  # fixtures
@@ -323,3 +324,25 @@ def test_node_exporter_takes_the_metrics_of_two_caches_of_a_node(built, node, tm
             assert together["kiln_gets_total", f'cache="{escaped}",tier="remote"'] >= built.number
             newer = each.run("stats", "--format", "openmetrics")[0]
             assert newer.endswith("# EOF\n") and "# TYPE kiln_gets counter\n" in newer
+
+
+def test_the_lines_that_the_page_for_admins_shows_are_taken(built, node, tmp_path):
+    (lines,) = re.findall(r"^  ```\n(.*?)^  ```", (ROOT / "docs/admin.md").read_text(), re.M | re.S)
+    write_secret(tmp_path / "auth", lines)
+    forms = set(re.findall(r"^\| `(aws[^`]*)` \|", (ROOT / "docs/admin.md").read_text(), re.M))
+    assert forms == {"aws", "aws KEY:SECRET", "aws KEY:SECRET SESSION-TOKEN", "aws profile NAME"}
+    with servers.Server() as server, servers.Proxy({"public.example": server}) as proxy:
+        served(built, server)
+        env = {"KILN_REMOTE_AUTH": str(tmp_path / "auth"), "KILN_NO_JIT": "1", **built.trusted}
+        assert node("rest", KILN_REMOTE=server.url, **env).warm() == (built.number, 0, {"remote"})
+        assert {each.headers["Authorization"] for each in server.asked} == {"Bearer TOKEN"}
+        # No keys of that profile are here; each other form is right.
+        job = node("bucket", KILN_REMOTE=f"https://bucket.s3.eu-north-1.amazonaws.com;proxy={proxy.url}", **env)
+        assert "line 1: there is no profile of AWS" in "".join(job.run("doctor", status=1))
+        for form in sorted(forms - {"aws profile NAME"}):
+            write_secret(tmp_path / "auth", form)
+            keys = {"AWS_ACCESS_KEY_ID": "KEY", "AWS_SECRET_ACCESS_KEY": "SECRET"} if form == "aws" else {}
+            server.asked.clear()
+            job = node(form.replace(" ", "-"), KILN_REMOTE=server.url, **env, **keys)
+            assert job.warm() == (built.number, 0, {"remote"})
+            assert all("Credential=KEY/" in each.headers["Authorization"] for each in server.asked)
