@@ -165,7 +165,8 @@ constexpr std::array kSettings{
         "Options::remote", "KILN_REMOTE", SettingKind::kText,
         "Remote caches, with spaces, in the order in which they are asked where "
         "neither the cache nor a seed has an object; each may have options: "
-        "https://c/kiln;mode=rw;unsigned=1, layout=bazel, region=us-east-1.",
+        "https://c/kiln;mode=rw;unsigned=1, layout=bazel, region=us-east-1, "
+        "proxy=http://p:3128.",
         ""),
     setting<&Options::remote_mode, text_of, of_remote<&RemoteSettings::mode>,
             of_remote<&RemoteSettings::mode_by>>(
@@ -183,7 +184,7 @@ constexpr std::array kSettings{
     setting<&Options::remote_auth, path_of, of_remote<&RemoteSettings::auth>>(
         "Options::remote_auth", "KILN_REMOTE_AUTH", SettingKind::kPath,
         "File that only you can read, of mode 0600, with 'bearer TOKEN', 'basic "
-        "USER:PASSWORD' or 'aws'.",
+        "USER:PASSWORD' or 'aws', or such a line behind the URL of each server.",
         ""),
     setting<&Options::remote_ca, path_of, of_remote<&RemoteSettings::ca>>(
         "Options::remote_ca", "KILN_REMOTE_CA", SettingKind::kPath,

@@ -108,7 +108,7 @@ struct Options {
   /// "off", "r" (the default) or "rw": what is built here is uploaded, too.
   std::optional<std::string> remote_mode{};  // KILN_REMOTE_MODE
   /// Files: the private key that uploads are signed with; "bearer TOKEN", "basic U:P"
-  /// or "aws", which nobody else may read; certificates of authorities; a certificate
+  /// or "aws", perhaps behind a server's URL, which nobody else may read; certificates of authorities; a certificate
   /// of this client with its key. Default: none.
   std::optional<std::filesystem::path> remote_sign{};         // KILN_REMOTE_SIGN
   std::optional<std::filesystem::path> remote_auth{};         // KILN_REMOTE_AUTH

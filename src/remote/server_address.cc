@@ -7,6 +7,7 @@
 #include <cctype>
 #include <utility>
 
+#include "util/ascii.h"
 #include "util/nearest.h"
 #include "util/try.h"
 
@@ -86,11 +87,16 @@ Result<std::string> parse_region(const std::string& text) {
 /// Sets the option `name`. Errors: those of its value; an unknown name.
 Result<void> set_option(ServerAddress& server, const std::string& name,
                         const std::string& value) {
-  const std::array<std::string, 4> names{"layout", "mode", "region", "unsigned"};
+  const std::array<std::string, 5> names{"layout", "mode", "proxy", "region",
+                                         "unsigned"};
   if (name == "layout")
     server.layout = KILN_TRY(parse_layout(value));
   else if (name == "mode")
     server.mode = KILN_TRY(parse_mode(value));
+  else if (name == "proxy" && server.base.starts_with("file:"))
+    return fail(ErrorCode::kInvalidArgument, "a folder is reached through no proxy");
+  else if (name == "proxy")
+    server.proxy = KILN_TRY(parse_proxy(value));
   else if (name == "region")
     server.region = KILN_TRY(parse_region(value));
   else if (name == "unsigned")
@@ -130,6 +136,53 @@ Result<Mode> parse_mode(const std::string& text) {
   if (text == "rw")
     return Mode::kReadWrite;
   return refuse(text, "is none of off, r and rw");
+}
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower)
+    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+HostAndPort host_of(std::string_view url) {
+  const std::string_view authority = authority_of(url);
+  HostAndPort found{.host = lower_case(authority),
+                    .port = url.starts_with("https:") ? "443" : "80"};
+  const std::size_t colon = authority.rfind(':');
+  const std::size_t bracket = authority.rfind(']');
+  if (colon != std::string_view::npos &&
+      (bracket == std::string_view::npos || bracket < colon)) {
+    found.port = authority.substr(colon + 1);
+    found.host.resize(colon);
+  }
+  if (bracket != std::string_view::npos && found.host.starts_with('['))
+    found.host = found.host.substr(1, bracket - 1);
+  return found;
+}
+
+Result<std::string> parse_proxy(std::string_view text) {
+  constexpr std::array<std::string_view, 6> kSchemes{"http",    "https",  "socks4",
+                                                     "socks4a", "socks5", "socks5h"};
+  if (text.empty())
+    return std::string();
+  // First, so that no message shows a password.
+  if (text.find('@') != std::string_view::npos)
+    return fail(ErrorCode::kInvalidArgument,
+                "the proxy's URL has a user or a password in it; they belong into the "
+                "file that KILN_REMOTE_AUTH names, or into the variable https_proxy");
+  std::string url = text.find("://") == std::string_view::npos
+                        ? fmt::format("http://{}", text)
+                        : std::string(text);
+  while (url.ends_with('/')) url.pop_back();
+  const std::string_view scheme = std::string_view(url).substr(0, url.find("://"));
+  const auto [host, port] = host_of(url);
+  if (std::ranges::find(kSchemes, scheme) == kSchemes.end() || host.empty() ||
+      !url.ends_with(authority_of(url)) || url.find(' ') != std::string::npos ||
+      port.empty() || !std::ranges::all_of(port, is_digit))
+    return fail(ErrorCode::kInvalidArgument,
+                "it is no URL of a proxy, such as http://proxy.example:3128");
+  return url;
 }
 
 std::string ServerAddress::object_url(const Digest& key) const {

@@ -31,6 +31,8 @@ struct ServerAddress {
   std::optional<Mode> mode{};  // none: that of KILN_REMOTE_MODE
   bool takes_unsigned = false;
   std::string region{};  // of S3; empty: none
+  /// Its URL, without a user; empty: there is none; nullopt: see find_proxy().
+  std::optional<std::string> proxy{};
 
   [[nodiscard]] std::string object_url(const Digest& key) const;
   /// Of a name that is_pack_name() takes: <base>/packs/<name>.kpack, or <name> alone if
@@ -43,10 +45,23 @@ struct ServerAddress {
 /// Letters, digits, '-', '_' and '.', and none of the last three at the beginning.
 [[nodiscard]] bool is_pack_name(std::string_view name);
 
-/// "https://c/kiln;layout=bazel;unsigned=1;mode=rw;region=us-east-1", with spaces
-/// between servers, in the order in which they are asked. Errors: kInvalidArgument: no
-/// http, https or file URL; a user or password in it; an unknown or repeated option,
-/// with the nearest match; a server that is there twice.
+[[nodiscard]] std::string lower_case(std::string_view text);
+
+/// Of an http or https URL: the host in lower case and without brackets, and the port.
+struct HostAndPort {
+  std::string host;
+  std::string port;
+};
+[[nodiscard]] HostAndPort host_of(std::string_view url);
+
+/// The URL of a proxy; "" is none. Without a scheme it is http://. Errors:
+/// kInvalidArgument: another scheme than http, https and socks; a user or a password.
+[[nodiscard]] Result<std::string> parse_proxy(std::string_view text);
+
+/// "https://c/kiln;layout=bazel;unsigned=1;mode=rw;region=us-east-1;proxy=", with
+/// spaces between servers, in the order in which they are asked. Errors:
+/// kInvalidArgument: no http, https or file URL; a user or password in it; an unknown
+/// or repeated option, with the nearest match; a server that is there twice.
 [[nodiscard]] Result<std::vector<ServerAddress>> parse_servers(const std::string& text);
 
 }  // namespace kiln::remote

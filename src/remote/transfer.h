@@ -34,6 +34,8 @@ struct Credentials {
   std::string ca_bundle{};      // paths
   std::string certificate{};
   std::string certificate_key{};
+  std::string proxy{};       // its URL, without a user; empty: none
+  std::string proxy_user{};  // "user:password" with %XX
   friend bool operator==(const Credentials&, const Credentials&) = default;
 };
 

@@ -111,7 +111,7 @@ TEST_F(ProgramCompletionTest, VerbsThenOptionsThenTheirValues) {
       {"kiln compile -I ", {":folder"}},
       {"kiln compile -- -", {":file"}},
       {"kiln templates --template-dir ", {":folder"}},
-      {"kiln stats --format ", {"openmetrics"}},
+      {"kiln stats --format ", {"openmetrics", "prometheus"}},
       {"kiln unpack ", {":file *.kpack*"}},
       {"kiln unpack --keys ", {":file"}},
       {"kiln push --pack ", {":file *.kpack*"}},

@@ -2,6 +2,7 @@
 
 #include "tests/integration/program_inspect.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -205,9 +206,19 @@ TEST_F(ProgramInspectTest, StatsForACollectorReplaceTheirFileAndNeverCutIt) {
   warm("tiny_fwd", "9.0");
   const auto printed = kiln_.run({"stats", "--format", "openmetrics"});
   EXPECT_EQ(printed.status, 0) << printed.text();
-  EXPECT_THAT(printed.out, AllOf(HasSubstr("kiln_gets_total{tier=\"build\"} 6\n"),
-                                 HasSubstr("kiln_gets_total{tier=\"disk\"} 6\n"),
-                                 HasSubstr("kiln_entries 6\n")));
+  const std::string cache = "{cache=\"" + kiln_.cache_dir().native() + "\"";
+  const std::vector<std::string> samples{
+      "kiln_gets_total" + cache + ",tier=\"build\"} 6\n",
+      "kiln_gets_total" + cache + ",tier=\"disk\"} 6\n",
+      "kiln_entries" + cache + "} 6\n"};
+  for (const std::string& each : samples) EXPECT_THAT(printed.out, HasSubstr(each));
+  EXPECT_THAT(printed.out, HasSubstr("# TYPE kiln_gets counter\n"));
+  // The older format, which has other names of counters, and neither units nor an end.
+  const auto older = kiln_.run({"stats", "--format", "prometheus"});
+  EXPECT_EQ(older.status, 0) << older.text();
+  for (const std::string& each : samples) EXPECT_THAT(older.out, HasSubstr(each));
+  EXPECT_THAT(older.out, AllOf(HasSubstr("# TYPE kiln_gets_total counter\n"),
+                               Not(HasSubstr("# UNIT")), Not(HasSubstr("# EOF"))));
   const fs::path file = kiln_.folder() / "kiln.prom";
   kiln_.write("kiln.prom", "old");
   fs::create_hard_link(file, kiln_.folder() / "reader");
@@ -384,23 +395,25 @@ TEST_F(ProgramInspectTest, ANamedFolderThatIsNoCacheIsExitThree) {
 
 TEST_F(ProgramInspectTest, ACollectorOfMetricsIsToldThatThereIsNoCache) {
   const Arguments metrics{"stats", "--format", "openmetrics"};
-  const auto expect_present = [&](const Arguments& more, const char* text) {
+  const auto expect_present = [&](const Arguments& more, int present) {
     Arguments words = metrics;
     words.insert(words.end(), more.begin(), more.end());
     const auto finished = kiln_.run(words);
     EXPECT_EQ(finished.status, 0) << finished.text();
-    EXPECT_THAT(finished.out, HasSubstr(text));
+    EXPECT_THAT(finished.out,
+                testing::ContainsRegex(fmt::format(
+                    "\nkiln_cache_present.cache=\"[^\"]*\". {}\n", present)));
   };
   for (const fs::path& named : {kiln_.folder() / "none", fs::path("/etc")}) {
-    expect_present({"--cache-dir", named}, "kiln_cache_present 0\n");
+    expect_present({"--cache-dir", named}, 0);
     kiln_.set("KILN_CACHE_DIR", named);
-    expect_present({}, "kiln_cache_present 0\n");
+    expect_present({}, 0);
   }
   kiln_.unset("KILN_CACHE_DIR");
-  expect_present({}, "kiln_cache_present 0\n");
+  expect_present({}, 0);
   kiln_.set("KILN_CACHE_DIR", kiln_.cache_dir());
   warm("tiny_fwd:dtype=f16", "9.0");
-  expect_present({}, "kiln_cache_present 1\n");
+  expect_present({}, 1);
 }
 
 TEST_F(ProgramInspectTest, LookingIntoAFolderThatIsNoCacheLeavesItAsItIs) {

@@ -144,7 +144,7 @@ TEST_F(ProgramUsageTest, BadEnvironmentVariablesAreNamed) {
 }
 
 TEST_F(ProgramUsageTest, UnknownWordsOfAListAreAnsweredWithTheNearestOne) {
-  expect_wrong({"stats", "--format", "xml"}, {"'xml'", "openmetrics"});
+  expect_wrong({"stats", "--format", "xml"}, {"'xml'", "openmetrics", "prometheus"});
   expect_wrong({"ls", "--sort", "szie"}, {"'szie'", "created", "did you mean 'size'?"});
   expect_wrong({"warm", "--template", "softmx", "--arch", "9.0"},
                {"no template 'softmx'", "did you mean 'softmax'?"});

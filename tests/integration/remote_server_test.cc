@@ -467,6 +467,42 @@ TEST_F(RemoteServerTest, EachKindOfCredentialsIsSent) {
       sent("aws AKID:SECRETKEY\n"),
       AllOf(HasSubstr("Authorization: AWS4-HMAC-SHA256 Credential=AKID/"),
             HasSubstr("/us-east-1/s3/aws4_request"), Not(HasSubstr("SECRETKEY"))));
+  EXPECT_THAT(sent("aws AKID:SECRET:KEY  SESSION/+=\n"),
+              AllOf(HasSubstr("Credential=AKID/"),
+                    HasSubstr("x-amz-security-token: SESSION/+=\r\n"),
+                    Not(HasSubstr("SECRET:KEY"))));
+}
+
+TEST_F(RemoteServerTest, EachServerHasTheLineWithTheLongestPrefixOfItsUrl) {
+  set_body("");
+  const auto sent = [&](const std::string& base) {
+    own_ = server({.base = base});
+    get();
+    const std::string head = server_.heads().back();
+    const std::size_t at = head.find("Bearer ");
+    return at == std::string::npos ? ""
+                                   : head.substr(at + 7, head.find('\r', at) - at - 7);
+  };
+  const std::string host = server_.url("");
+  write_auth(
+      fmt::format("bearer rest\n\n  # by host\n{}/ bearer host\n"
+                  "{}/kiln bearer path\r\n{}/kiln/open none\n",
+                  "HTTP" + host.substr(4), host, host));
+  EXPECT_EQ(sent(host), "host");
+  EXPECT_EQ(sent(host + "/other"), "host");
+  EXPECT_EQ(sent(host + "/kilns"), "host") << "no prefix ends within a name";
+  EXPECT_EQ(sent(host + "/KILN"), "host");
+  EXPECT_EQ(sent(host + "/kiln"), "path");
+  EXPECT_EQ(sent(host + "/kiln/x"), "path");
+  EXPECT_EQ(sent(host + "/kiln/open/x"), "");
+  EXPECT_EQ(sent(server_.url("", "localhost")), "rest");
+  // A host that begins so, and another port, are others.
+  write_auth(fmt::format("{} bearer one\n{}9 bearer other", host, host));
+  EXPECT_EQ(sent(host), "one");
+  const std::string without_port = host.substr(0, host.rfind(':'));
+  write_auth(fmt::format("{} bearer one\n{} bearer two", without_port,
+                         host.substr(0, host.size() - 1)));
+  EXPECT_EQ(sent(host), "");
 }
 
 TEST_F(RemoteServerTest, CredentialsOfTheEnvironmentGoWithTheirSession) {
@@ -488,6 +524,8 @@ TEST_F(RemoteServerTest, CredentialsOfTheEnvironmentGoWithTheirSession) {
   for (const char* name : {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
                            "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION"})
     ::unsetenv(name);
+  for (const char* name : {"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"})
+    ::setenv(name, "/nothing/here", 1);
   own_ = server();
   EXPECT_EQ(get().verdict, Verdict::kDenied) << "'aws' alone, without the variables";
 }
@@ -513,6 +551,18 @@ TEST_F(RemoteServerTest, BadCredentialsAreNotSentNorShown) {
   refused("basic :secret");
   refused("aws secret");
   refused("aws secret:");
+  refused("aws KEY:secret TOKEN more");
+  refused("aws profile");
+  refused("aws profile one secret");
+  refused("none secret");
+  EXPECT_THAT(refused("bearer fine\n\n# a comment\nhttps://c baerer secret\n"),
+              HasSubstr("line 4: it is none of 'bearer TOKEN'"));
+  EXPECT_THAT(refused("bearer secret\nhttps://c none\nbasic a:secret"),
+              HasSubstr("lines 1 and 3 are for the same servers"));
+  EXPECT_THAT(refused("https://c/ none\nHTTPS://C none"), HasSubstr("lines 1 and 2"));
+  EXPECT_THAT(refused("https://me:secret@c none"), HasSubstr("line 1: its URL"));
+  EXPECT_THAT(refused("https:// none"), HasSubstr("names no host"));
+  EXPECT_THAT(refused(" \n# bearer secret\n"), HasSubstr("has no line"));
   files_.auth = dir_.path() / "missing";
   own_ = server();
   EXPECT_THAT(get().why, HasSubstr("KILN_REMOTE_AUTH"));

@@ -3,13 +3,16 @@
 Each is a context manager, and ends with it. nginx is the system's or in .deps; moto is in .deps/s3.
 """
 
+import base64
 import collections
 import contextlib
 import hashlib
 import hmac
+import http.client
 import http.server
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -157,7 +160,8 @@ Request = collections.namedtuple("Request", "method path headers body")
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Files in memory, by GET, HEAD and PUT. `answer(request)` may give a status, or (status, headers).
+    """Files in memory, by GET, HEAD and PUT. `answer(request)` may give a status, (status, headers), or
+    (status, headers, body).
 
     `reading(path, bytes)` is called as the body of a PUT arrives, and says whether the rest is lost. With
     `keeps_parts` a body that is cut off is kept as it is, which no server should do."""
@@ -216,7 +220,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return body, len(body) == size
 
     def do_it(self):
-        server, found = self.server, b""
+        server = self.server
         body, is_whole = self.body()
         if not is_whole and not server.keeps_parts:
             self.close_connection = True
@@ -225,7 +229,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with server.lock:
             server.asked.append(request)
         answer = server.answer(request) if server.answer else None
-        status, headers = answer if isinstance(answer, tuple) else (answer, {})
+        status, headers, *found = answer if isinstance(answer, tuple) else (answer, {})
+        found = found[0] if found else b""
         with server.lock:
             if status is None and self.command == "PUT":
                 status = 204 if self.path in server.files else 201
@@ -335,3 +340,53 @@ commonName = supplied
             context.verify_mode = ssl.CERT_REQUIRED
             context.load_verify_locations(clients.file)
         return context
+
+
+class Proxy(Server):
+    """A forward proxy, also by CONNECT: `names` says which server of ours has which host and port.
+
+    `asked` has what it was asked. With `user`, "name:password", it wants these."""
+
+    def __init__(self, names, user=None):
+        self.names = names
+        self.user = user and "Basic " + base64.b64encode(user.encode()).decode()
+        super().__init__(self.forward)
+        self.RequestHandlerClass = ProxyHandler
+
+    def forward(self, request):
+        if self.user and request.headers["Proxy-Authorization"] != self.user:
+            return 407, {"Proxy-Authenticate": "Basic realm=proxy"}, b""
+        url = urllib.parse.urlsplit(request.path)
+        if url.netloc not in self.names:
+            return 502, {}, b"no such host"
+        kept = {name: value for name, value in request.headers.items() if name not in ("Host", "Proxy-Authorization")}
+        connection = http.client.HTTPConnection("127.0.0.1", self.names[url.netloc].server_port, timeout=20)
+        with contextlib.closing(connection):
+            connection.request(request.method, url.path, request.body, kept | {"Host": url.netloc})
+            reply = connection.getresponse()
+            return reply.status, {}, reply.read()
+
+
+class ProxyHandler(Handler):
+    def do_CONNECT(self):
+        server = self.server
+        with server.lock:
+            server.asked.append(Request(self.command, self.path, self.headers, b""))
+        if server.user and self.headers["Proxy-Authorization"] != server.user:
+            self.send_response(407)
+            self.send_header("Content-Length", "0")
+            return self.end_headers()
+        if self.path not in server.names:
+            return self.send_error(502)
+        there = socket.create_connection(("127.0.0.1", server.names[self.path].server_port), 20)
+        self.send_response(200)
+        self.end_headers()
+        self.close_connection = True
+        with there:
+            ends = {self.connection: there, there: self.connection}
+            while True:
+                for each in select.select([*ends], [], [], 20)[0] or [None]:
+                    some = each and each.recv(1 << 16)
+                    if not some:
+                        return None
+                    ends[each].sendall(some)

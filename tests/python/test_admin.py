@@ -474,7 +474,8 @@ def test_the_watch_is_quiet_about_a_sound_cache_and_not_about_a_damaged_one(mach
     for name in ("bytes", "limit_bytes", "counters"):
         assert name in stats
     metrics = (machine.folder / "srv/kiln/kiln.prom").read_text()
-    assert f"\nkiln_entries {stats['entries']}\n" in metrics and metrics.endswith("# EOF\n"), metrics
+    cache = f'cache="{machine.folder}/srv/kiln/cache"'
+    assert f"\nkiln_entries{{{cache}}} {stats['entries']}\n" in metrics, metrics
     damaged = next((machine.folder / "srv/kiln/cache/objects").glob("v1/*/*"))
     damaged.write_bytes(damaged.read_bytes()[:-1])
     said = machine(watch)
@@ -482,7 +483,7 @@ def test_the_watch_is_quiet_about_a_sound_cache_and_not_about_a_damaged_one(mach
 
 
 def test_each_count_that_the_page_names_is_exported_by_a_node_with_bad_servers(machine):
-    row = re.search(r"^\| `stats --format openmetrics` \|(.*)\|$", PAGE, re.M)[1]
+    row = re.search(r"^\| `stats --format prometheus` \|(.*)\|$", PAGE, re.M)[1]
     named = re.findall(r"`(kiln_\w+)(?:\{([\w,]+)\})?`", row)
     assert len(named) == 8, named
     machine(recipe("build"))
@@ -507,11 +508,13 @@ def test_each_count_that_the_page_names_is_exported_by_a_node_with_bad_servers(m
     metrics = (machine.folder / "srv/kiln/kiln.prom").read_text()
     for name, labels in named:
         pattern = ",".join(f'{label}="[^"]*"' for label in labels.split(",") if label)
-        assert re.search(rf"^{name}{rf'{{{pattern}}}' if labels else ''} [1-9]", metrics, re.M), f"{name} in {metrics}"
+        pattern = 'cache="[^"]*"' + (f",{pattern}" if labels else "")
+        assert re.search(rf"^{name}{{{pattern}}} [1-9]", metrics, re.M), f"{name} in {metrics}"
     # The counters of `stats --json` are there, too, by the names that the page gives.
     counters = json.loads((machine.folder / "srv/kiln/stats.json").read_text())["counters"]
     for name in ("hits", "compiled", "seed_refused", "uploads_dropped"):
         assert counters[name] > 0 and f"`{name}`" in PAGE, counters
     assert any(name.startswith("remote_rejected.") for name in counters)
-    for counted in "kiln_seed_refused_total", 'kiln_gets_total{tier="disk"}', 'kiln_gets_total{tier="remote"}':
-        assert f"\n{counted} " in metrics, metrics
+    cache = f'cache="{machine.folder}/srv/kiln/node"'
+    for counted in f"seed_refused_total{{{cache}", f'gets_total{{{cache},tier="disk"', f'gets_total{{{cache},tier="remote"':
+        assert f"\nkiln_{counted}}} " in metrics, metrics

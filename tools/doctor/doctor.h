@@ -54,6 +54,7 @@ struct CacheFacts {
 struct RemoteFacts {
   std::string url;
   std::string mode;          // "r", "rw"
+  std::string proxy;         // its URL, without a user; empty: none
   std::uint32_t status = 0;  // of a GET; 0: no answer
   remote::TransferTimes times{};
   std::optional<std::chrono::microseconds> put{};  // nullopt: it gets none, or failed

@@ -71,11 +71,22 @@ std::string steps(const remote::TransferTimes& times) {
 }
 
 /// What to do about a server that cannot be asked, or does not let this machine in.
-std::string remedy_of(const remote::Answer& answer, const ServerAddress& address) {
+std::string remedy_of(const remote::Answer& answer, const ServerAddress& address,
+                      const remote::Proxy& proxy) {
+  constexpr std::uint32_t kProxyWantsPassword = 407;
+  if (!proxy.url.empty() &&
+      (answer.status == kProxyWantsPassword || answer.end == TransferEnd::kConnect))
+    return fmt::format(
+        "look whether the {} runs and lets this machine in; "
+        "\";proxy=\" behind the URL, or NO_PROXY, goes without",
+        proxy.text());
+  constexpr std::uint32_t kBadRequest = 400;
+  if (answer.verdict == Verdict::kDenied && answer.status == kBadRequest)
+    return "renew the session's credentials where KILN_REMOTE_AUTH (--auth) has them";
   if (answer.verdict == Verdict::kDenied)
     return answer.status == 0
-               ? "mend the file that KILN_REMOTE_AUTH (--auth) or KILN_REMOTE_CERT "
-                 "names"
+               ? "mend the variable, or the file that KILN_REMOTE_AUTH (--auth) or "
+                 "KILN_REMOTE_CERT names"
                : "give credentials that suffice by KILN_REMOTE_AUTH (--auth); S3 says "
                  "403 for a missing object unless they may list the bucket "
                  "(s3:ListBucket)";
@@ -114,10 +125,17 @@ class RemoteCheck {
         diagnosis_(diagnosis) {
     facts_.url = address_.base;
     facts_.mode = is_written_ ? "rw" : "r";
+    if (auto found = remote::find_proxy(address_, remote::process_variable))
+      proxy_ = *std::move(found);
+    facts_.proxy = proxy_.url;
   }
 
   void run() {
-    if (ask_for_nothing()) {
+    const bool is_usable = ask_for_nothing();
+    if (run_.server(server_).is_password_open())
+      add(", password", CheckVerdict::kWarn,
+          "a token or a password is sent without encryption", "use https");
+    if (is_usable) {
       if (is_written_)
         send_and_ask();
       compare_clocks();
@@ -155,23 +173,22 @@ class RemoteCheck {
       return false;
     }
     if (answer.verdict != Verdict::kGood) {
-      add("", CheckVerdict::kFail, answer.why, remedy_of(answer, address_));
+      add("", CheckVerdict::kFail, answer.why + through_proxy(),
+          remedy_of(answer, address_, proxy_));
       return false;
     }
     const std::string times = steps(answer.times);  // none for a folder
-    const std::string detail = fmt::format("mode {}{}{}{}", facts_.mode,
-                                           address_.takes_unsigned ? ", unsigned" : "",
-                                           times.empty() ? "" : ": ", times);
-    const bool is_open = address_.base.starts_with("http:") && !is_local();
+    const std::string detail = fmt::format(
+        "mode {}{}{}{}{}", facts_.mode, address_.takes_unsigned ? ", unsigned" : "",
+        through_proxy(), times.empty() ? "" : ": ", times);
+    const bool is_open =
+        address_.base.starts_with("http:") && !remote::is_loopback(address_.base);
     if (answer.times.whole > settings_.wait)
       add("", CheckVerdict::kWarn, detail,
           fmt::format(
               "the first request takes longer than a get waits, {} ms: the kernel is "
               "built here meanwhile; raise KILN_REMOTE_WAIT, or take a nearer server",
               settings_.wait.count()));
-    else if (is_open && !settings_.auth.empty())
-      add("", CheckVerdict::kWarn, detail,
-          "a token or a password is sent without encryption: use https");
     else if (is_open && address_.takes_unsigned)
       add("", CheckVerdict::kWarn, detail,
           "a machine on the way can plant code, since nothing is signed or encrypted: "
@@ -181,10 +198,10 @@ class RemoteCheck {
     return true;
   }
 
-  [[nodiscard]] bool is_local() const {
-    const std::string host = address_.base.substr(sizeof("http://") - 1);
-    return host.starts_with("127.") || host.starts_with("localhost") ||
-           host.starts_with("[::1]");
+  /// ", proxy http://p:3128 (https_proxy)".
+  [[nodiscard]] std::string through_proxy() const {
+    const std::string text = proxy_.text();
+    return text.empty() ? "" : fmt::format(", {}", text);
   }
 
   void send_and_ask() {
@@ -202,7 +219,7 @@ class RemoteCheck {
           put.verdict == Verdict::kDenied
               ? "give credentials that may write by KILN_REMOTE_AUTH (--auth), or "
                 "say mode=r"
-              : remedy_of(put, address_));
+              : remedy_of(put, address_, proxy_));
     facts_.put = put.times.whole;
     const remote::Answer back = get(object->key());
     if (back.object)
@@ -214,7 +231,8 @@ class RemoteCheck {
         fmt::format(
             "sent, and not believed when it comes back: {}",
             back.why.empty() ? "the server does not have the object" : back.why),
-        back.rejected != remote::Rejected::kSignature ? remedy_of(back, address_)
+        back.rejected != remote::Rejected::kSignature
+            ? remedy_of(back, address_, proxy_)
         : is_unsigned
             ? "sign the objects that this machine sends: KILN_REMOTE_SIGN names a "
               "private key"
@@ -244,6 +262,7 @@ class RemoteCheck {
   const ServerAddress& address_;
   const bool is_written_;
   Diagnosis& diagnosis_;
+  remote::Proxy proxy_;
   RemoteFacts facts_;
 };
 

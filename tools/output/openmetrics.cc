@@ -4,21 +4,63 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "remote/client/servers.h"
+#include "tools/output/counters.h"
 
 namespace kiln::tools {
 namespace {
 
-void add_gauge(std::string& text, std::string_view name, std::string_view unit,
-               std::uint64_t value) {
-  text += fmt::format("# TYPE {} gauge\n", name);
-  if (!unit.empty())
-    text += fmt::format("# UNIT {} {}\n", name, unit);
-  text += fmt::format("{} {}\n", name, value);
+/// A value of a label.
+std::string quoted(std::string_view value) {
+  std::string text;
+  for (const char c : value) {
+    if (c == '"' || c == '\\')
+      text += '\\';
+    text += c == '\n' ? "\\n" : std::string(1, c);
+  }
+  return fmt::format("\"{}\"", text);
 }
+
+class Writer {
+ public:
+  Writer(MetricsFormat format, std::string_view cache)
+      : format_(format), cache_(fmt::format("cache={}", quoted(cache))) {}
+
+  /// Each has its HELP: node_exporter would make one up of the file's name, and two
+  /// files with the same family would disagree.
+  void begin(std::string_view family, std::string_view type, std::string_view help,
+             std::string_view unit = {}) {
+    const bool is_open = format_ == MetricsFormat::kOpenMetrics;
+    const std::string name =
+        fmt::format("kiln_{}{}", family, type == "counter" && !is_open ? "_total" : "");
+    text_ += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name,
+                         help.empty() ? family : help, name, type);
+    if (is_open && !unit.empty())
+      text_ += fmt::format("# UNIT {} {}\n", name, unit);
+  }
+  /// `labels`: "a=\"1\",b=\"2\"" or "".
+  template <typename Value>
+  void add(std::string_view name, std::string_view labels, const Value& value) {
+    text_ += fmt::format("kiln_{}{{{}{}{}}} {}\n", name, cache_,
+                         labels.empty() ? "" : ",", labels, value);
+  }
+  void add_gauge(std::string_view name, std::string_view help, std::uint64_t value,
+                 std::string_view unit = {}) {
+    begin(name, "gauge", help, unit);
+    add(name, "", value);
+  }
+  std::string end() && {
+    return std::move(text_) + (format_ == MetricsFormat::kOpenMetrics ? "# EOF\n" : "");
+  }
+
+ private:
+  const MetricsFormat format_;
+  const std::string cache_;
+  std::string text_;
+};
 
 /// Of the counters of the cache, which tier has answered a get.
 std::string_view tier_of(std::string_view counter) {
@@ -53,56 +95,55 @@ const Family* family_of(std::string_view name) {
   return found == families->end() ? nullptr : &*found;
 }
 
-/// `{method="get",result="hit",server="c:80"}`, of "get.hit.c:80".
+/// `method="get",result="hit",server="c:80"`, of "get.hit.c:80".
 std::string labels_text(const Family& family, std::string_view values) {
   std::vector<std::string> parts;
   for (const std::string_view label : family.labels) {
     const bool is_last = parts.size() + 1 == family.labels.size();
     const std::size_t end =
         is_last ? values.size() : std::min(values.find('.'), values.size());
-    parts.push_back(fmt::format("{}=\"{}\"", label, values.substr(0, end)));
+    parts.push_back(fmt::format("{}={}", label, quoted(values.substr(0, end))));
     values.remove_prefix(std::min(end + 1, values.size()));
   }
-  return fmt::format("{{{}}}", fmt::join(parts, ","));
+  return fmt::format("{}", fmt::join(parts, ","));
 }
 
 constexpr std::string_view kSeconds = "remote_seconds.";
 constexpr const char* kMicroseconds = "remote_microseconds";
 
 /// How long requests to remotes take, as a histogram.
-void add_seconds(std::string& text,
-                 const std::map<std::string, std::uint64_t>& counts) {
+void add_seconds(Writer& to, const std::map<std::string, std::uint64_t>& counts) {
   const auto count_of = [&](const std::string& name) {
     const auto found = counts.find(name);
     return found == counts.end() ? 0 : found->second;
   };
-  std::string samples;
+  if (count_of(kMicroseconds) == 0)
+    return;
+  to.begin("remote_seconds", "histogram", "How long requests to remotes took",
+           "seconds");
   std::uint64_t sum = 0;
   for (const std::string_view bound : remote::kSecondsBuckets) {
     sum += count_of(fmt::format("{}{}", kSeconds, bound));
-    samples += fmt::format("kiln_remote_seconds_bucket{{le=\"{}\"}} {}\n",
-                           bound == "inf" ? "+Inf" : bound, sum);
+    to.add("remote_seconds_bucket",
+           fmt::format("le=\"{}\"", bound == "inf" ? "+Inf" : bound), sum);
   }
-  if (sum == 0)
-    return;
-  text += "# TYPE kiln_remote_seconds histogram\n# UNIT kiln_remote_seconds seconds\n" +
-          samples;
-  text += fmt::format(
-      "kiln_remote_seconds_sum {}.{:06}\nkiln_remote_seconds_count {}\n",
-      count_of(kMicroseconds) / 1'000'000, count_of(kMicroseconds) % 1'000'000, sum);
+  to.add("remote_seconds_sum", "",
+         fmt::format("{}.{:06}", count_of(kMicroseconds) / 1'000'000,
+                     count_of(kMicroseconds) % 1'000'000));
+  to.add("remote_seconds_count", "", sum);
 }
 
 }  // namespace
 
-std::string openmetrics_text(const cache::Stats& stats, bool is_there) {
-  std::string text;
-  add_gauge(text, "kiln_cache_present", "", is_there ? 1 : 0);
-  add_gauge(text, "kiln_entries", "", stats.totals.entries);
-  add_gauge(text, "kiln_size_bytes", "bytes", stats.totals.bytes);
-  add_gauge(text, "kiln_limit_bytes", "bytes", stats.limit_bytes);
-  text +=
-      "# TYPE kiln_gets counter\n# HELP kiln_gets Requests that each tier has "
-      "answered.\n";
+std::string metrics_text(const cache::Stats& stats, std::string_view root,
+                         bool is_there, MetricsFormat format) {
+  Writer to(format, root);
+  to.add_gauge("cache_present", "Whether there is a cache", is_there ? 1 : 0);
+  to.add_gauge("entries", "Objects in the cache", stats.totals.entries);
+  to.add_gauge("size_bytes", "Size of the objects in the cache", stats.totals.bytes,
+               "bytes");
+  to.add_gauge("limit_bytes", "Limit of the cache", stats.limit_bytes, "bytes");
+  to.begin("gets", "counter", "Requests that each tier has answered");
   const auto count_of = [&](const char* name) {
     const auto found = stats.counters.find(name);
     return found == stats.counters.end() ? 0 : found->second;
@@ -117,9 +158,9 @@ std::string openmetrics_text(const cache::Stats& stats, bool is_there) {
       for (const char* others : {"seed_hits", "remote_hits"})
         left -= std::min(count_of(others), left);
     }
-    text += fmt::format("kiln_gets_total{{tier=\"{}\"}} {}\n", tier, left);
+    to.add("gets_total", fmt::format("tier=\"{}\"", tier), left);
   }
-  add_seconds(text, stats.counters);
+  add_seconds(to, stats.counters);
   std::string_view last;
   for (const auto& [name, count] : stats.counters) {
     if (!tier_of(name).empty() || name.starts_with(kSeconds) || name == kMicroseconds)
@@ -132,13 +173,12 @@ std::string openmetrics_text(const cache::Stats& stats, bool is_there) {
       continue;  // of a later version
     // A dot sorts before every other character of a name, so a family is in one place.
     if (prefix != last)
-      text += fmt::format("# TYPE kiln_{} counter\n", prefix);
+      to.begin(prefix, "counter", counter_meaning(prefix));
     last = prefix;
-    text += fmt::format(
-        "kiln_{}_total{} {}\n", prefix,
-        family == nullptr ? "" : labels_text(*family, whole.substr(dot + 1)), count);
+    to.add(fmt::format("{}_total", prefix),
+           family == nullptr ? "" : labels_text(*family, whole.substr(dot + 1)), count);
   }
-  return text + "# EOF\n";
+  return std::move(to).end();
 }
 
 }  // namespace kiln::tools

@@ -1,18 +1,23 @@
-// What `stats` says, for a collector of metrics: OpenMetrics 1.0 as text. Only the
-// types are used that the older text format of Prometheus has, too, which the textfile
-// collector of its node exporter reads.
+// What `stats` says, for a collector of metrics, as text: OpenMetrics 1.0, or the
+// format 0.0.4 of Prometheus, which the textfile collector of its node exporter reads.
 
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "cache/cache.h"
 
 namespace kiln::tools {
 
-/// No label holds a key or a path. A counter "a.b" of the cache is kiln_a_total with b
-/// as a label.
-/// `is_there`: there is a cache, and not an empty mount point, say.
-[[nodiscard]] std::string openmetrics_text(const cache::Stats& stats, bool is_there);
+enum class MetricsFormat : std::uint8_t { kOpenMetrics, kPrometheus };
+
+/// Each sample has the cache's `root` as its label `cache`, so that one node may export
+/// several; no other label has a key or a path. A counter "a.b" of the cache is
+/// kiln_a_total with b as a label. `is_there`: there is a cache, and not an empty mount
+/// point, say.
+[[nodiscard]] std::string metrics_text(const cache::Stats& stats, std::string_view root,
+                                       bool is_there, MetricsFormat format);
 
 }  // namespace kiln::tools

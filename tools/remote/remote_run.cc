@@ -94,7 +94,7 @@ Result<std::unique_ptr<RemoteRun>> RemoteRun::open(const Context& context,
   RemoteSetup setup = KILN_TRY(from_input(remote_setup(context.config, use)));
   // Read again for each request; a file that is not there now is wrong input.
   for (const remote::ServerAddress& server : setup.servers)
-    KILN_TRY(from_input(remote::read_credentials(setup.files, server.region)));
+    KILN_TRY(from_input(remote::read_credentials(setup.files, server)));
   if (setup.servers.empty()) {
     const auto& named = context.config.remote;
     return fail(ErrorCode::kUnavailable,
@@ -126,6 +126,10 @@ RemoteRun::~RemoteRun() = default;
 
 const remote::ServerAddress& RemoteRun::address(std::size_t server) const {
   return peers_[server]->server->address();
+}
+
+const remote::Server& RemoteRun::server(std::size_t server) const {
+  return *peers_[server]->server;
 }
 
 Answer RemoteRun::ask(std::size_t server, remote::Method method, const Start& start) {

@@ -41,6 +41,7 @@ class RemoteRun {
   [[nodiscard]] std::size_t server_count() const { return peers_.size(); }
   [[nodiscard]] const remote::ServerAddress& address(std::size_t server) const;
   [[nodiscard]] const std::vector<PublicKey>& trusted() const { return trusted_; }
+  [[nodiscard]] const remote::Server& server(std::size_t server) const;
   /// By KILN_REMOTE_SIGN, where something may be sent.
   [[nodiscard]] const std::vector<Signer>& signers() const { return signers_; }
   [[nodiscard]] const std::stop_token& stop() const { return stop_; }

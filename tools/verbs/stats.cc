@@ -24,12 +24,14 @@ struct StatsOptions {
 
 Result<void> check(const Context& context, const OptionSet& cli,
                    const StatsOptions& options) {
-  if (cli.is_given("--format") && options.format != "openmetrics")
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("--format: '{}' is unknown; there is openmetrics", options.format));
+  if (cli.is_given("--format") && options.format != "openmetrics" &&
+      options.format != "prometheus")
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--format: '{}' is unknown; there are openmetrics and "
+                            "prometheus",
+                            options.format));
   if (cli.is_given("--output") && options.format.empty())
-    return fail(ErrorCode::kInvalidArgument, "--output goes with --format openmetrics");
+    return fail(ErrorCode::kInvalidArgument, "--output goes with --format");
   if (context.json && !options.format.empty())
     return fail(ErrorCode::kInvalidArgument,
                 "--json and --format are two formats; leave one of them out");
@@ -66,7 +68,10 @@ Result<int> run(Context& context, const OptionSet& cli, const StatsOptions& opti
       KILN_TRY(is_metrics ? open_cache(context.config) : open_named_cache(context));
   const cache::Stats stats = KILN_TRY(cache->stats());
   if (is_metrics) {
-    const std::string text = openmetrics_text(stats, !cache->is_absent());
+    const std::string text =
+        metrics_text(stats, cache->layout().root().native(), !cache->is_absent(),
+                     options.format == "prometheus" ? MetricsFormat::kPrometheus
+                                                    : MetricsFormat::kOpenMetrics);
     KILN_TRY(write_output_file(options.output, as_bytes(text)));
     return 0;
   }
@@ -115,8 +120,8 @@ Result<int> run(Context& context, const OptionSet& cli, const StatsOptions& opti
 Run add_stats(OptionSet& cli) {
   auto options = std::make_shared<StatsOptions>();
   cli.group(kOutputGroup);
-  cli.option("--format", options->format, "openmetrics",
-             "For a collector of metrics, such as Prometheus");
+  cli.option("--format", options->format, "openmetrics|prometheus",
+             "For a collector of metrics; prometheus for node_exporter's textfiles");
   cli.option(
       "--output", options->output, "FILE",
       "With --format: replace FILE in one step, as a textfile collector needs it");

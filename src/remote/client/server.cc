@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <memory>
 #include <utility>
 
 #include "cache/layout.h"
 #include "cache/object_header.h"
+#include "util/ascii.h"
 #include "util/little_endian.h"
+#include "util/log.h"
 #include "util/mutex.h"
 #include "util/try.h"
 
@@ -22,11 +25,13 @@ enum Status : std::uint32_t {  // NOLINT(performance-enum-size): HTTP's
   kOk = 200,
   kCreated = 201,
   kNoContent = 204,
+  kBadRequest = 400,
   kUnauthorized = 401,
   kForbidden = 403,
   kNotFound = 404,
   kMethodNotAllowed = 405,
   kConflict = 409,
+  kProxyWantsPassword = 407,
   kGone = 410,
   kPreconditionFailed = 412,
   kTooLargeForIt = 413,
@@ -164,10 +169,35 @@ Meaning meaning_of_put(std::uint32_t status) {
   }
 }
 
-Meaning meaning_of(Method method, std::uint32_t status) {
+/// S3's code of an error, such as "AccessDenied"; "" if the body has none.
+std::string_view error_code_of(std::string_view body) {
+  constexpr std::string_view kBegin = "<Code>";
+  constexpr std::size_t kMostBefore = 1024;
+  constexpr std::size_t kLongest = 64;
+  body = body.substr(0, kMostBefore + kLongest);
+  const std::size_t begin = body.find(kBegin);
+  if (begin == std::string_view::npos)
+    return {};
+  body.remove_prefix(begin + kBegin.size());
+  const std::string_view code = body.substr(0, std::min(body.find('<'), kLongest));
+  return std::ranges::all_of(code, [](char c) { return is_name_char(c); })
+             ? code
+             : std::string_view();
+}
+
+Meaning meaning_of(Method method, std::uint32_t status, std::string_view code,
+                   bool has_session) {
+  // S3 has no status for it, and a HEAD no body that would say so.
+  if (status == kBadRequest &&
+      (code == "ExpiredToken" || code == "InvalidToken" ||
+       code == "TokenRefreshRequired" || (method == Method::kHead && has_session)))
+    return {Verdict::kDenied, false,
+            ": the session of the credentials seems to have ended"};
   if (status == kUnauthorized || status == kForbidden)
     return {Verdict::kDenied, false,
             ": the credentials of KILN_REMOTE_AUTH do not suffice"};
+  if (status == kProxyWantsPassword)
+    return {Verdict::kDenied, false, ": the proxy wants a user and a password"};
   if (method == Method::kPut)
     return meaning_of_put(status);
   const bool is_head = method == Method::kHead;
@@ -178,8 +208,8 @@ Meaning meaning_of(Method method, std::uint32_t status) {
   return {};
 }
 
-/// What an answer says without its body.
-Answer read_status(Method method, TransferReply& reply) {
+/// What an answer says without the body of a success. `has_session`: of AWS.
+Answer read_status(Method method, TransferReply& reply, bool has_session) {
   Answer answer{.verdict = Verdict::kFailed,
                 .end = reply.end,
                 .status = reply.status,
@@ -193,11 +223,15 @@ Answer read_status(Method method, TransferReply& reply) {
       answer.rejected = Rejected::kSize;
     return answer;
   }
-  const auto [verdict, is_there, advice] = meaning_of(method, reply.status);
+  const std::string_view code =
+      reply.status >= kBadRequest ? error_code_of(reply.body) : std::string_view();
+  const auto [verdict, is_there, advice] =
+      meaning_of(method, reply.status, code, has_session);
   answer.verdict = verdict;
   answer.is_there = is_there;
   if (verdict != Verdict::kGood || !advice.empty())
-    answer.why = fmt::format("it answers {}{}{}{}", reply.status, advice,
+    answer.why = fmt::format("it answers {}{}{}{}{}", reply.status,
+                             code.empty() ? "" : fmt::format(" ({})", code), advice,
                              reply.error.empty() ? "" : ": ", reply.error);
   return answer;
 }
@@ -221,12 +255,21 @@ struct Server::State {
         transfers(by) {}
 
   [[nodiscard]] Result<Credentials> credentials() {
-    if (address.base.starts_with("file:"))
-      return Credentials();
     const MutexLock lock(mutex);
-    if (!known)
-      known = KILN_TRY(read_credentials(files, address.region));
+    if (!known) {
+      known = KILN_TRY(read_credentials(files, address));
+      static std::atomic_flag has_warned;
+      if (is_password_open() && !has_warned.test_and_set())
+        log(LogLevel::kWarning,
+            {"the password or token of KILN_REMOTE_AUTH is sent to ", address.base,
+             " without encryption: use https"});
+    }
     return *known;
+  }
+
+  [[nodiscard]] bool is_password_open() const KILN_REQUIRES(mutex) {
+    return known && !known->authorization.empty() &&
+           address.base.starts_with("http:") && !is_loopback(address.base);
   }
 
   /// `finish` adds to the answer what the body says.
@@ -240,12 +283,13 @@ struct Server::State {
     }
     request.credentials = *std::move(who);
     const Method method = request.method;
+    const bool has_session = !request.credentials.aws_token.empty();
     const std::string url = request.url;
     const std::size_t sent = request.body.size();
     return transfers.start(
-        std::move(request), [method, url, sent, finish = std::move(finish),
+        std::move(request), [method, url, sent, has_session, finish = std::move(finish),
                              done = std::move(done)](TransferReply reply) {
-          Answer answer = read_status(method, reply);
+          Answer answer = read_status(method, reply, has_session);
           answer.bytes = sent + reply.body.size();
           if (finish && answer.status == kOk && answer.verdict == Verdict::kGood)
             finish(answer, std::move(reply.body));
@@ -346,6 +390,11 @@ void Server::cancel(std::uint64_t id) {
 void Server::read_credentials_again() {
   const MutexLock lock(state_->mutex);
   state_->known.reset();
+}
+
+bool Server::is_password_open() const {
+  const MutexLock lock(state_->mutex);
+  return state_->is_password_open();
 }
 
 }  // namespace kiln::remote

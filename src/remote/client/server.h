@@ -92,6 +92,9 @@ class Server {
 
   /// The credentials are read at the first request, and again after this.
   void read_credentials_again();
+  /// Those of the last request have a password or token that is sent without TLS to
+  /// another machine. S3's signatures show no secret.
+  [[nodiscard]] bool is_password_open() const;
 
  private:
   struct State;

@@ -110,6 +110,8 @@ TransferEnd end_of(CURLcode code) {
     case CURLE_OK:
       return TransferEnd::kAnswered;
     case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_RESOLVE_PROXY:
+    case CURLE_PROXY:
     case CURLE_COULDNT_CONNECT:
       return TransferEnd::kConnect;
     case CURLE_SSL_CONNECT_ERROR:
@@ -149,7 +151,9 @@ void set_limits(Running& running) {
   CURL* const easy = running.easy.get();
   const TransferLimits& limits = running.request.limits;
   set(easy, CURLOPT_NOSIGNAL, 1L);
-  set(easy, CURLOPT_PROXY, "");
+  // The parent has decided; no variable of this process changes that.
+  set(easy, CURLOPT_PROXY, running.request.credentials.proxy.c_str());
+  set(easy, CURLOPT_NOPROXY, "");
   // A name that has moved is found at the next connection, and there are few of these.
   set(easy, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
   set(easy, CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
@@ -185,7 +189,9 @@ void set_credentials(Running& running) {
   if (!who.aws_token.empty())
     add_header(running, "x-amz-security-token: " + who.aws_token);
   set_text(easy, CURLOPT_USERPWD, who.user);
+  set_text(easy, CURLOPT_PROXYUSERPWD, who.proxy_user);
   set_text(easy, CURLOPT_CAINFO, who.ca_bundle);
+  set_text(easy, CURLOPT_PROXY_CAINFO, who.ca_bundle);
   set_text(easy, CURLOPT_SSLCERT, who.certificate);
   set_text(easy, CURLOPT_SSLKEY, who.certificate_key);
 }
@@ -273,6 +279,11 @@ struct CurlTransfers::State {
                 : one->is_too_slow ? TransferEnd::kTimeout
                 : is_missing       ? TransferEnd::kAnswered
                                    : end_of(code);
+    long tunnel = 0;  // what a proxy has answered to CONNECT
+    std::ignore = curl().easy_getinfo(easy, CURLINFO_HTTP_CONNECTCODE, &tunnel);
+    constexpr long kRefusals = 400;
+    if (reply.end == TransferEnd::kBroken && tunnel >= kRefusals)
+      reply.end = TransferEnd::kConnect;
     if (is_missing)
       reply.status = 404;
     else if (reply.end == TransferEnd::kAnswered)

@@ -276,7 +276,8 @@ TEST_F(LayoutsTest, fault_33_SecretsOfKubernetesAreKeysAndCredentials) {
       if (PrivateKey::read(secret / "key").has_value() != each.may)
         return "the key";
       return remote::read_credentials(
-                 {.auth = secret / "auth", .ca = {}, .certificate = {}}, "")
+                 {.auth = secret / "auth", .ca = {}, .certificate = {}},
+                 {.base = "https://c"})
                          .has_value() == each.may
                  ? ""
                  : "the credentials";

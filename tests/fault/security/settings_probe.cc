@@ -12,6 +12,7 @@
 
 #include "build/settings.h"
 #include "compile/pool/worker_pool.h"
+#include "remote/client/credentials.h"
 #include "util/library_search.h"
 
 namespace kiln {
@@ -70,6 +71,9 @@ int probe() {
   print("KILN_RECORD", text(config->record));
   print("KILN_EVENTS", text(config->events));
   print("KILN_LOG", config->log_level.value_or(""));
+  const auto proxy =
+      remote::find_proxy({.base = "https://c"}, remote::process_variable);
+  print("https_proxy", proxy ? proxy->url : proxy.error().message);
   const LibraryPlaces places = LibraryPlaces::of_process();
   print("CUDA_HOME", places.cuda_home.native());
   print("LD_LIBRARY_PATH",

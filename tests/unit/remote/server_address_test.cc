@@ -20,15 +20,18 @@ std::string why(const std::string& text) {
 TEST(ServerAddressTest, ServersAndTheirOptionsAreRead) {
   const auto servers = parse_servers(
       "  https://cache.example:8443/kiln/;layout=bazel;unsigned=1;mode=rw;"
-      "region=eu-north-1 http://[::1]:80\tfile:///srv/kiln/;mode=off; ");
+      "region=eu-north-1;proxy= http://[::1]:80;proxy=p:3128\t"
+      "file:///srv/kiln/;mode=off; ");
   ASSERT_TRUE(servers) << servers.error().message;
   ASSERT_THAT(*servers, SizeIs(3));
   EXPECT_EQ((*servers)[0], (ServerAddress{.base = "https://cache.example:8443/kiln",
                                           .layout = Layout::kBazel,
                                           .mode = Mode::kReadWrite,
                                           .takes_unsigned = true,
-                                          .region = "eu-north-1"}));
-  EXPECT_EQ((*servers)[1], (ServerAddress{.base = "http://[::1]:80"}));
+                                          .region = "eu-north-1",
+                                          .proxy = ""}));
+  EXPECT_EQ((*servers)[1],
+            (ServerAddress{.base = "http://[::1]:80", .proxy = "http://p:3128"}));
   EXPECT_EQ((*servers)[2],
             (ServerAddress{.base = "file:///srv/kiln", .mode = Mode::kOff}));
   EXPECT_THAT(*parse_servers(""), SizeIs(0));
@@ -68,6 +71,9 @@ TEST(ServerAddressTest, WhatIsNoServerIsRefusedWithItsReason) {
   EXPECT_THAT(why("https://c;mode=r;mode=rw"), HasSubstr("mode: it is given twice"));
   EXPECT_THAT(why("https://c;unsigned=yes"), HasSubstr("neither 1 nor 0"));
   EXPECT_THAT(why("https://c;region="), HasSubstr("region"));
+  EXPECT_THAT(why("https://c;proxy=ftp://p"), HasSubstr("http://proxy.example:3128"));
+  EXPECT_THAT(why("https://c;proxy=http://p:x"), HasSubstr("no URL of a proxy"));
+  EXPECT_THAT(why("file:///c;proxy=p:1"), HasSubstr("a folder"));
 }
 
 TEST(ServerAddressTest, AMessageShowsNoPassword) {
@@ -77,6 +83,9 @@ TEST(ServerAddressTest, AMessageShowsNoPassword) {
   EXPECT_THAT(why("https://c/kiln?token=secret"), Not(HasSubstr("secret")));
   EXPECT_THAT(why("s3://c/kiln?token=secret"), Not(HasSubstr("secret")));
   EXPECT_THAT(why("https://c;token=secret"), Not(HasSubstr("secret")));
+  EXPECT_THAT(why("https://c;proxy=http://me:secret;1@p"), Not(HasSubstr("secret")));
+  EXPECT_THAT(why("https://c;proxy=http://me:secret@p"),
+              AllOf(HasSubstr("KILN_REMOTE_AUTH"), Not(HasSubstr("secret"))));
 }
 
 }  // namespace

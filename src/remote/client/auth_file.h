@@ -1,0 +1,41 @@
+// The lines of the file that KILN_REMOTE_AUTH names: who asks which server. Knows no
+// environment and no other file. No error has any part of a line.
+
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kiln/result.h"
+
+namespace kiln::remote {
+
+/// "[URL] KIND VALUE": who asks the servers whose URL begins so.
+struct AuthLine {
+  std::size_t number = 0;  // from 1
+  std::string prefix{};    // without a slash at the end; empty: all other servers
+  std::string kind{};      // "none", "bearer", "basic", "aws"
+  std::string value{};
+};
+
+inline constexpr const char* kAuthForms =
+    "'bearer TOKEN', 'basic USER:PASSWORD', 'aws', 'aws KEY:SECRET', 'aws KEY:SECRET "
+    "SESSION-TOKEN', 'aws profile NAME' or 'none', perhaps behind the URL of a server";
+
+/// Without the blanks and newlines around it.
+[[nodiscard]] std::string_view trimmed(std::string_view text);
+/// Takes the first word off, with the blanks behind it.
+std::string_view next_word(std::string_view& text);
+
+/// Empty lines and those that begin with '#' are left out. Errors: kInvalidArgument,
+/// with the number of a line of another form, or with the URL of an earlier one.
+[[nodiscard]] Result<std::vector<AuthLine>> parse_auth_file(std::string_view text);
+
+/// The line with the longest prefix of `url`, which ends there or before a slash:
+/// https://a is no prefix of https://a.evil. Null: none.
+[[nodiscard]] const AuthLine* line_for(const std::vector<AuthLine>& lines,
+                                       std::string_view url);
+
+}  // namespace kiln::remote
