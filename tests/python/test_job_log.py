@@ -250,3 +250,22 @@ def test_a_forked_child_tells_no_summary_of_its_parent(tmp_path):
     assert len([line for line in lines if line.startswith("info: files: ")]) == 1, lines
     first, second = events(tmp_path / "e")
     assert (first["outcome"], second["outcome"]) == ("compiled", "hit") and first["pid"] != second["pid"]
+
+
+@pytest.mark.usefixtures("nvrtc")
+@pytest.mark.parametrize("end", ["", "sys.exit(0)", "threading.Thread(target=sys.exit).start()"])
+def test_the_hits_of_a_job_that_closes_nothing_are_in_the_statistics(tmp_path, end):
+    def counters():
+        return json.loads(kiln(tmp_path, "stats", "--json"))["counters"]
+
+    said(start(tmp_path, "kernel(1)"))
+    before = counters().get("hits", 0)
+    said(start(tmp_path, f"""
+    kernel(1)
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    if os.fork() == 0:
+        sys.exit(0)  # the hits of its parent are not its own
+    os.wait()
+    {end}
+    """))
+    assert counters()["hits"] == before + 1
