@@ -171,6 +171,14 @@ def test_events_of_several_processes_are_summed_up(tmp_path):
     kiln(tmp_path, "events", status=2)
 
 
+def test_lines_of_any_shape_and_end_are_summed_up(tmp_path):
+    done = '{"event":"done","name":"x","outcome":"hit","host":"h","pid":%s}\r\n'
+    depth = 100_000
+    text = done % ("[" * depth + "]" * depth) + done % 7 + "\r\n" + done % '{"7":7}'
+    document = json.loads(kiln(tmp_path, "events", "-", "--json", text=text))
+    assert (document["events"], document["unreadable"], document["processes"]) == (3, 0, 2)
+
+
 @pytest.mark.usefixtures("nvrtc")
 def test_a_failure_is_told_by_its_first_line(tmp_path):
     code = "try: kiln.Kernel('__global__ void k() { wrong; }', device=0).prepare()\nexcept kiln.CompileFailed: pass"
