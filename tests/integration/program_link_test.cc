@@ -176,6 +176,19 @@ TEST_F(ProgramLinkTest, AKernelOfPtxIsNamedAsThePtxOrTheSourceHasIt) {
   EXPECT_EQ(outcome(compile({ptx, source, "--name", "t<3>"})), "compiled");
 }
 
+TEST_F(ProgramLinkTest, ATextThatALinkDoesNotHaveIsThatOfItsObjects) {
+  const std::string link = key(compile({main_, twice_}));
+  for (const std::string text : {"--source", "--ptx"}) {
+    const auto shown = kiln_.run({"show", link, text});
+    EXPECT_EQ(shown.status, 0);
+    EXPECT_THAT(shown.out, testing::IsEmpty());
+    ASSERT_THAT(shown.err, AllOf(HasSubstr("is a link, and has no "), HasSubstr(text)));
+    const auto at = shown.err.find("kiln show ") + 10;
+    EXPECT_THAT(kiln_.run({"show", shown.err.substr(at, 12), text}).out,
+                HasSubstr("twice"));
+  }
+}
+
 /// In a relocatable object both are sections of NVIDIA's own types, without bytes.
 TEST_F(ProgramLinkTest, ARelocatableSourceMayHaveLargeSharedAndGlobalArrays) {
   const auto large = kiln_.write(
