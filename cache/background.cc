@@ -1,8 +1,12 @@
 #include "cache/background.h"
 
+#include <cstdlib>
 #include <exception>
+#include <tuple>
 #include <utility>
+#include <vector>
 
+#include "util/fork_mutex.h"
 #include "util/kept_fd.h"
 #include "util/log.h"
 #include "util/quiet_thread.h"
@@ -21,16 +25,48 @@ constexpr std::chrono::milliseconds kLastCountLimit{200};
 // again when its folder is read.
 constexpr std::size_t kMostPending = 10'000;
 
+/// Those whose counts the end of the process writes: many hosts, such as Python, end
+/// without closing a cache. Never destroyed.
+struct OpenBackgrounds {
+  Mutex mutex;
+  std::vector<Background*> all KILN_GUARDED_BY(mutex);
+};
+
+OpenBackgrounds& open_backgrounds() {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): has a mutex
+  static auto* const instance = new OpenBackgrounds;
+  return *instance;
+}
+
+Mutex& backgrounds_mutex() {
+  return open_backgrounds().mutex;
+}
+
 }  // namespace
 
 Background::Background(Index* index, CounterFile* counter_file, Counters& counters,
-                       MaybeTrim maybe_trim)
+                       MaybeTrim maybe_trim, std::chrono::milliseconds count_every)
     : index_(index),
       counter_file_(counter_file),
       counters_(counters),
-      maybe_trim_(std::move(maybe_trim)) {}
+      maybe_trim_(std::move(maybe_trim)),
+      count_every_(count_every) {
+  static const bool is_registered = [] {
+    hold_over_forks<backgrounds_mutex>();
+    return std::atexit(end_all) == 0;
+  }();
+  std::ignore = is_registered;  // without memory the last counts are lost
+  OpenBackgrounds& open = open_backgrounds();
+  const MutexLock lock(open.mutex);
+  open.all.push_back(this);
+}
 
 Background::~Background() {
+  {
+    OpenBackgrounds& open = open_backgrounds();
+    const MutexLock lock(open.mutex);
+    std::erase(open.all, this);
+  }
   std::optional<std::thread> thread;
   stop_.request_stop();
   if (index_ != nullptr)
@@ -45,6 +81,20 @@ Background::~Background() {
     thread->join();
   else
     try_work({}, kLastCountLimit);  // there may be counts without a thread
+}
+
+/// With the mutex, so that none is destroyed meanwhile: that waits for kLastCountLimit.
+/// On the calling thread: a thread that has other work could call the host's own writer
+/// of the log, which may have ended.
+void Background::end_all() noexcept {
+  const auto deadline = std::chrono::steady_clock::now() + kLastCountLimit;
+  OpenBackgrounds& open = open_backgrounds();
+  const MutexLock lock(open.mutex);
+  for (Background* const each : open.all) {
+    if (!each->in_child())
+      each->try_work({}, std::chrono::duration_cast<std::chrono::milliseconds>(
+                             deadline - std::chrono::steady_clock::now()));
+  }
 }
 
 bool Background::in_child() const {
@@ -96,8 +146,10 @@ void Background::run() {
     bool last = false;
     {
       const MutexLock lock(mutex_);
-      while (pending_.empty() && flushes_requested_ == flushes_done_ && !stopping_)
-        wake_.wait(mutex_);
+      const auto due = std::chrono::steady_clock::now() + count_every_;
+      while (pending_.empty() && flushes_requested_ == flushes_done_ && !stopping_ &&
+             wake_.wait_until(mutex_, due)) {
+      }
       const auto deadline = std::chrono::steady_clock::now() + kGather;
       while (flushes_requested_ == flushes_done_ && !stopping_ &&
              wake_.wait_until(mutex_, deadline)) {
@@ -159,6 +211,7 @@ void Background::write_counts(std::chrono::milliseconds limit) {
     return;
   if (const std::uint64_t lost = take_lost_descriptors(); lost > 0)
     counters_.add(Counter::kDescriptorsLost, lost);
+  const MutexLock lock(counts_mutex_);
   for (const auto& [name, n] : counters_.take_unwritten()) unwritten_[name] += n;
   // After a failure the next batch carries the counts. If there is none they are lost:
   // a count is not worth a failure.

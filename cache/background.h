@@ -1,5 +1,6 @@
 // The work after a publish, on a thread of its own: update the index, trim a root that
-// is over its limit, write the counts.
+// is over its limit, write the counts. What a process has counted without a publish is
+// written every ten seconds if there is a thread, and when the process ends.
 
 #pragma once
 
@@ -30,9 +31,12 @@ class Background {
   /// in it.
   using MaybeTrim = std::function<void(std::uint64_t bytes, const std::stop_token&)>;
 
-  /// `index` and `counter_file` may be null. All must outlive this.
+  static constexpr std::chrono::milliseconds kCountEvery{10'000};
+
+  /// `index` and `counter_file` may be null. All must outlive this. The thread writes
+  /// new counts after each batch and every `count_every`.
   Background(Index* index, CounterFile* counter_file, Counters& counters,
-             MaybeTrim maybe_trim);
+             MaybeTrim maybe_trim, std::chrono::milliseconds count_every = kCountEvery);
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
   ~Background();
@@ -46,6 +50,7 @@ class Background {
   [[nodiscard]] bool in_child() const;
 
  private:
+  static void end_all() noexcept;
   void start() KILN_REQUIRES(mutex_);
   void run();
   void try_work(const Index::Batch& batch,
@@ -58,6 +63,7 @@ class Background {
   CounterFile* const counter_file_;
   Counters& counters_;
   const MaybeTrim maybe_trim_;
+  const std::chrono::milliseconds count_every_;
   const OwnerProcess owner_{};
   std::stop_source stop_;
 
@@ -70,8 +76,8 @@ class Background {
   bool stopping_ KILN_GUARDED_BY(mutex_) = false;
   std::optional<std::thread> thread_ KILN_GUARDED_BY(mutex_);
 
-  // Used by the thread only.
-  CounterFile::Counts unwritten_;  // counts of a failed write
+  Mutex counts_mutex_;  // of the thread, and of the end of the process
+  CounterFile::Counts unwritten_ KILN_GUARDED_BY(counts_mutex_);  // of a failed write
 };
 
 }  // namespace kiln::cache

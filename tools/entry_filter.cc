@@ -1,5 +1,7 @@
 #include "tools/entry_filter.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <string_view>
 #include <utility>
@@ -7,6 +9,7 @@
 #include "cache/unix_time.h"
 #include "device/architecture.h"
 #include "tools/architectures.h"
+#include "tools/output/standard_streams.h"
 #include "util/try.h"
 #include "util/units.h"
 #include "util/words.h"
@@ -75,6 +78,12 @@ void add_filter_options(OptionSet& cli, EntryFilterOptions& options) {
 void add_age_option(OptionSet& cli, EntryFilterOptions& options) {
   cli.option("--older-than", options.older_than, "DURATION",
              "Entries not used for this long, with a unit: 30m, 12h, 7d");
+}
+
+void note_no_match(const cache::Cache& cache) {
+  if (!cache.is_absent())
+    print_note(
+        fmt::format("{} has nothing that matches\n", cache.layout().root().native()));
 }
 
 Result<void> check_templates(const Config& config, const EntryFilterOptions& options) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "build/config.h"
+#include "cache/cache.h"
 #include "cache/entry.h"
 #include "kiln/result.h"
 #include "tools/catalog.h"
@@ -50,6 +51,10 @@ void add_age_option(OptionSet& cli, EntryFilterOptions& options);
 /// template folder. Errors: kInvalidArgument.
 [[nodiscard]] Result<cache::ListQuery> make_query(const Config& config,
                                                   const EntryFilterOptions& options);
+
+/// Notes on standard error that the filters selected nothing, unless there is no cache,
+/// which open_named_cache() says.
+void note_no_match(const cache::Cache& cache);
 
 /// For a filter that selected nothing: checks that every --template name exists.
 /// Errors: kInvalidArgument, with the nearest match.

@@ -112,20 +112,18 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-Error unexpected_word(const CLI::App& verb, const std::string& word) {
+Error unexpected_word(const CLI::App& verb, const std::string& word,
+                      const std::vector<std::string>& arguments) {
   const std::string name = word.substr(0, word.find('='));
   if (name.starts_with("-")) {
-    const request::NvccHint nvcc = verb.get_option_no_throw("--option") != nullptr
-                                       ? request::nvcc_hint(word)
-                                       : request::NvccHint();
-    if (nvcc.kind == request::NvccOption::kOfNvrtc)
+    const auto at = std::ranges::find(arguments, word);
+    const std::string next = arguments.end() - at > 1 ? *(at + 1) : "";
+    const std::string nvcc = verb.get_option_no_throw("--option") != nullptr
+                                 ? request::nvcc_hint(word, next).advice
+                                 : "";
+    if (!nvcc.empty())
       return {ErrorCode::kInvalidArgument,
-              fmt::format("{0}: unknown option '{1}': NVRTC takes it, as --option {1}",
-                          verb.get_name(), word)};
-    if (nvcc.kind == request::NvccOption::kElsewhere)
-      return {ErrorCode::kInvalidArgument,
-              fmt::format("{}: unknown option '{}': {}", verb.get_name(), name,
-                          nvcc.advice)};
+              fmt::format("{}: unknown option '{}': {}", verb.get_name(), word, nvcc)};
     return {ErrorCode::kInvalidArgument,
             fmt::format("{}: unknown option '{}'{}", verb.get_name(), name,
                         did_you_mean(name, option_names(verb)))};
@@ -135,12 +133,13 @@ Error unexpected_word(const CLI::App& verb, const std::string& word) {
 }
 
 /// Turns CLI11's message into one sentence of ours.
-Error parse_failure(const CLI::App& verb, const CLI::ParseError& error) {
+Error parse_failure(const CLI::App& verb, const CLI::ParseError& error,
+                    const std::vector<std::string>& arguments) {
   // The error's name is the verb's: only the exit code tells which error it is.
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
     for (const std::string& word : verb.remaining()) {
       if (word != "--")
-        return unexpected_word(verb, word);
+        return unexpected_word(verb, word, arguments);
     }
   }
   std::string text = error.what();
@@ -318,7 +317,7 @@ int run_program(Program& program, std::vector<std::string> arguments,
     print_help(context.out, parsed->app->help("kiln"));
     return kAllDone;
   } catch (const CLI::ParseError& error) {
-    return fail_usage(context, parse_failure(*parsed->app, error), hint);
+    return fail_usage(context, parse_failure(*parsed->app, error, arguments), hint);
   }
   if (parsed->common->quiet && parsed->common->verbose)
     return fail_usage(

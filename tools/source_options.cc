@@ -1,13 +1,18 @@
 #include "tools/source_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <utility>
 
+#include "device/cubin.h"
 #include "tools/output/standard_streams.h"
 #include "tools/stop_signal.h"
+#include "util/bytes.h"
+#include "util/demangle.h"
+#include "util/nearest.h"
 #include "util/posix_error.h"
 #include "util/read_file.h"
 #include "util/try.h"
@@ -50,7 +55,6 @@ Result<SourceOptions> source_of(const Context& context,
       nvrtc_options.push_back("-I" + folder);
     for (const std::string& define : options.defines)
       nvrtc_options.push_back("-D" + define);
-    names = options.names;
     return made;
   }
   // "a/.." stays as it is: if a is a link, it is another folder than this one.
@@ -72,9 +76,37 @@ Result<SourceOptions> source_of(const Context& context,
     KILN_TRY(add(folder.empty() ? "." : folder));
   }
   defines = options.defines;
-  if (file == options.files.front())
-    names = options.names;
   return made;
+}
+
+/// Of PTX alone, whose kernels NVRTC does not know.
+Result<void> check_entry_points(const std::vector<std::filesystem::path>& files,
+                                const std::vector<std::string>& wanted) {
+  std::vector<std::string> known;
+  for (const auto& file : files) {
+    if (wanted.empty() || file.extension() != ".ptx")
+      continue;
+    const std::string text =
+        KILN_TRY(from_input(read_text_file(file, kMaxSourceBytes)));
+    const auto read = device::read_ptx(as_bytes(text));
+    if (!read)
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: {}", file.native(), read.error().message));
+    for (const auto& entry : read->entry_points) known.push_back(entry.name);
+  }
+  for (const std::string& name : wanted) {
+    const auto is_it = [&](const std::string& each) {
+      return each == name || source_name(each) == name;
+    };
+    if (std::ranges::none_of(known, is_it))
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format(
+              "{} has no kernel '{}'; it has {}{}", files.front().native(), name,
+              known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")),
+              did_you_mean(name, known)));
+  }
+  return {};
 }
 
 }  // namespace
@@ -87,9 +119,10 @@ void add_source_options(OptionSet& cli, SourceFileOptions& options) {
              "Pass OPT on to NVRTC, e.g. --option --maxrregcount=64; may be repeated");
   cli.option("--std", options.standard, "STANDARD",
              "c++17, c++20, c++14, c++11; the language (default: c++17)");
-  cli.option("--name", options.names, "EXPR",
-             "Instantiate and name EXPR of the first FILE, e.g. 'scale<float>'; may be "
-             "repeated");
+  cli.option(
+      "--name", options.names, "EXPR",
+      "Instantiate and name EXPR of the first source, e.g. 'scale<float>'; of PTX "
+      "alone, a kernel that it must have; may be repeated");
   cli.flag(
       "--as-nvrtc", options.as_nvrtc,
       "Compile as nvrtcCompileProgram does, and add nothing: no C++17, no folder of "
@@ -116,8 +149,11 @@ Result<Request> make_request(const Context& context, const SourceFileOptions& op
       sources.push_back(KILN_TRY(source_of(context, options, file)));
   }
   if (sources.empty()) {  // PTX, which is linked to nothing else
+    KILN_TRY(check_entry_points(files, options.names));
     sources.emplace_back();
     sources.back().file_name = options.files.front();
+  } else {
+    sources.front().name_expressions = options.names;
   }
   link_options = options.link_options;
   return Request::from_sources(std::move(sources), std::move(link));

@@ -82,7 +82,7 @@ class Kernel:
             [*several("include_dirs", include_dirs, path), *dict.fromkeys(folders)],
             several("defines", defines),
             several("options", options),
-            names,
+            names if sources != [""] or not ptx else [],  # entry() finds those of PTX: NVRTC knows none
             text("target", target or ""),
             sources[1:],
             [*several("link", link, path), *(os.path.abspath(each) for each in ptx)],
@@ -98,7 +98,8 @@ class Kernel:
         """A kernel of the source in a file, which is read once, now.
 
         ``how`` are the other arguments of :class:`Kernel`. The folder of the file is searched for headers
-        after ``include_dirs``, as nvcc does. A file ``NAME.ptx`` is PTX, which nvJitLink makes a cubin of.
+        after ``include_dirs``, as nvcc does. A file ``NAME.ptx`` is PTX, which nvJitLink makes a cubin of; there
+        ``name`` is a kernel's lowered name, as ``extern "C"`` has it, or its name in the source.
         Raises :class:`kiln.NotFound` if there is no such file.
         """
         return cls(_path(file), name, **how)

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <span>
+#include <string>
 
 #include "request/nvrtc_options.h"
 
@@ -27,11 +28,19 @@ constexpr std::string_view kArch =
 constexpr std::string_view kOptimized =
     "device code is always optimized, so leave the option out; -Xptxas -O1 optimizes "
     "less";
+constexpr std::string_view kRuntime =
+    "it chooses the runtime's library for a host program: leave the option out";
+constexpr std::string_view kFatBinary =
+    "--arch 8.0,9.0 makes an image for each, and `kiln pack` makes one file of them";
+constexpr std::string_view kSourceInPtx =
+    "NVRTC does not know the option; -lineinfo has the lines of the source";
+constexpr std::string_view kStream =
+    "each launch names its stream: leave the option out";
 constexpr std::string_view kLambda = "a lambda in device code needs no option";
 
 // The first that matches counts.
 constexpr std::array kNvccRows{
-    NvccRow{"-std", Match::kBeginning, "--std c++20 names the language"},
+    NvccRow{"-std", Match::kBeginning, "--std=c++20 names the language"},
     NvccRow{"-gencode", Match::kBeginning, kArch},
     NvccRow{"--generate-code", Match::kBeginning, kArch},
     NvccRow{"-arch", Match::kBeginning, kArch},
@@ -80,20 +89,26 @@ constexpr std::array kNvccRows{
     NvccRow{"-lcu", Match::kBeginning, kNoHost},
     NvccRow{"-L", Match::kBeginning, kNoHost},
     NvccRow{"-x", Match::kWhole, kNoHost},
-    NvccRow{"-c", Match::kWhole, kNoHost},
+    NvccRow{"-c", Match::kWhole,
+            "nvcc makes an object with it and does not link; `kiln compile` needs no "
+            "option for a cubin, and -dc makes device code to link"},
+    NvccRow{"-cudart", Match::kBeginning, kRuntime},
+    NvccRow{"--cudart", Match::kBeginning, kRuntime},
+    NvccRow{"-fatbin", Match::kWhole, kFatBinary},
+    NvccRow{"--fatbin", Match::kWhole, kFatBinary},
+    NvccRow{"-src-in-ptx", Match::kWhole, kSourceInPtx},
+    NvccRow{"--source-in-ptx", Match::kWhole, kSourceInPtx},
+    NvccRow{"-default-stream", Match::kWhole, kStream},
+    NvccRow{"--default-stream", Match::kWhole, kStream},
 };
 
-bool is_of_nvrtc(const std::string& option) {
-  // Also as the first of two words, whose second is the value.
-  const std::array words{option, option + "=1"};
-  return option.starts_with("-") &&
-         (read_nvrtc_options(std::span(words).first(1)).has_value() ||
-          read_nvrtc_options(std::span(words).last(1)).has_value());
+bool takes(const std::string& option) {
+  return read_nvrtc_options(std::span(&option, 1)).has_value();
 }
 
 }  // namespace
 
-NvccHint nvcc_hint(std::string_view word) {
+NvccHint nvcc_hint(std::string_view word, std::string_view next) {
   const std::string option(word);
   for (const NvccRow& row : kNvccRows) {
     const bool matches = row.match == Match::kWhole
@@ -102,7 +117,17 @@ NvccHint nvcc_hint(std::string_view word) {
     if (matches)
       return {NvccOption::kElsewhere, fmt::format("nvcc's {}: {}", word, row.advice)};
   }
-  return is_of_nvrtc(option) ? NvccHint{NvccOption::kOfNvrtc, {}} : NvccHint{};
+  constexpr std::string_view kTakes = "NVRTC takes it, as --option";
+  if (!option.starts_with("-"))
+    return {};
+  if (takes(option))
+    return {NvccOption::kOfNvrtc, fmt::format("{} {}", kTakes, option)};
+  // The first of two words: the second is the value, unless it is the file.
+  if (takes(option + "=1"))
+    return {NvccOption::kOfNvrtc,
+            fmt::format("{}={}={}", kTakes, option,
+                        next.empty() || next.find('.') != next.npos ? "VALUE" : next)};
+  return {};
 }
 
 }  // namespace kiln::request

@@ -25,6 +25,7 @@ std::string plain_name(std::string_view expression) {
   while (!expression.empty() &&
          (expression.front() == '&' || expression.front() == ' '))
     expression.remove_prefix(1);
+  while (expression.ends_with(' ')) expression.remove_suffix(1);
   return std::string(expression);
 }
 
@@ -100,6 +101,18 @@ std::string_view host_code_in(std::string_view log) {
   return {};
 }
 
+/// Of nvcc's "-std 20" and "--std=20".
+std::string language_hint(const std::vector<std::string>& options) {
+  for (auto option = options.rbegin(); option != options.rend(); ++option) {
+    const std::string value = option->substr(option->find('=') + 1);
+    const bool is_of_it = option->starts_with("-std=") || option->starts_with("--std=");
+    if (is_of_it && value.size() == 2 &&
+        value.find_first_not_of("0123456789") == value.npos)
+      return fmt::format("the option is --std=c++{}", value);
+  }
+  return "the languages are --std=c++20, c++17, c++14 and c++11";
+}
+
 std::optional<std::string> host_hint(std::string_view log) {
   constexpr std::string_view kGuard =
       "keep host code from NVRTC with #ifndef __CUDACC_RTC__";
@@ -127,6 +140,8 @@ std::vector<std::string> source_hints(const SourceOptions& source,
     return {
         "the source is PTX, and NVRTC takes CUDA C++: name a file NAME.ptx, or link "
         "it"};
+  if (log.find("invalid value for --std") != std::string_view::npos)
+    return {language_hint(source.options)};
   if (log.find("unrecognized option") != std::string_view::npos ||
       log.find("NVRTC_ERROR_INVALID_OPTION") != std::string_view::npos) {
     for (const std::string& option : source.options) {

@@ -159,6 +159,27 @@ TEST_F(ProgramCompletionTest, KeysAreThoseOfTheCacheThatTheLineNames) {
   EXPECT_FALSE(std::filesystem::exists(kiln_.cache_dir())) << "it only looks";
 }
 
+TEST_F(ProgramCompletionTest, NamesAndFilesAreThoseOfTheCache) {
+  EXPECT_THAT(answers({"ls", "--name", ""}), IsEmpty());
+  kiln_.use_fake_nvrtc();
+  const std::string source = kiln_.write("k.cu", test::kTinySource);
+  ASSERT_EQ(kiln_.run({"compile", source, "--arch", "9.0"}).status, 0);
+  kiln_.set("KILN_TEMPLATE_DIR", test::write_tiny_templates(kiln_));
+  ASSERT_EQ(
+      kiln_.run({"warm", "--template", "tiny_fwd:dtype=bf16", "--arch", "9.0"}).status,
+      0);
+  for (const char* const verb : {"ls", "clear", "pack", "verify"}) {
+    EXPECT_THAT(answers({verb, "--file", ""}), ElementsAre("k.cu"));
+    const Strings names = answers({verb, "--name", ""});
+    ASSERT_EQ(names.size(), 2U);
+    EXPECT_THAT(names, Contains("tiny_fwd"));
+    EXPECT_THAT(answers({verb, "--name=tiny"}), ElementsAre("--name=tiny_fwd"));
+    for (const std::string& name : names)
+      EXPECT_FALSE(kiln_.json_of({"ls", "--name", name})["entries"].empty()) << name;
+  }
+  EXPECT_THAT(answers({"compile", "--name", ""}), IsEmpty());
+}
+
 TEST_F(ProgramCompletionTest, WhateverFailsHasNoAnswers) {
   EXPECT_THAT(answers({}), Contains("warm"));
   EXPECT_THAT(answers({"show", "--cache-dir", "/dev/null", ""}), IsEmpty());

@@ -70,6 +70,22 @@ class ProgramDoctorTest : public testing::Test {
   test::KilnProgram kiln_;
 };
 
+TEST_F(ProgramDoctorTest, AnUnknownVariableIsLikeAnotherByMoreThanItsBeginning) {
+  const auto remedy = [this](const char* name) {
+    kiln_.set(name, "x");
+    const json checks = report()["checks"];
+    kiln_.unset(name);
+    const auto found = std::ranges::find_if(checks, [&](const json& each) {
+      return text(each, "detail") ==
+             std::string(name) + " is set, and Kiln knows no such variable";
+    });
+    return found == checks.end() ? "" : text(*found, "remedy");
+  };
+  EXPECT_EQ(remedy("KILN_CACHE_DRI"), "set KILN_CACHE_DIR if that is meant");
+  for (const char* const name : {"KILN_FOO", "KILN_", "KILN_LO_GG"})
+    EXPECT_THAT(remedy(name), HasSubstr("docs/guide.md")) << name;
+}
+
 TEST_F(ProgramDoctorTest, WritesAProfileThatPlansCanBeBuiltFor) {
   kiln_.set("KILN_DRIVER", test::paths::kSimulatedDriver);
   kiln_.set("KILN_SIMULATED_DEVICES", "8.6,9.0");

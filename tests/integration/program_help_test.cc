@@ -52,8 +52,9 @@ TEST_F(ProgramHelpTest, OptionsStandInGroupsOfWhichTheCacheAndTheFleetAreTheLast
 TEST_F(ProgramHelpTest, ExamplesHaveOptionsThatThereAre) {
   static const std::regex example("\n  kiln ([a-z]+)( .*)");
   static const std::regex option(" (--?[a-zA-Z][a-z-]*)");
-  for (const std::string verb : {"warm", "compile", "ls", "show", "why", "clear",
-                                 "pack", "run", "push", "pull", "attention"}) {
+  for (const std::string verb :
+       {"warm", "compile", "ls", "show", "why", "clear", "pack", "run", "push", "pull",
+        "attention", "stats", "doctor"}) {
     const std::string help = kiln_.run({verb, "--help"}).out;
     int examples = 0;
     for (Matches at(help.begin(), help.end(), example), end; at != end; ++at) {

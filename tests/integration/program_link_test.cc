@@ -157,6 +157,38 @@ TEST_F(ProgramLinkTest, APtxFileIsLinked) {
   EXPECT_EQ(outcome(compile({source, "--link", twice})), "compiled");
 }
 
+TEST_F(ProgramLinkTest, AKernelOfPtxIsNamedAsThePtxOrTheSourceHasIt) {
+  const auto ptx = kiln_.write(
+      "two.ptx",
+      ".version 7.0\n.target sm_80\n.address_size 64\n"
+      ".visible .entry pk() {\nret;\n}\n.visible .entry _Z5otheri(.param .u32 x) "
+      "{\nret;\n}\n");
+  EXPECT_EQ(outcome(compile({ptx})), "compiled");
+  EXPECT_EQ(outcome(compile({ptx, "--name", "pk", "--name", "other"})), "hit");
+  EXPECT_THAT(error_of({ptx, "--name", "pc"}, 2),
+              HasSubstr("two.ptx has no kernel 'pc'; it has pk, _Z5otheri, did you "
+                        "mean 'pk'?"));
+  EXPECT_THAT(error_of({kiln_.write("no.ptx", "int x;"), "--name", "k"}, 2),
+              HasSubstr("no.ptx: "));
+  // Of several, names are for the first that is no PTX.
+  const auto source =
+      kiln_.write("t.cu", "template <int N> __global__ void t(int* x) { *x = N; }\n");
+  EXPECT_EQ(outcome(compile({ptx, source, "--name", "t<3>"})), "compiled");
+}
+
+TEST_F(ProgramLinkTest, ATextThatALinkDoesNotHaveIsThatOfItsObjects) {
+  const std::string link = key(compile({main_, twice_}));
+  for (const std::string text : {"--source", "--ptx"}) {
+    const auto shown = kiln_.run({"show", link, text});
+    EXPECT_EQ(shown.status, 0);
+    EXPECT_THAT(shown.out, testing::IsEmpty());
+    ASSERT_THAT(shown.err, AllOf(HasSubstr("is a link, and has no "), HasSubstr(text)));
+    const auto at = shown.err.find("kiln show ") + 10;
+    EXPECT_THAT(kiln_.run({"show", shown.err.substr(at, 12), text}).out,
+                HasSubstr("twice"));
+  }
+}
+
 /// In a relocatable object both are sections of NVIDIA's own types, without bytes.
 TEST_F(ProgramLinkTest, ARelocatableSourceMayHaveLargeSharedAndGlobalArrays) {
   const auto large = kiln_.write(

@@ -204,6 +204,22 @@ TEST_F(ProgramInspectTest, SourcesAreListedClearedAndPackedByNameAndFile) {
       kiln_.run({"pack", "-o", "q.kpack", "--file", "a.cu", "--quick", "--arch", "9.0"})
           .status,
       2);
+  for (const auto& [words, status] :
+       std::vector<std::pair<Arguments, int>>{{{"ls"}, 0},
+                                              {{"verify"}, 0},
+                                              {{"clear", "--yes"}, 0},
+                                              {{"clear", "--dry-run", "--json"}, 0},
+                                              {{"pack", "-o", "r.kpack"}, 1}}) {
+    const auto done = kiln_.run(words + Arguments{"--name", "none"});
+    EXPECT_EQ(done.status, status) << done.text();
+    EXPECT_THAT(done.err, HasSubstr("cache has nothing that matches")) << words[0];
+    EXPECT_THAT(kiln_.run(words + Arguments{"--name", kernel, "--name", "none"}).err,
+                Not(HasSubstr("nothing")))
+        << words[0];
+    if (words == Arguments{"clear", "--yes"}) {
+      ASSERT_EQ(kiln_.run({"unpack", "p.kpack"}).status, 0);
+    }
+  }
   EXPECT_EQ(kiln_.json_of({"clear", "--file", "one.cu", "--yes"})["removed"], 1);
   EXPECT_EQ(listed({}), 2U);
 }

@@ -171,6 +171,14 @@ def test_events_of_several_processes_are_summed_up(tmp_path):
     kiln(tmp_path, "events", status=2)
 
 
+def test_lines_of_any_shape_and_end_are_summed_up(tmp_path):
+    done = '{"event":"done","name":"x","outcome":"hit","host":"h","pid":%s}\r\n'
+    depth = 100_000
+    text = done % ("[" * depth + "]" * depth) + done % 7 + "\r\n" + done % '{"7":7}'
+    document = json.loads(kiln(tmp_path, "events", "-", "--json", text=text))
+    assert (document["events"], document["unreadable"], document["processes"]) == (3, 0, 2)
+
+
 @pytest.mark.usefixtures("nvrtc")
 def test_a_failure_is_told_by_its_first_line(tmp_path):
     code = "try: kiln.Kernel('__global__ void k() { wrong; }', device=0).prepare()\nexcept kiln.CompileFailed: pass"
@@ -313,3 +321,22 @@ def test_a_forked_child_tells_no_summary_of_its_parent(tmp_path):
     assert len([line for line in lines if line.startswith("info: files: ")]) == 1, lines
     first, second = events(tmp_path / "e")
     assert (first["outcome"], second["outcome"]) == ("compiled", "hit") and first["pid"] != second["pid"]
+
+
+@pytest.mark.usefixtures("nvrtc")
+@pytest.mark.parametrize("end", ["", "sys.exit(0)", "threading.Thread(target=sys.exit).start()"])
+def test_the_hits_of_a_job_that_closes_nothing_are_in_the_statistics(tmp_path, end):
+    def counters():
+        return json.loads(kiln(tmp_path, "stats", "--json"))["counters"]
+
+    said(start(tmp_path, "kernel(1)"))
+    before = counters().get("hits", 0)
+    said(start(tmp_path, f"""
+    kernel(1)
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    if os.fork() == 0:
+        sys.exit(0)  # the hits of its parent are not its own
+    os.wait()
+    {end}
+    """))
+    assert counters()["hits"] == before + 1

@@ -527,6 +527,30 @@ def test_variables_alone_are_a_module_and_ptx_is_a_source(run, tmp_path):
     )
 
 
+def test_a_kernel_of_ptx_is_found_by_its_name(run, tmp_path):
+    run(
+        """
+    import pathlib
+    source = 'extern "C" __global__ void pk(float* y) {} namespace n { __global__ void other(int i) {} }'
+    file = pathlib.Path("p.ptx")
+    file.write_text(kiln.Kernel(source, "n::other", target="compute_80", device=0).prepare().image.decode().rstrip(chr(0)))
+    simulated.record(driver, "pk", ctypes.c_uint64)
+    by_name, from_file = kiln.Kernel(file, "pk", device=0), kiln.Kernel.from_file("p.ptx", ["pk", "n::other"], device=0)
+    for kernel in (by_name, from_file):
+        kernel(1, 32, y)
+    assert by_name.key == from_file.key == kiln.Module(file, "pk", device=0).prepare().key
+    from_file.entry("n::other").prepare()
+    for wrong in (kiln.Kernel(file, "nope", device=0), kiln.Kernel(file, "pk<float>", device=0)):
+        try:
+            wrong.prepare()
+            raise SystemExit("it was found")
+        except kiln.NotFound as error:
+            assert "p.ptx" in str(error) and str(error).endswith("; it has n::other, pk"), error
+    """,
+        folder=tmp_path,
+    )
+
+
 def test_a_wrong_name_lists_the_kernels_of_the_source(run):
     said = run(refusal('kiln.Kernel(MIXED, "mixd", device=0).prepare()', "CompileFailed"))
     assert "hint: there is no kernel 'mixd' in kernel.cu; it has mixed, did you mean 'mixed'?" in said

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <regex>
 #include <set>
@@ -18,6 +19,7 @@
 #include "tools/catalog.h"
 #include "tools/open_cache.h"
 #include "tools/output/entries.h"
+#include "util/demangle.h"
 #include "util/try.h"
 
 namespace kiln::tools {
@@ -105,17 +107,41 @@ Result<Config> config_at(const Place& place) {
   return config;
 }
 
+constexpr std::size_t kMostEntries = 1000;
+
 Result<void> add_keys(const Answers& answers, const Place& place) {
-  constexpr std::size_t kMost = 1000;
   const auto cache = KILN_TRY(open_cache(KILN_TRY(config_at(place))));
   cache::ListQuery query;
-  query.limit = kMost;
+  query.limit = kMostEntries;
   for (const cache::Entry& entry : KILN_TRY(cache->list(query))) {
     const std::string key = entry.key.short_hex();
     answers.add(answers.rest().size() > key.size()
                     ? entry.key.hex().substr(0, answers.rest().size())
                     : key,
                 entry_label(entry) + " " + entry.arch);
+  }
+  return {};
+}
+
+/// Of --name and --file: what the cache has. A name is offered without its template
+/// arguments, which a shell would read as redirections; it means every instance.
+Result<void> add_names(const Answers& answers, const Place& place, bool are_files) {
+  const auto cache = KILN_TRY(open_cache(KILN_TRY(config_at(place))));
+  std::set<std::string> names;
+  for (const cache::Entry& entry : KILN_TRY(cache->list({.limit = kMostEntries}))) {
+    if (are_files)
+      names.insert(std::filesystem::path(entry.file).filename());
+    else if (!entry.template_name.empty())
+      names.insert(entry.template_name);
+    else
+      for (const cache::EntryPoint& each : entry.entry_points) {
+        const std::string name = source_name(each.name);
+        names.insert(name.substr(0, name.find('<')));
+      }
+  }
+  for (const std::string& name : names) {
+    if (!name.empty() && name.find(' ') == name.npos)  // "main.cu and 1 more"
+      answers.add(name);
   }
   return {};
 }
@@ -216,6 +242,8 @@ Result<void> add_values(Answers& answers, const Place& place,
   if (name == "--template" || name == "TEMPLATE" ||
       (name == "NAME" && verb == "templates"))
     return add_template(answers, place);
+  if (option.get_type_name() == "PATTERN")
+    return add_names(answers, place, name == "--file");
   if (name == "--arch")
     add_architectures(answers);
   else if (name == "--preset")

@@ -94,6 +94,8 @@ void check_settings(const std::vector<SettingOption>& given, Diagnosis& diagnosi
   }
   diagnosis.add(check_names(diagnosis.settings));
   const auto known = known_variables();
+  std::vector<std::string> words;
+  for (const std::string& name : known) words.push_back(name.substr(kPrefix.size()));
   for (const std::string& name : variables_set()) {
     const bool is_known =
         std::ranges::find(known, name) != known.end() ||
@@ -102,10 +104,11 @@ void check_settings(const std::vector<SettingOption>& given, Diagnosis& diagnosi
         });
     if (is_known)
       continue;
-    const auto meant = nearest(name, known);
+    // Without what all of them have: it is no likeness.
+    const auto meant = nearest(std::string_view(name).substr(kPrefix.size()), words);
     diagnosis.add({"settings", CheckVerdict::kWarn,
                    fmt::format("{} is set, and Kiln knows no such variable", name),
-                   meant ? fmt::format("set {} if that is meant", *meant)
+                   meant ? fmt::format("set {}{} if that is meant", kPrefix, *meant)
                          : "look for its name in docs/guide.md, \"Settings\""});
   }
 }

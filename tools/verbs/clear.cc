@@ -155,8 +155,10 @@ Result<int> run(Context& context, const ClearOptions& options) {
                 fmt::format("the cache is read-only: {}", cache->mode_reason()));
   }
   const Selection selection = KILN_TRY(select(*cache, query, options));
-  if (selection.empty() && !options.precompiled)
+  if (selection.empty() && is_given(options.filter)) {
     KILN_TRY(check_templates(context.config, options.filter));
+    note_no_match(*cache);
+  }
   KILN_TRY(confirm(context, options, *cache, selection));
   Remover remover(context, *cache,
                   options.dry_run ? cache::DryRun::kYes : cache::DryRun::kNo);

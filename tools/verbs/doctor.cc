@@ -113,7 +113,12 @@ Run add_doctor(OptionSet& cli) {
   cli.footer(
       "Exit status: 0 unless a check says fail, then 1; 3 if --cache-dir does not "
       "exist, or if templates, keys or libraries are on a mount that gives no "
-      "answer.\n");
+      "answer.\n"
+      "\n"
+      "Examples:\n"
+      "  kiln doctor --json > node1.json           for a report\n"
+      "  kiln doctor --compare node1.json          on another node: the differences\n"
+      "  kiln doctor -- python train.py            which NVRTC the program uses\n");
   return [options, cli](Context& context) { return run(context, cli, *options); };
 }
 

@@ -102,8 +102,8 @@ std::optional<Event> parse(std::string_view line) {
               .reason = text_in(json, "nearest") + text_in(json, "reason"),
               .error = {}};
   const auto pid = json.find("pid");
-  event.process =
-      event.host + " " + (pid != json.end() ? pid->dump() : std::string("?"));
+  const bool has_pid = pid != json.end() && pid->is_number();
+  event.process = event.host + " " + (has_pid ? pid->dump() : std::string("?"));
   if (const auto error = json.find("error"); error != json.end() && error->is_object())
     event.error = text_in(*error, "message");
   event.took = time_in(json, "ms", milliseconds(0));
@@ -116,6 +116,8 @@ std::optional<Event> parse(std::string_view line) {
 class Sums {
  public:
   void add_line(std::string_view line) {
+    if (line.ends_with('\r'))  // of a file that was copied as text
+      line.remove_suffix(1);
     if (line.empty())
       return;
     const auto event = parse(line);

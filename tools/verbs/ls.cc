@@ -47,10 +47,8 @@ void print_entries(const Context& context, const LsOptions& options,
                    const std::vector<cache::Entry>& entries, const cache::Cache& cache,
                    bool has_more) {
   if (entries.empty() && !has_more) {
-    if (!cache.is_absent())
-      print_note(fmt::format(
-          "{} {}\n", cache.layout().root().native(),
-          is_given(options.filter) ? "has nothing that matches" : "is empty"));
+    if (!cache.is_absent() && !is_given(options.filter))
+      print_note(fmt::format("{} is empty\n", cache.layout().root().native()));
     return;
   }
   std::vector<std::vector<std::string>> rows;
@@ -80,8 +78,10 @@ Result<int> run(Context& context, const LsOptions& options) {
   const bool has_more = query.limit == entries.size();
   if (has_more)
     entries.pop_back();
-  if (entries.empty())
+  if (entries.empty() && !has_more && is_given(options.filter)) {
     KILN_TRY(check_templates(context.config, options.filter));
+    note_no_match(*cache);
+  }
   if (context.json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const cache::Entry& entry : entries) list.push_back(entry_json(entry));

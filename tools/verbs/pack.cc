@@ -166,10 +166,14 @@ Result<int> run(Context& context, const PackOptions& options) {
           ? KILN_TRY(find_requests(context, options.selection))
           : KILN_TRY(find_entries(context, options.selection, options.names));
   if (work.wanted.empty()) {
+    const SelectionOptions& by = options.selection;
+    const bool has_filter =
+        is_given(options.names) || is_given(by.architectures) || !by.templates.empty();
     std::ignore = report_failure(
-        context, {ErrorCode::kNotFound,
-                  fmt::format("no pack is written: {} has no object for it",
-                              work.cache().layout().root().native())});
+        context,
+        {ErrorCode::kNotFound,
+         fmt::format("no pack is written: {} {}", work.cache().layout().root().native(),
+                     has_filter ? "has nothing that matches" : "is empty")});
     return kSomeFailed;  // the command line was right
   }
   if (work.toolchain)

@@ -200,6 +200,26 @@ void print_details(const Shown& shown, const cache::Metadata& metadata,
   for (const cache::EntryPoint& each : metadata.variables) line_of("variable", each);
 }
 
+/// Of a text that is asked for and is empty.
+std::string why_empty(const Shown& shown, const Fields& preimage,
+                      const ShowOptions& options) {
+  constexpr std::size_t kShortKey = 12;
+  const std::string_view word = options.source ? "source" : options.log ? "log" : "ptx";
+  const cache::Kind kind = shown.object.kind();
+  if (kind == cache::Kind::kFiles)
+    return fmt::format("the entry has files, and no {}", word);
+  if (const auto object = preimage.find("link/object"))
+    return fmt::format(
+        "the entry is a link, and has no {}: `kiln show {} --{}` has that "
+        "of its first object",
+        word, object->substr(0, kShortKey), word);
+  if (options.source)
+    return "the source of this entry is not stored here";
+  return options.log ? "the log is empty"
+                     : fmt::format("the entry is of the kind {}, and has no ptx",
+                                   to_string(kind));
+}
+
 Result<int> run(Context& context, const ShowOptions& options) {
   if (options.source + options.log + options.preimage + options.ptx > 1) {
     return fail(
@@ -226,8 +246,8 @@ Result<int> run(Context& context, const ShowOptions& options) {
     print_json(json);
   } else if (text) {
     print(*text);
-    if (options.source && text->empty() && key::is_as_nvrtc(preimage))
-      print_error("the source of this entry is not stored here\n");
+    if (text->empty())
+      print_error(why_empty(shown, preimage, options) + "\n");
   } else if (options.extract.empty()) {
     print_details(shown, metadata, context.out);
   }

@@ -125,6 +125,11 @@ Run add_stats(OptionSet& cli) {
   cli.option(
       "--output", options->output, "FILE",
       "With --format: replace FILE in one step, as a textfile collector needs it");
+  cli.footer(
+      "Examples:\n"
+      "  kiln stats                                the entries, the limit, the counts\n"
+      "  kiln stats --json                         for a script\n"
+      "  kiln stats --format openmetrics --output /var/lib/node_exporter/kiln.prom\n");
   return [options, cli](Context& context) { return run(context, cli, *options); };
 }
 

@@ -80,6 +80,8 @@ Result<int> run(Context& context, const VerifyOptions& options) {
                                     print_problem(context, problem);
                                   },
                               .stop = context.stop->token()}));
+  if (result.checked == 0 && is_given(options.filter))
+    note_no_match(*cache);
   if (context.json) {
     print_json(result_json(result));
   } else {

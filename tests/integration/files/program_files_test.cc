@@ -66,6 +66,11 @@ TEST_F(ProgramFilesTest, AreListedByTheirKindAndShownByName) {
   EXPECT_THAT(kiln_.run({"show", key_}).out,
               AllOf(HasSubstr("k.cubin (5 bytes)"), HasSubstr("k.ttir (9 bytes)"),
                     Not(HasSubstr("registers"))));
+  for (const std::string text : {"log", "ptx"}) {
+    const auto shown = kiln_.run({"show", key_, "--" + text});
+    EXPECT_EQ(shown.status, 0);
+    EXPECT_EQ(shown.out + shown.err, "the entry has files, and no " + text + "\n");
+  }
   const auto files = kiln_.json_of({"show", key_})["files"];
   ASSERT_EQ(files.size(), 2U);
   EXPECT_EQ(files[0]["name"], "k.cubin");

@@ -3,15 +3,69 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <new>
 #include <stop_token>
+#include <thread>
 
+#include "cache/counter_file.h"
 #include "cache/counters.h"
+#include "tests/support/child_process.h"
+#include "tests/support/temp_dir.h"
 
 namespace kiln::cache {
 namespace {
 
 using namespace std::chrono_literals;
+
+/// A root with nothing but its counter file.
+class BackgroundCounts : public testing::Test {
+ protected:
+  std::uint64_t hits() { return file_.read(10s).value()["hits"]; }
+
+  test::TempDir dir_;
+  Layout layout_{dir_.path()};
+  TrustPolicy trust_ = TrustPolicy::of_this_process({}, {});
+  CounterFile file_{layout_, real_file_system(), trust_};
+  Counters counters_;
+};
+
+void trim_nothing(std::uint64_t /*bytes*/, const std::stop_token& /*stop*/) {}
+
+TEST_F(BackgroundCounts, ThatAProcessNeverClosedAreWrittenAtItsEnd) {
+  for (const bool has_thread : {false, true}) {
+    test::ChildProcess child([&]() -> int {
+      auto* const open = new Background(nullptr, &file_, counters_, trim_nothing);
+      if (has_thread)
+        open->flush(10s);
+      counters_.add(Counter::kHits);
+      std::exit(0);
+    });
+    EXPECT_EQ(child.wait(), 0);
+  }
+  EXPECT_EQ(hits(), 2);
+}
+
+TEST_F(BackgroundCounts, OfAParentAreNotWrittenAtTheEndOfAForkedChild) {
+  Background open(nullptr, &file_, counters_, trim_nothing);
+  ASSERT_TRUE(open.flush(10s));
+  counters_.add(Counter::kHits);
+  test::ChildProcess child([]() -> int { std::exit(0); });
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_EQ(hits(), 0);
+  ASSERT_TRUE(open.flush(10s));
+  EXPECT_EQ(hits(), 1);
+}
+
+TEST_F(BackgroundCounts, AreWrittenNowAndThenWhileNothingElseHappens) {
+  Background open(nullptr, &file_, counters_, trim_nothing, 10ms);
+  ASSERT_TRUE(open.flush(10s));  // there is a thread
+  counters_.add(Counter::kHits);
+  const auto deadline = std::chrono::steady_clock::now() + 10s;
+  while (hits() == 0 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(hits(), 1);
+}
 
 TEST(Background, WhatItsWorkThrowsEndsNeitherItNorTheHost) {
   Counters counters;

@@ -117,6 +117,27 @@ TEST(SourceHintTest, AnOptionOfNvccHasItsSpelling) {
               ElementsAre(HasSubstr("nvcc's -O3: device code is always optimized")));
 }
 
+TEST(SourceHintTest, ALanguageThatIsNoneHasItsSpelling) {
+  constexpr const char* kLog =
+      "NVRTC_ERROR_INVALID_OPTION\nnvrtc: error: invalid value for --std(-std)";
+  SourceOptions source;
+  for (const char* const option : {"--std=20", "-std=20"}) {
+    source.options = {option, "-lineinfo"};
+    EXPECT_THAT(source_hints(source, kLog), ElementsAre("the option is --std=c++20"));
+  }
+  for (const char* const option : {"--std=c++98", "--std=", "-std=gnu++20"}) {
+    source.options = {option};
+    EXPECT_THAT(source_hints(source, kLog), ElementsAre(HasSubstr("are --std=c++20")));
+  }
+}
+
+TEST(SourceHintTest, ANameWithBlanksIsToldWithoutThem) {
+  for (const char* const name : {"scal ", "n::scal <float>"})
+    EXPECT_THAT(hints_of({name}),
+                ElementsAre(HasSubstr("there is no kernel 'scal' in")))
+        << name;
+}
+
 TEST(SourceHintTest, HostCodeIsToBeGuarded) {
   const auto hints = [](const char* text, const char* log) {
     SourceOptions source;
@@ -142,11 +163,24 @@ TEST(NvccWordsTest, WhatNvrtcTakesIsNoneOfTheOthers) {
     EXPECT_EQ(nvcc_hint(word).kind, NvccOption::kOfNvrtc) << word;
   for (const char* const word :
        {"-O3", "-std=c++20", "-gencode", "-arch=sm_90", "--expt-relaxed-constexpr",
-        "-Xcompiler", "-ccbin", "-m64", "-lcudart", "-L/usr/lib", "-Werror", "-t"})
+        "-Xcompiler", "-ccbin", "-m64", "-lcudart", "-L/usr/lib", "-Werror", "-t", "-c",
+        "-cudart", "--cudart=none", "-fatbin", "-src-in-ptx",
+        "--default-stream=legacy"})
     EXPECT_EQ(nvcc_hint(word).kind, NvccOption::kElsewhere) << word;
   for (const char* const word :
        {"--jsn", "-q", "", "-", "--", "--lineinfo2", "-tx", "-Ofast-compile=1"})
     EXPECT_EQ(nvcc_hint(word).kind, NvccOption::kUnknown) << word;
+}
+
+TEST(NvccWordsTest, TheValueBehindAWordIsJoinedToIt) {
+  constexpr const char* kTakes = "NVRTC takes it, as --option";
+  EXPECT_EQ(nvcc_hint("-Xptxas", "-O1").advice, kTakes + std::string("=-Xptxas=-O1"));
+  EXPECT_EQ(nvcc_hint("-maxrregcount", "64").advice,
+            kTakes + std::string("=-maxrregcount=64"));
+  EXPECT_EQ(nvcc_hint("-Xptxas").advice, kTakes + std::string("=-Xptxas=VALUE"));
+  EXPECT_EQ(nvcc_hint("-fmad", "k.cu").advice, kTakes + std::string("=-fmad=VALUE"));
+  EXPECT_EQ(nvcc_hint("-lineinfo", "-G").advice, kTakes + std::string(" -lineinfo"));
+  EXPECT_EQ(nvcc_hint("-Xptxas=-v", "-G").advice, kTakes + std::string(" -Xptxas=-v"));
 }
 
 }  // namespace
