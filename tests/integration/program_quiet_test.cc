@@ -72,7 +72,7 @@ TEST_F(ProgramQuietTest, VerboseLogsEachBuildUnlessTheEnvironmentHasALevel) {
   kiln_.write("k.cu", test::kTinySource);
   const Arguments compile{"compile", "k.cu", "--arch", "9.0"};
   const auto built = kiln_.run(compile + Arguments{"-v"});
-  EXPECT_THAT(built.err, HasSubstr("kiln: info: built k.cu for 9.0 in "));
+  EXPECT_THAT(built.err, HasSubstr("kiln: info: built k.cu: k for 9.0 in "));
   EXPECT_THAT(built.err, HasSubstr("kiln: info: kernels: 1 built in "));
   constexpr const char* kFound = "kiln: info: kernels: 1 from disk\n";
   EXPECT_EQ(kiln_.run(compile + Arguments{"--verbose"}).err, kFound);
