@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cache/layout.h"
+#include "cache/seed_place.h"
 #include "util/left_behind.h"
 #include "util/log.h"
 #include "util/read_file.h"
@@ -64,8 +65,10 @@ struct Seeds::Shared {
 /// A pack, or a root; or neither, with the reason.
 class Seeds::Seed {
  public:
-  Seed(std::filesystem::path path, std::shared_ptr<const Shared> shared)
-      : path_(std::move(path)), shared_(std::move(shared)) {
+  Seed(const std::filesystem::path& text, std::shared_ptr<const Shared> shared)
+      : place_(parse_seed(text)),
+        path_(full_path(place_ ? place_->path : text)),
+        shared_(std::move(shared)) {
     state_.path = path_;
   }
 
@@ -150,6 +153,7 @@ class Seeds::Seed {
   [[nodiscard]] Counters& counters() { return *shared_->counters; }
 
   Result<void> open_here() {
+    const SeedPlace place = KILN_TRY(place_);
     const std::filesystem::path& path = path_;
     // By a process first: a thread that hangs in a dead mount can keep this one from
     // ending.
@@ -161,6 +165,11 @@ class Seeds::Seed {
     const int err = file_system.stat(path.c_str(), info);
     if (err != 0 || !S_ISDIR(info.st_mode))
       return open_pack();
+    if (place.is_signed || place.min_serial != 0)
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} is a folder: signed=1 and min_serial are for packs, "
+                              "since a folder has neither signature nor serial",
+                              path.native()));
     layout_.emplace(path);
     KILN_TRY(shared_->trust.check_path(file_system, layout_->objects()));
     if (file_system.stat(layout_->objects().c_str(), info) != 0)
@@ -186,9 +195,7 @@ class Seeds::Seed {
     if (!shared_->options.keys.empty())
       keys = KILN_TRY(read_trusted_keys(shared_->file_system, shared_->trust,
                                         shared_->options.keys));
-    pack_ = KILN_TRY(Pack::open(
-        state_.path,
-        {.file_system = shared_->file_system, .trust = shared_->trust, .keys = keys}));
+    pack_ = KILN_TRY(open_wanted(keys));
     state_.objects = pack_->object_count();
     state_.bytes = pack_->size_bytes();
     state_.header = pack_->header();
@@ -201,6 +208,24 @@ class Seeds::Seed {
            bad.front().key.hex(), ": ", bad.front().why});
     }
     return {};
+  }
+
+  /// What its place asks for, or an error.
+  [[nodiscard]] Result<std::unique_ptr<const Pack>> open_wanted(
+      const std::vector<PublicKey>& keys) const {
+    auto pack = Pack::open(path_, {.file_system = shared_->file_system,
+                                   .trust = shared_->trust,
+                                   .keys = keys,
+                                   .needs_signature = place_->is_signed});
+    if (!pack && pack.error().code == ErrorCode::kUntrusted && place_->is_signed)
+      pack.error().message += " (signed=1)";
+    if (pack && (*pack)->header().serial < place_->min_serial)
+      return fail(
+          ErrorCode::kUntrusted,
+          fmt::format("{}: its serial is {}, and min_serial={} asks for a newer "
+                      "pack",
+                      path_.native(), (*pack)->header().serial, place_->min_serial));
+    return pack;
   }
 
   [[nodiscard]] Found read(const Digest& key) const {
@@ -232,6 +257,7 @@ class Seeds::Seed {
            " is not used (", to_string(why.check), "): ", why.detail});
   }
 
+  const Result<SeedPlace> place_;
   const std::filesystem::path path_;
   const std::shared_ptr<const Shared> shared_;
   Mutex place_mutex_;
@@ -256,7 +282,7 @@ Seeds::Seeds(SeedOptions options, FileSystem& file_system, TrustPolicy trust,
       seeds_([this] {
         std::vector<std::shared_ptr<Seed>> seeds;
         for (const std::filesystem::path& place : shared_->options.places)
-          seeds.push_back(std::make_shared<Seed>(full_path(place), shared_));
+          seeds.push_back(std::make_shared<Seed>(place, shared_));
         return seeds;
       }()),
       wait_(shared_->options.wait) {}

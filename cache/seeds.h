@@ -51,7 +51,8 @@ inline constexpr std::chrono::milliseconds kSeedWait{250};
 inline constexpr std::chrono::milliseconds kLongSeedWait{10'000};
 
 struct SeedOptions {
-  std::vector<std::filesystem::path> places;  // asked in this order
+  /// Asked in this order; each may have options: parse_seed().
+  std::vector<std::filesystem::path> places;
   /// Of trusted keys. A pack that has signatures then needs one of theirs. Empty: none.
   std::filesystem::path keys;
   PayloadCheck payload_check;
