@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cache/layout.h"
+#include "cache/pack_name.h"
 #include "cache/seed_place.h"
 #include "util/left_behind.h"
 #include "util/log.h"
@@ -219,6 +220,9 @@ class Seeds::Seed {
                                    .needs_signature = place_->is_signed});
     if (!pack && pack.error().code == ErrorCode::kUntrusted && place_->is_signed)
       pack.error().message += " (signed=1)";
+    if (pack && place_->is_signed)
+      KILN_TRY(about(path_.native(),
+                     check_pack_is((*pack)->header().name, path_.filename().native())));
     if (pack && (*pack)->header().serial < place_->min_serial)
       return fail(
           ErrorCode::kUntrusted,

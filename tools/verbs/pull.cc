@@ -121,6 +121,7 @@ Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& r
                                           context.config.trusted_gids),
       {.keys = run.trusted(),
        .is_needed = !server.takes_unsigned,
+       .name = options.pack,
        .minisig = [&]() -> Result<std::string> {
          minisig = KILN_TRY(fetch_minisig(run, fetched.server, options.pack));
          return minisig;

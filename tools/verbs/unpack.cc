@@ -14,6 +14,7 @@ namespace {
 
 struct UnpackOptions {
   std::string file;
+  std::string name;
   SigningOptions signing;
 };
 
@@ -23,11 +24,11 @@ Result<int> run(Context& context, const UnpackOptions& options) {
   if (error)
     path = options.file;
   const auto keys = KILN_TRY(trusted_keys(context.config, options.signing));
-  const auto pack = KILN_TRY(
-      open_pack_file(path,
-                     cache::TrustPolicy::of_this_process(context.config.trusted_uids,
-                                                         context.config.trusted_gids),
-                     keys));
+  const auto pack = KILN_TRY(open_pack_file(
+      path,
+      cache::TrustPolicy::of_this_process(context.config.trusted_uids,
+                                          context.config.trusted_gids),
+      keys, options.name.empty() ? path.filename().native() : options.name));
   return unpack_into_cache(context, *pack, options.file);
 }
 
@@ -42,6 +43,9 @@ Run add_unpack(OptionSet& cli) {
       cli, options->signing,
       "Public keys, one of which must have signed the pack, or FILE.minisig "
       "(default: $KILN_REMOTE_KEYS)");
+  cli.option("--name", options->name, "NAME",
+             "The name that the pack must have, if keys are given (default: that of "
+             "FILE)");
   cli.footer(
       "Every object is checked as `kiln verify` does. What the cache has already\n"
       "stays. The NVRTC that built the pack is recorded, as by `kiln warm`.\n");
