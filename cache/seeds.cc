@@ -142,6 +142,8 @@ class Seeds::Seed {
   }
 
   [[nodiscard]] const SeedState& state() const { return state_; }
+  /// True but for the first call.
+  [[nodiscard]] bool say_once() { return has_said_age_.exchange(true); }
   /// The same of one that is silent: what is being opened must not be read.
   [[nodiscard]] SeedState silent_state() const {
     return {.path = path_,
@@ -277,6 +279,7 @@ class Seeds::Seed {
   std::optional<Layout> layout_;
   std::unique_ptr<ObjectStore> store_;
   std::atomic<bool> has_warned_{false};
+  std::atomic<bool> has_said_age_{false};
 };
 
 Seeds::Seeds(SeedOptions options, FileSystem& file_system, TrustPolicy trust,
@@ -299,16 +302,35 @@ std::optional<T> Seeds::ask(const std::shared_ptr<Seed>& seed, Question question
                             std::chrono::milliseconds limit) {
   if (seed->far() == nullptr) {
     seed->open_once();
+    say_age(*seed);
     return question(*seed);
   }
   if (seed->is_silent())
     return std::nullopt;
-  return call_or_leave<T>(
+  auto answer = call_or_leave<T>(
       [seed, question = std::move(question)] {
         seed->open_once();
         return question(*seed);
       },
       limit, [seed](bool silent) { seed->set_silent(silent); });
+  if (answer)
+    say_age(*seed);
+  return answer;
+}
+
+/// Of one that is open.
+void Seeds::say_age(Seed& seed) const {
+  const SeedState& state = seed.state();
+  if (seed.say_once() || !state.is_pack || state.error)
+    return;
+  const auto last = taken_.newer_than(state.header, state.path.filename().native());
+  if (last)
+    log(LogLevel::kWarning,
+        {"the seed ", state.path.native(), " has ",
+         order_text(state.header.serial, state.header.created_ns),
+         ", and this cache has taken ", order_text(last->serial, last->created_ns),
+         " of that name. The seed is used; ;min_serial=", std::to_string(last->serial),
+         " behind its path refuses it"});
 }
 
 void Seeds::pass_over(const Digest& key) {

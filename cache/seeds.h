@@ -21,6 +21,7 @@
 #include "cache/file_system.h"
 #include "cache/object_store.h"
 #include "cache/pack.h"
+#include "cache/taken_packs.h"
 #include "cache/trust.h"
 #include "codec/digest.h"
 #include "codec/signature.h"
@@ -98,6 +99,10 @@ class Seeds {
   /// The toolchains that were recorded in the seeds, as their JSON files have them.
   [[nodiscard]] std::vector<std::string> toolchains(SeedPlaces places);
 
+  /// What the root has taken: a pack here that is older is used, and said once. Call
+  /// before anything is looked for.
+  void set_taken(TakenPacks taken) { taken_ = std::move(taken); }
+
   /// Waits up to two seconds for each that has not been asked yet.
   [[nodiscard]] std::vector<SeedState> states();
 
@@ -113,6 +118,9 @@ class Seeds {
                                      Question question,
                                      std::chrono::milliseconds limit);
 
+  void say_age(Seed& seed) const;
+
+  TakenPacks taken_;                            // constant after set_taken()
   const std::shared_ptr<const Shared> shared_;  // with calls that are left behind
   const std::vector<std::shared_ptr<Seed>> seeds_;
   std::atomic<std::chrono::milliseconds> wait_;

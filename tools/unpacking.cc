@@ -70,7 +70,8 @@ std::optional<std::string> record_toolchain(const cache::Pack& pack,
 }  // namespace
 
 Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
-                              const std::string& file) {
+                              const std::string& file, const Taking& taking) {
+  KILN_TRY(check_order(pack.header(), taking, cache::TakenPacks()));
   cache::CacheOptions opened = cache_options(context.config);
   opened.warns_when_off = false;
   const auto cache = cache::Cache::open(std::move(opened));
@@ -78,6 +79,7 @@ Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
     return fail(ErrorCode::kUnavailable,
                 fmt::format("nothing is unpacked, since nothing can be stored: {}",
                             cache->mode_reason()));
+  KILN_TRY(check_order(pack.header(), taking, taken_packs(*cache)));
   Unpacked unpacked;
   for (const auto& [key, why] : pack.bad_rows())
     add_problem(unpacked, key, {ErrorCode::kCorrupt, std::string(why)});
@@ -97,6 +99,8 @@ Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
   const bool gave_up = unpacked.lost_in_a_row >= kMostLost;
   const auto toolchain =
       gave_up ? std::optional<std::string>() : record_toolchain(pack, *cache);
+  if (!gave_up && !context.stop->token().stop_requested())
+    remember(pack.header(), *cache);
   if (context.json) {
     ordered_json by = ordered_json::array();
     for (const Signature& signature : pack.signatures())

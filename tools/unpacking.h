@@ -8,6 +8,7 @@
 #include "cache/pack.h"
 #include "kiln/result.h"
 #include "tools/context.h"
+#include "tools/taking.h"
 
 namespace kiln::tools {
 
@@ -16,6 +17,7 @@ namespace kiln::tools {
 /// came of it; `file` is the pack's name. Returns the exit status. Errors:
 /// kUnavailable, if nothing can be stored.
 [[nodiscard]] Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
-                                            const std::string& file);
+                                            const std::string& file,
+                                            const Taking& taking);
 
 }  // namespace kiln::tools

@@ -102,7 +102,8 @@ Result<WantedList> find_entries(const Context& context,
   if (entries.empty())
     KILN_TRY(check_templates(context.config, filter));
   for (const cache::Entry& entry : entries)
-    work.wanted.push_back({entry.key, entry_label(entry), entry.arch, {}});
+    work.wanted.push_back(
+        {entry.key, entry_label(entry), entry.arch, {}, entry.created_ns});
   const OwnFolder folder =
       kiln::counted(work.cache(), work.cache().layout().toolchains());
   if (auto recorded = device::read_recorded(folder))

@@ -27,6 +27,7 @@ struct Wanted {
   std::string label;
   std::string arch;
   std::optional<Error> error{};
+  std::int64_t created_ns = 0;  // 0: not looked at
 };
 
 /// Of an item of a selection.

@@ -5,11 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "codec/private_key.h"
 #include "tests/integration/program_machines.h"
+#include "tests/support/kernel_sources.h"
 #include "tests/support/object_server.h"
+#include "tests/support/paths.h"
 #include "tests/support/sample_pack.h"
 #include "util/read_file.h"
 
@@ -151,6 +154,137 @@ TEST_F(ProgramPackTrustTest, WhatNobodyWouldTakeUnderItsNameIsNotSent) {
   EXPECT_EQ(kiln_.json_of({"push", "--pack", a, "--name", "a"})["sent"], 1);
   kiln_.set("KILN_REMOTE", server.url() + ";unsigned=1");
   EXPECT_EQ(kiln_.json_of({"push", "--pack", unsigned_one, "--name", "b"})["sent"], 1);
+}
+
+TEST_F(ProgramPackTrustTest, AnOlderPackIsRefusedUnlessItIsAskedFor) {
+  const std::string old = warm_and_pack("job.kpack", {"--serial", "5"});
+  fs::create_directory(place("new"));
+  const std::string recent = pack("new/job.kpack", {"--serial", "7"});
+  const std::string compressed = pack("new/job.kpack.zst", {"--serial", "6"});
+  const std::string other = pack("other.kpack", {"--serial", "1"});
+  use_machine("node");
+  EXPECT_EQ(kiln_.json_of({"unpack", recent})["stored"], kObjects);
+  for (const auto& [file, serial] : {std::pair{old, 5}, std::pair{compressed, 6}}) {
+    EXPECT_THAT(
+        refusal({"unpack", file}),
+        AllOf(HasSubstr(fmt::format("has serial {}, of 20", serial)),
+              HasSubstr("this cache has taken serial 7, of 20"), HasSubstr("--older")));
+    EXPECT_EQ(kiln_.json_of({"unpack", file}, 1)["error"]["code"], "untrusted");
+  }
+  EXPECT_EQ(kiln_.json_of({"unpack", recent})["already_there"], kObjects);
+  EXPECT_EQ(kiln_.json_of({"unpack", other})["already_there"], kObjects);
+  EXPECT_EQ(kiln_.json_of({"unpack", old, "--older"})["already_there"], kObjects);
+  EXPECT_EQ(kiln_.json_of({"unpack", old})["already_there"], kObjects)
+      << "it is the last now";
+  EXPECT_EQ(kiln_.json_of({"unpack", recent})["already_there"], kObjects);
+  EXPECT_EQ(kiln_.run({"unpack", old}).status, 1);
+}
+
+TEST_F(ProgramPackTrustTest,
+       AServerThatGivesAnOlderPackIsRefusedOnAFreshNodeByMinSerial) {
+  ObjectServer server;
+  server.put("/kiln/packs/job.kpack",
+             text_of(warm_and_pack("job.kpack", {"--serial", "7"})));
+  const std::string old = text_of(pack("job.kpack", {"--serial", "5"}));
+  trust_ours();
+  kiln_.set("KILN_REMOTE", server.url());
+  const Arguments pull{"pull", "--pack", "job"};
+  const Arguments keep = pull + Arguments{"-o", place("kept.kpack")};
+  use_machine("fresh");
+  EXPECT_THAT(refusal(pull + Arguments{"--min-serial", "8"}),
+              HasSubstr("has serial 7, of 20"));
+  EXPECT_THAT(refusal(keep + Arguments{"--min-serial", "8"}),
+              HasSubstr("--min-serial 8 asks for a newer one"));
+  EXPECT_FALSE(fs::exists(place("kept.kpack")));
+  EXPECT_EQ(kiln_.json_of(keep + Arguments{"--min-serial", "7"})["objects"], kObjects);
+  EXPECT_FALSE(fs::exists(place("fresh/packs")));
+  use_machine("node");
+  EXPECT_EQ(kiln_.json_of(pull)["stored"], kObjects);
+  server.put("/kiln/packs/job.kpack", old);
+  for (const Arguments& each : {pull, keep})
+    EXPECT_THAT(refusal(each), HasSubstr("this cache has taken serial 7"));
+  EXPECT_EQ(kiln_.json_of(keep + Arguments{"--older"})["objects"], kObjects);
+  for (const Arguments& wrong :
+       {pull + Arguments{"--min-serial", "x"},
+        Arguments{"pull", "--min-serial", "7", "--template", "tiny_fwd:"},
+        Arguments{"pull", "--older", "--template", "tiny_fwd:"}})
+    refusal(wrong, 2);
+}
+
+TEST_F(ProgramPackTrustTest,
+       ASeedThatIsOlderIsUsedAndSaidOnceUnlessMinSerialRefusesIt) {
+  const std::string old = warm_and_pack("job.kpack", {"--serial", "5"});
+  fs::create_directory(place("new"));
+  use_machine("node");
+  const std::string other = kiln_.write("other.cu", test::kTinySource);
+  ASSERT_EQ(kiln_.json_of({"compile", other, "--arch", "9.0"})["compiled"], 1);
+  pack("new/job.kpack", {"--serial", "7"});
+  EXPECT_EQ(kiln_.json_of({"unpack", place("new/job.kpack")})["already_there"], 1);
+  const auto used = kiln_.run(kWarm + Arguments{"--json", "--seed", old, "--dry-run"});
+  EXPECT_EQ(hits_of_tier(used.json(), "seed"), kObjects);
+  const std::string words = "has serial 5, of 20";
+  EXPECT_THAT(used.err, AllOf(HasSubstr(words), HasSubstr(";min_serial=7")));
+  EXPECT_EQ(used.err.find(words), used.err.rfind(words)) << "said once";
+  const auto refused = kiln_.run(
+      kWarm + Arguments{"--json", "--seed", old + ";min_serial=7", "--dry-run"});
+  EXPECT_EQ(hits_of_tier(refused.json(), "seed"), 0);
+  EXPECT_THAT(refused.err, HasSubstr("its serial is 5, and min_serial=7"));
+}
+
+TEST_F(ProgramPackTrustTest, WhatIsRememberedOfPacksIsAHintThatNobodyElseMaySet) {
+  const std::string old = warm_and_pack("job.kpack", {"--serial", "5"});
+  fs::create_directory(place("new"));
+  const std::string recent = pack("new/job.kpack", {"--serial", "7"});
+  use_machine("node");
+  kiln_.json_of({"unpack", recent});
+  const fs::path hints = place("node/packs");
+  const fs::path hint = fs::directory_iterator(hints)->path();
+  fs::permissions(hint, fs::perms(0666));
+  EXPECT_EQ(kiln_.run({"unpack", old}).status, 0) << "somebody may have set it";
+  kiln_.json_of({"unpack", recent});
+  EXPECT_EQ(kiln_.run({"unpack", old}).status, 1);
+  test::write_bytes(hint, as_bytes("no fields"));
+  EXPECT_EQ(kiln_.run({"unpack", old}).status, 0);
+  fs::remove_all(hints);
+  test::write_bytes(hints, as_bytes("no folder"));
+  const auto unpacked = kiln_.run({"unpack", recent});
+  EXPECT_EQ(unpacked.status, 0);
+  EXPECT_THAT(unpacked.err, HasSubstr("an older pack will not be noticed"));
+}
+
+TEST_F(ProgramPackTrustTest, APackOfVersionOneIsOlderThanAnyThatHasASerial) {
+  const std::string recent = warm_and_pack("job.kpack", {"--serial", "1"});
+  use_machine("node");
+  kiln_.json_of({"unpack", recent});
+  fs::copy(test::paths::source("tests/unit/cache/golden/pack_v1.bin"), recent,
+           fs::copy_options::overwrite_existing);
+  fs::permissions(recent, fs::perms(0644));
+  EXPECT_THAT(refusal({"unpack", recent}),
+              HasSubstr("the pack job.kpack has serial 0"));
+}
+
+TEST_F(ProgramPackTrustTest, TheTimeOfAPackIsThatOfItsNewestObjectOrSourceDateEpoch) {
+  EXPECT_EQ(kiln_.json_of(kWarm)["compiled"], kObjects);
+  std::string newest;
+  const json listed = kiln_.json_of({"ls"});
+  for (const json& entry : listed["entries"])
+    newest = std::max(newest, entry["created"].get<std::string>());
+  const Arguments all{"pack", "-o", place("job.kpack")};
+  const Arguments requests =
+      all + Arguments{"--template", "tiny_fwd:", "--arch", "9.0"};
+  for (const Arguments& each : {all, requests})
+    EXPECT_EQ(kiln_.json_of(each)["header"]["created"], newest);
+  kiln_.set("SOURCE_DATE_EPOCH", "1700000000");
+  const json first = kiln_.json_of(all)["header"];
+  EXPECT_EQ(first["created"], "2023-11-14T22:13:20Z");
+  EXPECT_EQ(first["serial"], 1'700'000'000'000);
+  const std::string bytes = text_of(place("job.kpack"));
+  EXPECT_EQ(kiln_.json_of(all)["header"], first);
+  EXPECT_TRUE(text_of(place("job.kpack")) == bytes);
+  for (const char* const wrong : {"now", "-1", "0", "99999999999"}) {
+    kiln_.set("SOURCE_DATE_EPOCH", wrong);
+    EXPECT_THAT(refusal(all, 2), HasSubstr("SOURCE_DATE_EPOCH"));
+  }
 }
 
 }  // namespace

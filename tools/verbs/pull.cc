@@ -31,6 +31,7 @@ struct PullOptions {
   std::string pack;
   std::string output;
   std::string wait;
+  TakingOptions taking;
   SelectionOptions selection;
 };
 
@@ -108,6 +109,7 @@ Result<int> pull_objects(Context& context, const PullOptions& options, RemoteRun
 Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& run,
                       std::chrono::milliseconds wait) {
   KILN_TRY(check_pack_name(options.pack));
+  const Taking taken = KILN_TRY(taking(options.taking, options.pack));
   if (!options.output.empty())
     KILN_TRY(check_output_path("-o", options.output));
   const FetchedPack fetched = KILN_TRY(fetch_pack(run, options.pack, wait));
@@ -127,10 +129,15 @@ Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& r
          return minisig;
        }}));
   if (options.output.empty())
-    return unpack_into_cache(context, *pack, url);
+    return unpack_into_cache(context, *pack, url, taken);
+  cache::CacheOptions opened = cache_options(context.config);
+  opened.make_root = opened.warns_when_off = false;
+  const auto cache = cache::Cache::open(std::move(opened));
+  KILN_TRY(check_order(pack->header(), taken, taken_packs(*cache)));
   if (options.output != "-")
     KILN_TRY(replace_minisig(options.output, minisig));
   KILN_TRY(write_output_file(options.output, bytes));
+  remember(pack->header(), *cache);
   if (context.json)
     print_json({{"file", options.output},
                 {"url", url},
@@ -148,6 +155,10 @@ Result<int> run(Context& context, const PullOptions& options) {
   KILN_TRY(check_one_choice("pull", options.keys, options.pack, options.selection));
   if (options.pack.empty() && !options.output.empty())
     return fail(ErrorCode::kInvalidArgument, "pull: -o is for --pack");
+  if (options.pack.empty() &&
+      (options.taking.older || !options.taking.min_serial.empty()))
+    return fail(ErrorCode::kInvalidArgument,
+                "pull: --min-serial and --older are for --pack");
   std::chrono::milliseconds wait{0};
   if (!options.wait.empty())
     wait = KILN_TRY(parse_duration(options.wait));
@@ -173,6 +184,7 @@ Run add_pull(OptionSet& cli) {
       "--wait", options->wait, "DURATION",
       "Ask for what is missing again and again for so long: 60, which is seconds, or "
       "5m (default: 0)");
+  add_taking_options(cli, options->taking);
   cli.footer(
       "Fetches what `kiln warm` with the same words would build: the keys are made\n"
       "here, since servers have no list of theirs. What comes is checked as `kiln\n"

@@ -15,6 +15,7 @@ namespace {
 struct UnpackOptions {
   std::string file;
   std::string name;
+  TakingOptions taking;
   SigningOptions signing;
 };
 
@@ -23,13 +24,16 @@ Result<int> run(Context& context, const UnpackOptions& options) {
   auto path = std::filesystem::absolute(options.file, error);
   if (error)
     path = options.file;
+  const std::string name =
+      options.name.empty() ? path.filename().native() : options.name;
+  const Taking taken = KILN_TRY(taking(options.taking, name));
   const auto keys = KILN_TRY(trusted_keys(context.config, options.signing));
-  const auto pack = KILN_TRY(open_pack_file(
-      path,
-      cache::TrustPolicy::of_this_process(context.config.trusted_uids,
-                                          context.config.trusted_gids),
-      keys, options.name.empty() ? path.filename().native() : options.name));
-  return unpack_into_cache(context, *pack, options.file);
+  const auto pack = KILN_TRY(
+      open_pack_file(path,
+                     cache::TrustPolicy::of_this_process(context.config.trusted_uids,
+                                                         context.config.trusted_gids),
+                     keys, name));
+  return unpack_into_cache(context, *pack, options.file, taken);
 }
 
 }  // namespace
@@ -46,6 +50,7 @@ Run add_unpack(OptionSet& cli) {
   cli.option("--name", options->name, "NAME",
              "The name that the pack must have, if keys are given (default: that of "
              "FILE)");
+  add_taking_options(cli, options->taking);
   cli.footer(
       "Every object is checked as `kiln verify` does. What the cache has already\n"
       "stays. The NVRTC that built the pack is recorded, as by `kiln warm`.\n");
