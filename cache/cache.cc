@@ -290,7 +290,7 @@ void Cache::open_parts() {
   if (mode_ == Mode::kOff)
     return;
   if (seeds_ != nullptr)
-    seeds_->set_taken(TakenPacks(OwnFolder(reach(layout_.packs()))));
+    seeds_->set_taken(OwnFolder(reach(layout_.packs())));
   const bool writes = mode_ == Mode::kReadWrite;
   store_ = std::make_unique<ObjectStore>(
       layout_, *file_system_, trust_, counters_,

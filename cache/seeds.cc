@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "cache/layout.h"
-#include "cache/pack_name.h"
+#include "cache/pack_identity.h"
 #include "cache/seed_place.h"
 #include "util/left_behind.h"
 #include "util/log.h"
@@ -323,12 +323,11 @@ void Seeds::say_age(Seed& seed) const {
   const SeedState& state = seed.state();
   if (seed.say_once() || !state.is_pack || state.error)
     return;
-  const auto last = taken_.newer_than(state.header, state.path.filename().native());
+  const auto last = newer_taken(taken_, state.header, state.path.filename().native());
   if (last)
     log(LogLevel::kWarning,
-        {"the seed ", state.path.native(), " has ",
-         order_text(state.header.serial, state.header.created_ns),
-         ", and this cache has taken ", order_text(last->serial, last->created_ns),
+        {"the seed ", state.path.native(), " has ", order_text(state.header),
+         ", and this cache has taken ", order_text(*last),
          " of that name. The seed is used; ;min_serial=", std::to_string(last->serial),
          " behind its path refuses it"});
 }

@@ -21,13 +21,13 @@
 #include "cache/file_system.h"
 #include "cache/object_store.h"
 #include "cache/pack.h"
-#include "cache/taken_packs.h"
 #include "cache/trust.h"
 #include "codec/digest.h"
 #include "codec/signature.h"
 #include "kiln/result.h"
 #include "util/far_mount.h"
 #include "util/mutex.h"
+#include "util/own_path.h"
 
 namespace kiln::cache {
 
@@ -99,9 +99,9 @@ class Seeds {
   /// The toolchains that were recorded in the seeds, as their JSON files have them.
   [[nodiscard]] std::vector<std::string> toolchains(SeedPlaces places);
 
-  /// What the root has taken: a pack here that is older is used, and said once. Call
-  /// before anything is looked for.
-  void set_taken(TakenPacks taken) { taken_ = std::move(taken); }
+  /// What the root has taken, see newer_taken(): a pack here that is older is used, and
+  /// said once. Call before anything is looked for.
+  void set_taken(OwnFolder taken) { taken_ = std::move(taken); }
 
   /// Waits up to two seconds for each that has not been asked yet.
   [[nodiscard]] std::vector<SeedState> states();
@@ -120,7 +120,7 @@ class Seeds {
 
   void say_age(Seed& seed) const;
 
-  TakenPacks taken_;                            // constant after set_taken()
+  OwnFolder taken_;                             // constant after set_taken()
   const std::shared_ptr<const Shared> shared_;  // with calls that are left behind
   const std::vector<std::shared_ptr<Seed>> seeds_;
   std::atomic<std::chrono::milliseconds> wait_;

@@ -13,7 +13,7 @@
 
 #include "cache/file_system.h"
 #include "cache/pack_format.h"
-#include "cache/pack_name.h"
+#include "cache/pack_identity.h"
 #include "tools/context.h"
 #include "util/posix_error.h"
 #include "util/read_file.h"

@@ -154,8 +154,9 @@ int report(const Context& context, const PackOptions& options, const WantedList&
         {"header", header_json(done.header)},
         {"missing", missing},
         {"failed", failed},
-        {"toolchain",
-         work.toolchain ? ordered_json(work.toolchain->name()) : ordered_json(nullptr)},
+        {"toolchain", work.toolchains.empty()
+                          ? ordered_json(nullptr)
+                          : ordered_json(work.toolchains.front().name())},
         {"signed_by", by},
         {"problems", problems}};
     if (options.selection.skip_bad)
@@ -168,19 +169,20 @@ int report(const Context& context, const PackOptions& options, const WantedList&
         done.packed == 0
             ? fmt::format("no pack is written: nothing of it is in the cache{}\n",
                           remedy)
-            : fmt::format(
-                  "{}: {}, {}, serial {}{}{}{}{}\n", options.output,
-                  counted(done.packed, "object", "objects"), format_size(done.bytes),
-                  done.header.serial,
-                  work.toolchain ? fmt::format(", of {}", work.toolchain->name()) : "",
-                  done.signed_by.empty()
-                      ? ""
-                      : fmt::format(", signed by {}",
-                                    key_name(done.signed_by.front().key)),
-                  missing + failed == 0
-                      ? ""
-                      : fmt::format("; {} not packed", missing + failed),
-                  remedy)));
+            : fmt::format("{}: {}, {}, serial {}{}{}{}{}\n", options.output,
+                          counted(done.packed, "object", "objects"),
+                          format_size(done.bytes), done.header.serial,
+                          work.toolchains.empty()
+                              ? ""
+                              : fmt::format(", of {}", work.toolchains.front().name()),
+                          done.signed_by.empty()
+                              ? ""
+                              : fmt::format(", signed by {}",
+                                            key_name(done.signed_by.front().key)),
+                          missing + failed == 0
+                              ? ""
+                              : fmt::format("; {} not packed", missing + failed),
+                          remedy)));
   }
   return missing + failed + work.bad_lines == 0 ? kAllDone : kSomeFailed;
 }
@@ -202,9 +204,8 @@ Result<int> run(Context& context, const PackOptions& options) {
                               work.cache().layout().root().native())});
     return kSomeFailed;  // the command line was right
   }
-  if (work.toolchain)
-    header.toolchains.push_back(
-        fmt::format("{} {}", work.toolchain->name(), to_string(work.toolchain->id)));
+  for (const device::Toolchain& each : work.toolchains)
+    header.toolchains.push_back(fmt::format("{} {}", each.name(), to_string(each.id)));
   std::ranges::sort(work.wanted, {}, &Wanted::key);
   if (header.created_ns == 0)
     header.created_ns = newest_ns(work);
@@ -213,8 +214,8 @@ Result<int> run(Context& context, const PackOptions& options) {
   KILN_TRY(writer.begin(header));
   const std::uint64_t packed =
       KILN_TRY(add_objects(context, work, options.with_source, writer));
-  if (work.toolchain)
-    KILN_TRY(writer.add_toolchain(device::record_of(*work.toolchain)));
+  for (const device::Toolchain& each : work.toolchains)
+    KILN_TRY(writer.add_toolchain(device::record_of(each)));
   KILN_TRY(writer.finish(signed_by));
   std::uint64_t bytes = 0;
   if (packed > 0)

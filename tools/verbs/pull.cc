@@ -31,7 +31,7 @@ struct PullOptions {
   std::string pack;
   std::string output;
   std::string wait;
-  TakingOptions taking;
+  Taking taking;
   SelectionOptions selection;
 };
 
@@ -109,7 +109,9 @@ Result<int> pull_objects(Context& context, const PullOptions& options, RemoteRun
 Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& run,
                       std::chrono::milliseconds wait) {
   KILN_TRY(check_pack_name(options.pack));
-  const Taking taken = KILN_TRY(taking(options.taking, options.pack));
+  Taking taking = options.taking;
+  taking.name = options.pack;
+  KILN_TRY(taking.parse());
   if (!options.output.empty())
     KILN_TRY(check_output_path("-o", options.output));
   const FetchedPack fetched = KILN_TRY(fetch_pack(run, options.pack, wait));
@@ -129,11 +131,11 @@ Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& r
          return minisig;
        }}));
   if (options.output.empty())
-    return unpack_into_cache(context, *pack, url, taken);
+    return unpack_into_cache(context, *pack, url, taking);
   cache::CacheOptions opened = cache_options(context.config);
   opened.make_root = opened.warns_when_off = false;
   const auto cache = cache::Cache::open(std::move(opened));
-  KILN_TRY(check_order(pack->header(), taken, taken_packs(*cache)));
+  KILN_TRY(taking.check(pack->header(), cache.get()));
   if (options.output != "-")
     KILN_TRY(replace_minisig(options.output, minisig));
   KILN_TRY(write_output_file(options.output, bytes));
@@ -156,7 +158,7 @@ Result<int> run(Context& context, const PullOptions& options) {
   if (options.pack.empty() && !options.output.empty())
     return fail(ErrorCode::kInvalidArgument, "pull: -o is for --pack");
   if (options.pack.empty() &&
-      (options.taking.older || !options.taking.min_serial.empty()))
+      (options.taking.older || !options.taking.min_serial_given.empty()))
     return fail(ErrorCode::kInvalidArgument,
                 "pull: --min-serial and --older are for --pack");
   std::chrono::milliseconds wait{0};
@@ -184,7 +186,7 @@ Run add_pull(OptionSet& cli) {
       "--wait", options->wait, "DURATION",
       "Ask for what is missing again and again for so long: 60, which is seconds, or "
       "5m (default: 0)");
-  add_taking_options(cli, options->taking);
+  options->taking.add_options(cli);
   cli.footer(
       "Fetches what `kiln warm` with the same words would build: the keys are made\n"
       "here, since servers have no list of theirs. What comes is checked as `kiln\n"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "build/artifact.h"
-#include "cache/pack_name.h"
+#include "cache/pack_identity.h"
 #include "tools/exit_code.h"
 #include "tools/open_cache.h"
 #include "tools/output/progress.h"
@@ -125,18 +125,6 @@ Result<void> check_no_source(const cache::Pack& pack, const std::string& file) {
   return {};
 }
 
-/// Errors: kInvalidArgument.
-Result<void> check_signed_name(const std::string& own, const std::string& name) {
-  if (cache::check_pack_is(own, name))
-    return {};
-  return fail(
-      ErrorCode::kInvalidArgument,
-      fmt::format("the pack calls itself {}, and that is signed: whoever asks for "
-                  "{} would refuse it. Make it under this name: kiln pack -o "
-                  "{}.kpack",
-                  own, name, cache::bare_pack_name(name)));
-}
-
 /// The file, whole and sound, and its signature: that beside it, or one by `signer`.
 /// What is signed under another name is an error: nobody would take it.
 Result<RemotePack> read_pack(const Context& context, const PushOptions& options,
@@ -166,8 +154,14 @@ Result<RemotePack> read_pack(const Context& context, const PushOptions& options,
   } else if (auto beside = read_minisig(path)) {
     pack.minisig = *std::move(beside);
   }
-  if (signatures > 0 || !pack.minisig.empty())
-    KILN_TRY(check_signed_name(opened->header().name, name));
+  const std::string& own = opened->header().name;
+  if ((signatures > 0 || !pack.minisig.empty()) && !cache::check_pack_is(own, name))
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("the pack calls itself {}, and that is signed: whoever asks "
+                    "for {} would refuse it. Make it under this name: kiln pack "
+                    "-o {}.kpack",
+                    own, name, cache::bare_pack_name(name)));
   return pack;
 }
 

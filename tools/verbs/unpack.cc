@@ -14,8 +14,7 @@ namespace {
 
 struct UnpackOptions {
   std::string file;
-  std::string name;
-  TakingOptions taking;
+  Taking taking;
   SigningOptions signing;
 };
 
@@ -24,16 +23,17 @@ Result<int> run(Context& context, const UnpackOptions& options) {
   auto path = std::filesystem::absolute(options.file, error);
   if (error)
     path = options.file;
-  const std::string name =
-      options.name.empty() ? path.filename().native() : options.name;
-  const Taking taken = KILN_TRY(taking(options.taking, name));
+  Taking taking = options.taking;
+  if (taking.name.empty())
+    taking.name = path.filename();
+  KILN_TRY(taking.parse());
   const auto keys = KILN_TRY(trusted_keys(context.config, options.signing));
   const auto pack = KILN_TRY(
       open_pack_file(path,
                      cache::TrustPolicy::of_this_process(context.config.trusted_uids,
                                                          context.config.trusted_gids),
-                     keys, name));
-  return unpack_into_cache(context, *pack, options.file, taken);
+                     keys, taking.name));
+  return unpack_into_cache(context, *pack, options.file, taking);
 }
 
 }  // namespace
@@ -47,10 +47,10 @@ Run add_unpack(OptionSet& cli) {
       cli, options->signing,
       "Public keys, one of which must have signed the pack, or FILE.minisig "
       "(default: $KILN_REMOTE_KEYS)");
-  cli.option("--name", options->name, "NAME",
+  cli.option("--name", options->taking.name, "NAME",
              "The name that the pack must have, if keys are given (default: that of "
              "FILE)");
-  add_taking_options(cli, options->taking);
+  options->taking.add_options(cli);
   cli.footer(
       "Every object is checked as `kiln verify` does. What the cache has already\n"
       "stays. The NVRTC that built the pack is recorded, as by `kiln warm`.\n");
