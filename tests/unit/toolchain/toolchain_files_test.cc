@@ -119,8 +119,8 @@ TEST_F(ToolchainFiles, ARecordReplacesNoneOfAnotherToolchainAndTheNewestIsFirst)
   };
   const auto ids = [&] {
     std::vector<std::string> list;
-    for (const Toolchain& each : read_records(folder_).value())
-      list.push_back(each.id.nvrtc);
+    const auto records = read_records(folder_).value();
+    for (const Toolchain& each : records) list.push_back(each.id.nvrtc);
     return list;
   };
   EXPECT_TRUE(ids().empty());
