@@ -47,7 +47,7 @@ std::unique_ptr<Cache> Cache::open(CacheOptions options) {
   cache->mode_ = cache->determine_mode();
   if (cache->mode_ == Mode::kOff && !cache->is_absent_ &&
       cache->options_.warns_when_off)
-    log(LogLevel::kWarning, {"the cache is off, and kernels are kept in memory alone: ",
+    log(LogLevel::kWarning, {"the cache is off, and kernels are kept in memory only: ",
                              cache->mode_reason_});
   if (cache->layout_.root() != cache->options_.root && !cache->is_absent_ &&
       cache->options_.warns_when_off)
@@ -366,7 +366,7 @@ PublishResult Cache::publish(const StoredObject& object) {
   if (const auto may_write = writable(); !may_write) {
     if (mode_ == Mode::kReadOnly && !warned_read_only_.exchange(true))
       log(LogLevel::kWarning,
-          {"the cache is read-only, and new kernels are kept in memory alone: ",
+          {"the cache is read-only, and new kernels are kept in memory only: ",
            mode_reason_});
     return {Published::kNotStored, may_write.error(), 0};
   }

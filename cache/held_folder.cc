@@ -101,11 +101,11 @@ Result<HeldFolder> hold(FileSystem& file_system, const TrustPolicy& trust,
   struct stat reached {};
   if (file_system.stat(proc_path(at.fd()).c_str(), reached) != 0 ||
       reached.st_dev != at.info().st_dev || reached.st_ino != at.info().st_ino)
-    return fail(ErrorCode::kUnavailable, "/proc is not there");
+    return fail(ErrorCode::kUnavailable, "/proc is not mounted");
   HeldFolder held = at.done();
   if (!at.is_private())
     return fail(ErrorCode::kUntrusted,
-                held.path.native() + " can be changed by others");
+                held.path.native() + " can be changed by other users");
   return held;
 }
 

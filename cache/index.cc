@@ -84,7 +84,7 @@ Result<void> Index::Connection::refresh(const Layout& layout, FileSystem& file_s
   while (KILN_TRY(select.step())) {
     const std::int64_t number = select.number(0);
     if (number < 0 || number >= static_cast<std::int64_t>(kFolderCount))
-      return fail(ErrorCode::kCorrupt, "index: a folder that cannot be");
+      return fail(ErrorCode::kCorrupt, "index: a folder with an impossible number");
     noted[static_cast<std::size_t>(number)] = select.number(1);
   }
   for (unsigned folder = 0; folder < kFolderCount && !stop.stop_requested(); ++folder) {

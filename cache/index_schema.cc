@@ -152,7 +152,8 @@ Result<void> settle(const Database& database, std::string_view boot) {
         fmt::format("index: version {} of application {:x}", version, application));
   }
   if (!KILN_TRY(is_of_boot(database, boot)))
-    return fail(ErrorCode::kCorrupt, "index: the machine was started again since");
+    return fail(ErrorCode::kCorrupt,
+                "index: the machine was started again after it was written");
   KILN_TRY(database.execute("PRAGMA synchronous = OFF"));
   return database.execute(wal_is_safe() ? "PRAGMA journal_mode = WAL"
                                         : "PRAGMA journal_mode = TRUNCATE");

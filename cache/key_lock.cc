@@ -70,7 +70,7 @@ class Wait {
     const auto now = Clock::now();
     const pid_t pid = owner ? owner->pid : 0;
     if (!request_.wait)
-      return fmt::format("process {} is building it", pid);
+      return fmt::format("process {} is building the object", pid);
     if (owner && build_has_ended(*owner))
       return fmt::format(
           "a build has ended without an object, and process {} has begun", pid);

@@ -252,7 +252,7 @@ tl::expected<void, Rejection> StoredObject::verify_fully() const {
     return reject(Check::kPayloadDigest,
                   "its payload does not give the SHA-256 it states");
   if (Digest::of(section(Section::kPreimage)) != key_)
-    return reject(Check::kPreimageDigest, "its preimage is not that of its key");
+    return reject(Check::kPreimageDigest, "its preimage does not give its key");
   if (const auto decoded = preimage(); !decoded)
     return reject(Check::kPreimageDigest, decoded.error().message);
   if (const auto decoded = metadata(); !decoded)

@@ -180,7 +180,7 @@ void Pack::load_toolchains() {
     if (row.kind != PackKind::kToolchain)
       return {};
     if (toolchains_.size() == pack::kMostToolchains)
-      return "it is one toolchain too many";
+      return "it is over the limit of toolchains in a pack";
     const auto bytes = bytes_at(row.offset, row.size);
     if (!bytes)
       return "the record of a toolchain cannot be read";
@@ -231,7 +231,7 @@ tl::expected<StoredObject, Rejection> Pack::read(const PackRow& row) const {
     return object;
   if (pack_kind(object->kind()) != row.kind)
     return tl::unexpected(
-        rejection(Check::kHeader, "its kind is not that of the pack's index"));
+        rejection(Check::kHeader, "its kind differs from the pack's index"));
   if (auto verified = object->verify_fully(); !verified)
     return tl::unexpected(std::move(verified).error());
   return object;

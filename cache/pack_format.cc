@@ -48,7 +48,8 @@ constexpr std::uint32_t number_of(PackKind kind) {
 Result<PackHeader> decode_fields(ByteView header) {
   const auto size = load_le<std::uint64_t>(header, kFieldBytesAt);
   if (size > header.size() - kFieldsAt)
-    return fail(ErrorCode::kCorrupt, "the fields of its header are longer than that");
+    return fail(ErrorCode::kCorrupt,
+                "the fields of its header are longer than its header");
   const Fields fields = KILN_TRY(Fields::decode(header.subspan(kFieldsAt, size)));
   return read_fields<PackHeader>(fields, "its header", kHeaderFields);
 }

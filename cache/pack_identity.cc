@@ -36,9 +36,10 @@ Result<void> check_pack_is(std::string_view own, std::string_view wanted) {
     return {};
   return fail(
       ErrorCode::kUntrusted,
-      fmt::format("the pack calls itself {}, and {} was asked for: somebody has "
-                  "renamed it, or the server gives another",
-                  own, wanted));
+      fmt::format(
+          "the pack calls itself {}, and {} was asked for: somebody has renamed "
+          "the pack, or the server sends another pack",
+          own, wanted));
 }
 
 std::string order_text(const PackHeader& header) {

@@ -41,8 +41,8 @@ Result<QueuePlace> QueuePlace::join(FileSystem& file_system,
   }
   return fail(ErrorCode::kUnavailable,
               file.native() +
-                  " has no place left in the queue for build slots: who "
-                  "has locked it?");
+                  " has no place left in the queue for build slots: has another "
+                  "program locked this file?");
 }
 
 std::vector<Ticket> QueuePlace::before() const {

@@ -98,9 +98,10 @@ Slots::Acquired Slots::acquire(const SlotRequest& request) {
     wait.pulse(now, times_.no_pulse);
     const auto stood = std::chrono::floor<std::chrono::milliseconds>(now - wait.moved);
     if (stood > request.build_limit + times_.compile_grace) {
-      return ended(SlotOutcome::kBypassed, {},
-                   fmt::format("nobody in the queue for a build slot has moved for {}",
-                               format_duration(stood)));
+      return ended(
+          SlotOutcome::kBypassed, {},
+          fmt::format("no process in the queue for a build slot has moved for {}",
+                      format_duration(stood)));
     }
     // Whoever is far behind cannot be the next one.
     stoppable_sleep(

@@ -21,8 +21,8 @@ Result<void> add_devices(BuildService& service, std::vector<device::BuildFor>& l
   const auto devices = KILN_TRY(devices_present(service.config()));
   if (devices.empty()) {
     return fail(ErrorCode::kInvalidArgument,
-                "no NVIDIA device is present here, so say what to build for: --arch "
-                "8.0,9.0 or --profile FILE|NAME");
+                "no NVIDIA device is present here, so name the architectures to build "
+                "for: --arch 8.0,9.0 or --profile FILE|NAME");
   }
   for (const device::ComputeCapability capability : devices) add_once(list, capability);
   return {};
@@ -38,16 +38,16 @@ void add_arch_option(OptionSet& cli, ArchitectureOptions& options) {
 }
 
 void add_profile_option(OptionSet& cli, ArchitectureOptions& options) {
-  cli.option("--profile", options.profiles, "FILE|NAME",
-             "Build for the device that this profile describes: a file, as written "
-             "by `kiln doctor --profile`, or a published one, such as h100-sxm; "
-             "may be repeated");
+  cli.option(
+      "--profile", options.profiles, "FILE|NAME",
+      "Build for the device that this profile describes: a file, as written by `kiln "
+      "doctor --profile`, or a published profile, such as h100-sxm; may be repeated");
 }
 
 void add_driver_option(OptionSet& cli, std::string& driver) {
   cli.option("--driver", driver, "VERSION",
              "CUDA version of the driver of the job, as nvidia-smi shows it: 12.4; "
-             "takes an NVRTC found here whose kernels that driver loads");
+             "selects an NVRTC found here whose kernels that driver loads");
 }
 
 Result<std::optional<device::CudaVersion>> parse_driver_option(
@@ -58,10 +58,11 @@ Result<std::optional<device::CudaVersion>> parse_driver_option(
   const auto version = device::parse_cuda_version(driver);
   if (version && version->major < kNoCuda)
     return *version;
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("--driver: '{}' is no version of CUDA, such as 12.4: the one "
-                          "that nvidia-smi and `kiln doctor` show for the driver there",
-                          driver));
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("--driver: '{}' is no version of CUDA, such as 12.4; nvidia-smi and "
+                  "`kiln doctor` show it on the machine of that driver",
+                  driver));
 }
 
 Result<std::vector<device::ComputeCapability>> devices_present(const Config& config) {

@@ -221,7 +221,7 @@ Result<void> check_skipped(const Context& context, const BuildReport& report) {
   for (const auto& [arch, asked] : report.asked) {
     if (asked.has_items)
       continue;
-    const auto text = fmt::format("nothing that is asked for is for {}: {}", arch,
+    const auto text = fmt::format("no requested kernel is for {}: {}", arch,
                                   printable_lines(asked.why_skipped));
     if (report.items.empty())
       return fail(ErrorCode::kInvalidArgument, text);
@@ -261,8 +261,8 @@ void print_never_asked_for(const Context& context, const BuildReport& report) {
     const auto others =
         never.count > 1 ? fmt::format(" and {} more", never.count - 1) : "";
     print_error(
-        fmt::format("{} no device asks for {}{} for {}: one of that kind asks for {}; "
-                    "write --arch {}\n",
+        fmt::format("{} no device asks for {}{} for {}: a device of that kind asks for "
+                    "{}; write --arch {}\n",
                     context.err.styled("kiln: warning:", Style::kYellow),
                     printable_lines(never.first->label), others, arch,
                     never.first->asked_as, never.first->asked_as));
@@ -348,8 +348,9 @@ void print_forbidden(const BuildReport& report) {
       counts.there += is_success(report.entries[i].verdict) ? 1 : 0;
     }
   }
-  std::string text = fmt::format("kiln: {} forbids building what is missing; there are",
-                                 report.forbidden_by);
+  std::string text =
+      fmt::format("kiln: {} forbids building the missing kernels; the cache has",
+                  report.forbidden_by);
   for (const auto& [preset, architectures] : table) {
     text += "\n  " + (preset.empty() ? "" : preset + ": ");
     std::string_view between;
@@ -358,8 +359,8 @@ void print_forbidden(const BuildReport& report) {
       between = ", ";
     }
   }
-  print_error(text +
-              "\nwarm the cache first; --verbose or --json lists what is missing\n");
+  print_error(
+      text + "\nwarm the cache first; --verbose or --json lists the missing kernels\n");
 }
 
 void print_report(const Context& context, const BuildReport& report) {
@@ -374,7 +375,7 @@ void print_report(const Context& context, const BuildReport& report) {
       fmt::format("{} requested: {}, {} compiled", report.items.size(),
                   counted(count(report, BuildVerdict::kHit), "hit", "hits"),
                   count(report, BuildVerdict::kCompiled));
-  line += part(BuildVerdict::kWaited, "built by others");
+  line += part(BuildVerdict::kWaited, "built by other processes");
   line += part(BuildVerdict::kMissing, "missing");
   if (report.expected)
     line += fmt::format(" (about {} to build)", format_duration(*report.expected));
@@ -395,7 +396,7 @@ void print_report(const Context& context, const BuildReport& report) {
         "a job that loads these kernels needs a driver for CUDA {} or later{}\n",
         to_string(*driver),
         driver->major >= kNewNvrtc && !report.driver
-            ? "; for an older one name it: --driver 12.4"
+            ? "; for an older driver name its version: --driver 12.4"
             : "");
   print(context.out.fitted(line));
   print_not_stored(context, report);
@@ -405,7 +406,7 @@ void print_report(const Context& context, const BuildReport& report) {
         "same command again goes on from here\n"));
   else if (count(report, BuildVerdict::kNotReached) > 0)
     print(context.out.fitted(
-        "what is built is kept: the same command again goes on from here\n"));
+        "finished builds are kept: the same command again goes on from here\n"));
 }
 
 int exit_code_of(const BuildReport& report) {

@@ -250,8 +250,8 @@ class Runner {
       why = possible.error().message;
     }
     const auto text = fmt::format(
-        "nothing is built, since nothing can be stored ({} of the {} that are wanted "
-        "are there): the cache is {}: {}",
+        "nothing is built, since nothing can be stored ({} of {} kernels are in the "
+        "cache): the cache is {}: {}",
         report_.items.size() - rest.size(), report_.items.size(),
         is_off ? "off" : "read-only", why);
     if (!options_.dry_run || is_off)

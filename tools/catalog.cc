@@ -9,8 +9,8 @@ namespace kiln::tools {
 
 void add_catalog_options(OptionSet& cli, CatalogOptions& options) {
   cli.option("--template-dir", options.template_dirs, "DIR",
-             "Folder with kernel templates, searched before $KILN_TEMPLATE_DIR and "
-             "the built-in ones; may be repeated");
+             "Folder with kernel templates, searched before $KILN_TEMPLATE_DIR and the "
+             "built-in templates; may be repeated");
 }
 
 std::vector<std::filesystem::path> template_folders(const Config& config,

@@ -62,9 +62,9 @@ void add_name_options(OptionSet& cli, EntryNames& options) {
 }
 
 void add_filter_options(OptionSet& cli, EntryFilterOptions& options) {
-  cli.option(
-      "--arch", options.architectures, "LIST",
-      "Entries built for these: 9.0, 9.0a, sm_90, compute_90 or native, with commas");
+  cli.option("--arch", options.architectures, "LIST",
+             "Entries built for these architectures: 9.0, 9.0a, sm_90, compute_90 or "
+             "native, with commas");
   cli.option("--template", options.templates, "NAME",
              "Entries of this kernel or family; may be repeated");
   add_name_options(cli, options.names);

@@ -238,8 +238,8 @@ Result<void> PackFile::read_back(std::uint64_t objects,
   if (!bad.empty() || pack->unknown_rows() != 0 || pack->object_count() != objects)
     return fail(
         ErrorCode::kCorrupt,
-        fmt::format("{}: what was written reads back as {} of {} objects{}{}; "
-                    "no pack was written",
+        fmt::format("{}: the written pack reads back as {} of {} objects{}{}; no pack "
+                    "was written",
                     path_.native(), pack->object_count(), objects,
                     bad.empty() ? "" : ": ", bad.empty() ? "" : bad.front().why));
   for (const cache::PackRow& row : pack->rows()) {

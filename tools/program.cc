@@ -15,10 +15,10 @@ namespace {
 constexpr const char* kFooter =
     "Examples:\n"
     "  kiln warm --all --arch 8.0,9.0      build every kernel for A100 and H100\n"
-    "  kiln ls                             what the cache holds\n"
+    "  kiln ls                             the entries of the cache\n"
     "  kiln why --template scaled_softmax_fwd:dtype=bf16 --arch 9.0\n"
     "                                      why that request would miss\n"
-    "  kiln doctor                         what is found here, and what is wrong\n"
+    "  kiln doctor                         a check of this machine\n"
     "\n"
     "`kiln VERB --help` explains a verb. Exit status: 0 done; 1 some items failed;\n"
     "2 wrong usage or input; 3 something is missing here; 130, 143 after SIGINT,\n"
@@ -30,7 +30,7 @@ std::span<const Verb> verbs() {
   constexpr const char* kInspect = "Inspect";
   constexpr const char* kLookAfter = "Look after";
   static constexpr std::array kVerbs{
-      Verb{"warm", "Build what is missing, before a job starts", kBuild, add_warm,
+      Verb{"warm", "Build missing kernels, before a job starts", kBuild, add_warm,
            CacheDir::kMakes, Beyond::kSeedsAndRemotes},
       Verb{"compile", "Compile a CUDA C++ file into the cache", kBuild, add_compile,
            CacheDir::kMakes, Beyond::kSeedsAndRemotes},
@@ -48,21 +48,20 @@ std::span<const Verb> verbs() {
       Verb{"pull", "Fetch objects, or a pack, from remote caches into the cache",
            kDistribute, add_pull, CacheDir::kMakes, Beyond::kRemotes},
       Verb{"key", "Make and show the keys that sign packs", kDistribute, add_key},
-      Verb{"ls", "List what the cache holds", kInspect, add_ls, CacheDir::kReports,
+      Verb{"ls", "List the entries of the cache", kInspect, add_ls, CacheDir::kReports,
            Beyond::kNothing, nullptr, true},
       Verb{"show", "Everything about one entry", kInspect, add_show, CacheDir::kExpects,
            Beyond::kNothing, nullptr, true},
       Verb{"why", "Why two keys differ, or why a request misses", kInspect, add_why,
            CacheDir::kExpects, Beyond::kSeeds, nullptr, true},
-      Verb{"stats", "Size of the cache, and what happened in it", kInspect, add_stats,
+      Verb{"stats", "Size of the cache, and its counters", kInspect, add_stats,
            CacheDir::kReports, Beyond::kSeeds, nullptr, true},
-      Verb{"ps", "What is built on this machine now, and who waits for it", kInspect,
-           add_ps, CacheDir::kExpects, Beyond::kNothing, nullptr, true},
-      Verb{"events", "What the events of a job or a fleet sum up to", kInspect,
-           add_events},
-      Verb{"doctor", "What is found on this machine, and what is wrong", kInspect,
-           add_doctor, CacheDir::kExpects, Beyond::kSeedsAndRemotes, nullptr, true,
-           true},
+      Verb{"ps", "Builds on this machine now, and the processes that wait for them",
+           kInspect, add_ps, CacheDir::kExpects, Beyond::kNothing, nullptr, true},
+      Verb{"events", "Sums of the events of a job or a fleet", kInspect, add_events},
+      Verb{"doctor", "Check this machine: libraries, devices, cache and settings",
+           kInspect, add_doctor, CacheDir::kExpects, Beyond::kSeedsAndRemotes, nullptr,
+           true, true},
       Verb{"inspect", "Which device code binaries hold, and where it runs", kInspect,
            add_inspect, CacheDir::kMakes, Beyond::kNothing, nullptr, true},
       Verb{"attention",
@@ -73,7 +72,7 @@ std::span<const Verb> verbs() {
            kInspect, add_bench, CacheDir::kMakes, Beyond::kSeedsAndRemotes},
       Verb{"verify", "Check every object, byte by byte", kLookAfter, add_verify,
            CacheDir::kReports, Beyond::kNothing, nullptr, true},
-      Verb{"trim", "Remove what was used least recently", kLookAfter, add_trim,
+      Verb{"trim", "Remove the entries used least recently", kLookAfter, add_trim,
            CacheDir::kReports},
       Verb{"clear", "Remove entries", kLookAfter, add_clear, CacheDir::kExpects},
   };

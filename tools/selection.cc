@@ -64,7 +64,7 @@ Result<void> add_manifest(BuildService& service, const std::string& path,
   auto lines = KILN_TRY(from_input(request::read_manifest(path)));
   if (lines.empty())
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: there is no request in it", path));
+                fmt::format("{}: the file has no request", path));
   for (request::ManifestLine& line : lines) {
     if (!line) {
       wanted.bad_lines.push_back(std::move(line).error());
@@ -115,7 +115,7 @@ Result<WantedKernels> select(BuildService& service, const SelectionOptions& opti
   if (!options.all && !options.quick && options.templates.empty() &&
       options.manifests.empty() && options.presets.empty()) {
     return fail(ErrorCode::kInvalidArgument,
-                "say what to build: --all, --quick, --template NAME[:p=v,...], "
+                "name the kernels to build: --all, --quick, --template NAME[:p=v,...], "
                 "--preset NAME or --manifest FILE");
   }
   return wanted;
@@ -157,7 +157,8 @@ std::string preset_names() {
 
 void add_selection_options(OptionSet& cli, SelectionOptions& options) {
   cli.flag("--all", options.all, "The default set of every kernel");
-  cli.flag("--quick", options.quick, "A small part of it, to try things out");
+  cli.flag("--quick", options.quick,
+           "A small part of the default set, to try things out");
   cli.option("--template", options.templates, "NAME[:p=v,...]",
              "A kernel or family, NAME or NAME:p=v,...; a parameter left out takes "
              "every value of the default set; may be repeated");
@@ -167,11 +168,12 @@ void add_selection_options(OptionSet& cli, SelectionOptions& options) {
       "of a line that has its own; may be repeated");
   cli.flag("--skip-bad", options.skip_bad,
            "Leave wrong lines of a manifest out, and go on with the rest; exit 1");
-  cli.option("--preset", options.presets, "NAME|FILE",
-             fmt::format("What training a model asks for: {}; or a file of your own, "
-                         "NAME.toml; with --profile or a device present cuDNN's plans, "
-                         "too; may be repeated",
-                         preset_names()));
+  cli.option(
+      "--preset", options.presets, "NAME|FILE",
+      fmt::format(
+          "The kernels that train a model: {}; or a file of your own, NAME.toml; with "
+          "--profile or a device present also cuDNN's plans; may be repeated",
+          preset_names()));
   cli.flag("--no-attention", options.no_attention,
            "Leave attention out of --preset: Kiln's kernels, and cuDNN's plans");
   add_arch_option(cli, options.architectures);

@@ -97,7 +97,7 @@ Result<Signer> command_signer(const std::string& command,
   if (key == keys.end())
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("--signer {}: its signature is by none of the {} keys of "
-                            "--keys; name its public key there",
+                            "--keys; name its public key in --keys",
                             command, keys.size()));
   return Signer{
       key->id, [command, own = *key](ByteView message) -> Result<Ed25519Signature> {
@@ -117,11 +117,10 @@ void add_signing_options(OptionSet& cli, SigningOptions& options,
              "Sign with this private key, of `kiln key new` (default: "
              "$KILN_REMOTE_SIGN)" +
                  more);
-  cli.option(
-      "--signer", options.signer, "COMMAND",
-      "Sign by this command of the shell instead: it gets what to sign, mostly a "
-      "BLAKE2b-512 digest, on its standard input, and writes the 64 bytes of the "
-      "Ed25519 signature; --keys has its public key");
+  cli.option("--signer", options.signer, "COMMAND",
+             "Sign by this command of the shell instead: it gets the bytes to sign, "
+             "mostly a BLAKE2b-512 digest, on its standard input, and writes the 64 "
+             "bytes of the Ed25519 signature; --keys has its public key");
 }
 
 void add_keys_option(OptionSet& cli, SigningOptions& options,

@@ -105,16 +105,16 @@ Result<void> Taking::check(const cache::PackHeader& header, cache::Cache* cache)
   std::string why;
   if (header.serial < min_serial)
     why = fmt::format(
-        "--min-serial {} asks for a newer one: the server, a proxy or a "
-        "copy is behind",
+        "--min-serial {} asks for a newer pack: the server, a proxy or a copy is "
+        "behind",
         min_serial);
   else if (const auto last =
                cache == nullptr || older
                    ? std::nullopt
                    : cache::newer_taken(taken_folder(*cache), header, name))
     why = fmt::format(
-        "this cache has taken {}: the server, a proxy or a copy is behind. "
-        "--older takes it all the same",
+        "this cache has taken {}: the server, a proxy or a copy is behind. --older "
+        "takes the older pack",
         order_text(*last));
   if (why.empty())
     return {};
@@ -187,7 +187,7 @@ Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
         unpacked.failed == 0 ? "" : fmt::format(", {} failed", unpacked.failed),
         pack.unknown_rows() == 0
             ? ""
-            : fmt::format(", {} skipped that a later version of Kiln has added",
+            : fmt::format(", {} skipped, of a kind that a later Kiln has added",
                           pack.unknown_rows()),
         toolchain ? fmt::format("; of {}", *toolchain) : "", header.empty() ? "" : "; ",
         header)));

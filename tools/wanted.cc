@@ -57,7 +57,7 @@ Result<void> check_names(const SelectionOptions& selection, const EntryNames& na
     return {};
   return fail(ErrorCode::kInvalidArgument,
               "--name and --file are filters of the cache: they go with --arch and "
-              "--template NAME, and not with what `kiln warm` would build");
+              "--template NAME, and not with a selection of `kiln warm`");
 }
 
 Result<WantedList> find_requests(Context& context, const SelectionOptions& selection,
@@ -115,7 +115,7 @@ Result<WantedList> find_entries(const Context& context,
 
 void add_source_option(OptionSet& cli, bool& with_source) {
   cli.flag("--with-source", with_source,
-           "Sources and logs of programs beneath `kiln run`, too");
+           "Also sources and logs of programs beneath `kiln run`");
 }
 
 Result<cache::StoredObject> sound_object(const cache::Cache& cache, const Digest& key,

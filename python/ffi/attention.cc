@@ -77,7 +77,7 @@ std::int64_t heads_of(const TensorView& q, const Layout& layout,
     return heads;
   if (heads != kv_heads)
     refuse("q has " + std::to_string(heads) + " groups of heads, and k " +
-           std::to_string(kv_heads) + " heads: a group shares one");
+           std::to_string(kv_heads) + " heads: each group shares a head of k");
   return heads * q.size(layout.head + 1);
 }
 

@@ -154,7 +154,7 @@ void* Tensors::strided(const char* name, const TensorView& tensor) {
   } else if (const DLDevice its = device_of(name, tensor);
              its.device_id != device_.device_id) {
     refuse(std::string(name) + " is on " + text_of(tensor.device()) +
-           ", and the others are on " + text_of(device_));
+           ", and the other tensors are on " + text_of(device_));
   }
   return address;
 }

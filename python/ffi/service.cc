@@ -140,12 +140,11 @@ String version() {
 
 void check_not_forked() {
   if (state().is_forked)
-    throw tvm::ffi::Error(
-        "kiln.ForkError",
-        "this process was forked from one that had used Kiln and CUDA, which do not "
-        "survive a fork: start it with the method 'spawn', or use Kiln first after the "
-        "fork",
-        "");
+    throw tvm::ffi::Error("kiln.ForkError",
+                          "this process was forked from a process that had used Kiln "
+                          "and CUDA, which do not survive a fork: start it with the "
+                          "method 'spawn', or use Kiln first after the fork",
+                          "");
 }
 
 kiln_service* service() {

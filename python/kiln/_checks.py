@@ -53,7 +53,7 @@ def check_no_axis(scale, dims: int, is_plain: bool) -> None:
     if -dims <= number < end and (number, dims) != (1, 2):
         refuse(
             f"scale is {number}, an int, which may be meant as the dimension: softmax(x) "
-            f"is over the last one; for a scale write {float(number)}"
+            f"is over the last dimension; for a scale write {float(number)}"
         )
 
 

@@ -37,7 +37,7 @@ def prepare(op, *shapes, dtype=None, device=None, backward=True, dtypes=None, **
     dtypes = dtypes or {}
     for of in (dtype, *dtypes.values()):
         if not isinstance(of, (torch.dtype, type(None))):
-            raise InvalidArgument(f"dtype is {of!r}, and not one of torch, torch.bfloat16")
+            raise InvalidArgument(f"dtype is {of!r}, and not a dtype of torch, such as torch.bfloat16")
     if unknown := set(dtypes) - set(kinds_of(function)):
         raise InvalidArgument(
             f"dtypes has {', '.join(sorted(unknown))}, and {op} takes no such tensor; it takes "

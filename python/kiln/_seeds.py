@@ -26,7 +26,7 @@ def seeds() -> list[str]:
             paths = [found] if isinstance(found, (str, os.PathLike)) else list(found)
             offered += [os.fspath(path) for path in paths]
         except Exception as error:  # whatever a foreign package raises
-            print(f"kiln: warning: the seed {point.name} = {point.value} cannot be had: {error}", file=sys.stderr)
+            print(f"kiln: warning: the seed {point.name} = {point.value} cannot be used: {error}", file=sys.stderr)
     if not offered:
         return []
     return [path for path in os.environ.get("KILN_SEED", "").split(":") if path] + offered

@@ -67,7 +67,7 @@ class Kernel:
         given = [each for each in given if not _is_ptx(each)] or given[:1]
         sources = [_source(each) for each in given]
         if not sources:
-            raise InvalidArgument("source is missing: a kernel has one, or several")
+            raise InvalidArgument("source is missing: a kernel has one source or several")
         if file_name is None and isinstance(given[0], os.PathLike):
             file_name = os.path.basename(os.fspath(given[0]))
         folders = [os.path.abspath(os.path.dirname(os.fspath(each)) or ".") for each in files]

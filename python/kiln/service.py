@@ -87,7 +87,7 @@ def _written(name: str, kind: _Kind, value: Any) -> str:
         one = _number if kind is _Kind.NUMBERS else path if kind is _Kind.PATHS else text
         items = several(name, value, one)
         if wrong := [item for item in items if separator in item]:
-            raise InvalidArgument(f"{name} has {wrong[0]!r}, and {separator!r} is between two of them")
+            raise InvalidArgument(f"{name} has {wrong[0]!r}, and {separator!r} separates its elements")
         return separator.join(items)
     if kind is _Kind.DURATION:
         try:

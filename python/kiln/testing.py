@@ -263,7 +263,7 @@ def _refuse_real_driver() -> None:
         return
     if has_device:
         raise errors.InvalidArgument(
-            "this machine has a CUDA device: use that one, or hide it with "
+            "this machine has a CUDA device: use that device, or hide it with "
             "CUDA_VISIBLE_DEVICES=''"
         )
 

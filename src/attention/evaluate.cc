@@ -65,7 +65,7 @@ std::string too_old(CudnnVersion found, const Problem& problem,
       "cuDNN {} is not asked: Kiln builds plans with cuDNN >= {}; {}", to_string(found),
       to_string(kFirstCudnn),
       later ? fmt::format("upgrade cuDNN to {} or later", to_string(*later))
-            : std::string("and no later one that is known runs it"));
+            : std::string("and no known later version runs it"));
 }
 
 }  // namespace
@@ -243,11 +243,12 @@ std::optional<CudnnRefusal> why_not_cudnn(const Problem& problem,
     const bool is_other = each.pass != problem.pass;
     return CudnnRefusal{
         first.id,
-        fmt::format("{}{}", to_string(first, cudnn),
-                    is_other ? fmt::format(" (of the {} pass, which must drop what "
-                                           "this one drops)",
-                                           word_of(each.pass))
-                             : std::string())};
+        fmt::format(
+            "{}{}", to_string(first, cudnn),
+            is_other ? fmt::format(
+                           " (of the {} pass, which must drop the same probabilities)",
+                           word_of(each.pass))
+                     : std::string())};
   }
   return std::nullopt;
 }

@@ -61,8 +61,9 @@ void compare(const RuleQuestion& question, Step& step) {
   step.cudnn.refusals.push_back(
       {.id = "probe.refused",
        .kind = RuleKind::kSupport,
-       .reason = fmt::format("cuDNN {} itself refuses what the rules allow: {}",
-                             to_string(question.cudnn), probe.message),
+       .reason =
+           fmt::format("cuDNN {} itself refuses a problem that the rules allow: {}",
+                       to_string(question.cudnn), probe.message),
        .remedy = "use another kernel, or another version of cuDNN"});
 }
 

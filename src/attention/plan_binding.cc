@@ -69,7 +69,7 @@ std::string describe_difference(std::span<const BoundProperty> plan,
   std::vector<std::string> differences;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     if (plan[i] != device[i])
-      differences.push_back(fmt::format("{} is {} there, {} here", plan[i].name,
+      differences.push_back(fmt::format("{} is {} in the plan, {} here", plan[i].name,
                                         value_text(plan[i]), value_text(device[i])));
   }
   return fmt::format("{}", fmt::join(differences, ", "));

@@ -222,8 +222,8 @@ Result<void> BuildService::check_process() const {
   if (is_of_this_process())
     return {};
   return fail(ErrorCode::kUnavailable,
-              "this process was forked from the one that opened the service: open one "
-              "in the child, or start the child with exec");
+              "this process was forked from the process that opened the service: open "
+              "a service in the child, or start the child with exec");
 }
 
 Result<PreparedRequest> BuildService::prepare(const Request& request) const {
@@ -360,7 +360,7 @@ std::string BuildService::tell(const Asked& asked, const Result<Fetched>& fetche
     if (!nearest)
       return "";
     if (!*nearest)
-      return "the cache had no entry like it";
+      return "the cache had no similar entry";
     return fmt::format("the nearest entry, {}, differs in {}",
                        (*nearest)->key.short_hex(), to_text((*nearest)->differences));
   });

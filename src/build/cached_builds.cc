@@ -286,7 +286,7 @@ CachedBuilds::Ended CachedBuilds::ask_and_build(const BuildOrder& order,
     return *std::move(built);
   if (!found && stop.stop_requested())
     return {stopped_asking(order.label)};
-  Ended ended{fail(ErrorCode::kNotFound, "no remote cache has it")};
+  Ended ended{fail(ErrorCode::kNotFound, "no remote cache has the object")};
   if (found)
     ended.fetched = publish_found(*std::move(found));
   // Whoever waits for this lock takes the object, or asks at the same time as others.

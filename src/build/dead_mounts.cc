@@ -21,7 +21,7 @@ cache::AskMount ask_mount(const Config& config) {
     const auto found =
         compile::find_worker({.path = worker.value_or(""), .set_by = by});
     if (!found)
-      log(LogLevel::kDebug, {"no mount is asked: ", found.error().message});
+      log(LogLevel::kDebug, {"mounts are not probed: ", found.error().message});
     return !found || compile::mount_answers(*found, mount.place, place, limit);
   };
 }

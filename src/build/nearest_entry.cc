@@ -13,7 +13,8 @@ std::string to_text(const std::vector<key::FieldDifference>& differences) {
   if (differences.empty())
     return "";
   const key::FieldDifference& first = differences.front();
-  std::string text = fmt::format("{}: {}, there {}", first.field, first.a, first.b);
+  std::string text =
+      fmt::format("{}: {}, in the entry {}", first.field, first.a, first.b);
   if (differences.size() > 1)
     text += fmt::format("; and {} more", differences.size() - 1);
   return text;

@@ -38,7 +38,7 @@ struct NearestEntry {
   std::vector<key::FieldDifference> differences;
 };
 
-/// "option: --fmad=true, there --fmad=false; and 2 more".
+/// "option: --fmad=true, in the entry --fmad=false; and 2 more".
 [[nodiscard]] std::string to_text(const std::vector<key::FieldDifference>& differences);
 
 /// Reads the entries of one likeness once.

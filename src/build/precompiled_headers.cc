@@ -198,7 +198,7 @@ Result<PrecompiledHeaders::Made> PrecompiledHeaders::make(
       return fail(ErrorCode::kInvalidArgument, to_string(*unkeyed));
     if (names_base_file(job, files.opened))
       return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{} is another text in each source", kBaseFile));
+                  fmt::format("{} has another text in each source", kBaseFile));
     if (files.opened.size() + job.headers.size() < kLeastHeaders &&
         !is_asked_for(request))
       return Made::kTooFew;

@@ -67,12 +67,12 @@ Result<RemoteSetup> remote_setup(const Config& config, RemoteUse use) {
   for (const remote::ServerAddress& server : setup.servers) {
     if (sends || server.takes_unsigned || !setup.trusted.empty())
       continue;
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: {}: no key is trusted, so nothing that it has can be "
-                            "used; name a file of public keys by KILN_REMOTE_KEYS "
-                            "(--keys), or say {};unsigned=1 if all who can write "
-                            "there are trusted",
-                            from.servers_by.name, server.base, server.base));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: {}: no key is trusted, so none of its objects can be used; "
+                    "name a file of public keys by KILN_REMOTE_KEYS (--keys), or say "
+                    "{};unsigned=1 if all writers of this server are trusted",
+                    from.servers_by.name, server.base, server.base));
   }
   const bool uploads =
       std::ranges::any_of(setup.servers, [](const remote::ServerAddress& server) {
@@ -107,8 +107,8 @@ Result<ChildCommand> remote_helper(const Config& config) {
   compile::WorkerSearch search{.name = kHelper,
                                .set_by = config.worker_by.name,
                                .remedy =
-                                   "a build makes it where it finds the headers of "
-                                   "libcurl 7.85 or later"};
+                                   "Kiln is built with kiln-remote where the headers "
+                                   "of libcurl 7.85 or later are found"};
   // The setting names the compile worker; the helper of that build is beside it.
   if (config.worker)
     search.path = config.worker->parent_path() / kHelper;

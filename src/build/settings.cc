@@ -148,8 +148,8 @@ constexpr std::array kSettings{
         "2GiB, but at most a fifth of KILN_CACHE_SIZE"),
     setting<&Options::trusted_uids, parse_ids, &Config::trusted_uids>(
         "Options::trusted_uids", "KILN_TRUSTED_UIDS", SettingKind::kNumbers,
-        "User ids, with commas, whose objects are trusted like one's own: a cache "
-        "that a service account fills.",
+        "User ids, with commas, whose objects are trusted like your own: a cache that "
+        "a service account fills.",
         ""),
     setting<&Options::trusted_gids, parse_ids, &Config::trusted_gids>(
         "Options::trusted_gids", "KILN_TRUSTED_GIDS", SettingKind::kNumbers,
@@ -171,12 +171,12 @@ constexpr std::array kSettings{
     setting<&Options::remote_mode, text_of, of_remote<&RemoteSettings::mode>,
             of_remote<&RemoteSettings::mode_by>>(
         "Options::remote_mode", "KILN_REMOTE_MODE", SettingKind::kText,
-        "Whether remote caches are read, and get what is built here: off, r or rw.",
+        "Whether remote caches are read, and get the objects built here: off, r or rw.",
         "r"),
     setting<&Options::remote_keys, path_of, &Config::keys>(
         "Options::remote_keys", "KILN_REMOTE_KEYS", SettingKind::kPath,
-        "File of public keys, one of which must have signed what a remote cache "
-        "delivers, what is unpacked, and a seed that has signatures.",
+        "File of public keys: a key of the file must have signed the objects of a "
+        "remote cache, a pack that is unpacked, and a seed that has signatures.",
         ""),
     setting<&Options::remote_sign, path_of, &Config::sign>(
         "Options::remote_sign", "KILN_REMOTE_SIGN", SettingKind::kPath,
@@ -216,7 +216,7 @@ constexpr std::array kSettings{
         "the newest that fits"),
     setting<&Options::toolchain, text_of, &Config::toolchain, &Config::toolchain_by>(
         "Options::toolchain", "KILN_TOOLCHAIN", SettingKind::kText,
-        "Which of the NVRTCs found: 13.0, or 8 or more digits of a build id.",
+        "The NVRTC to use of those found: 13.0, or 8 or more digits of a build id.",
         "the newest that fits"),
     setting<&Options::cudnn, path_of, &Config::cudnn, &Config::cudnn_by>(
         "Options::cudnn", "KILN_CUDNN", SettingKind::kPath, "The libcudnn to use.", ""),
@@ -225,18 +225,18 @@ constexpr std::array kSettings{
         ""),
     setting<&Options::worker, path_of, &Config::worker, &Config::worker_by>(
         "Options::worker", "KILN_WORKER", SettingKind::kPath,
-        "The program kiln-worker to use.", "the one of this installation"),
+        "The program kiln-worker to use.", "kiln-worker of this installation"),
     setting<&Options::template_dirs, paths_of, &Config::template_dirs>(
         "Options::template_dirs", "KILN_TEMPLATE_DIR", SettingKind::kPaths,
         "Folders with kernel templates, with colons, searched before the built-in "
         "templates.",
         ""),
     setting<&Options::attention, parse_attention, &Config::attention,
-            &Config::attention_by>(
-        "Options::attention", "KILN_ATTENTION", SettingKind::kText,
-        "What computes attention: cudnn; kiln, Kiln's own kernel; or best, which is "
-        "cuDNN where it can.",
-        "best"),
+            &Config::attention_by>("Options::attention", "KILN_ATTENTION",
+                                   SettingKind::kText,
+                                   "Library that computes attention: cudnn; kiln, "
+                                   "Kiln's own kernel; or best: cuDNN where cuDNN can.",
+                                   "best"),
     setting<&Options::disable, split_names, &Config::disabled, &Config::disabled_by>(
         "Options::disable", "KILN_DISABLE", SettingKind::kNames,
         "Kernels that the library refuses, with commas, so that the program takes "
@@ -294,17 +294,15 @@ Result<void> check(const Options& options) {
   constexpr std::chrono::milliseconds kCentury = std::chrono::hours(24 * 365 * 100);
   if (options.compile_timeout && (*options.compile_timeout <= kCentury * 0 ||
                                   *options.compile_timeout > kCentury)) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("Options::compile_timeout is {} ms; more than none and up to "
-                    "a century is possible",
-                    options.compile_timeout->count()));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("Options::compile_timeout is {} ms; above 0 and up to a "
+                            "century is possible",
+                            options.compile_timeout->count()));
   }
   if (options.remote_wait &&
       (*options.remote_wait < kCentury * 0 || *options.remote_wait > kCentury)) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("Options::remote_wait is {} ms; none to a century is "
-                            "possible",
+                fmt::format("Options::remote_wait is {} ms; 0 to a century is possible",
                             options.remote_wait->count()));
   }
   if (options.attention && *options.attention > AttentionSetting::kKiln)

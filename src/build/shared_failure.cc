@@ -84,8 +84,8 @@ std::optional<Error> SharedFailures::find(
       builder.build_limit != time_limit.value_or(conditions_.time_limit))
     return std::nullopt;
   return Error{ErrorCode::kTimeout,
-               fmt::format("the build, in process {}, was over its limit of {}; that "
-                           "process has the phase and the reproduction",
+               fmt::format("the build, in process {}, was over its limit of {}; the "
+                           "error of that process names the phase and the reproduction",
                            builder.pid, format_duration(builder.build_limit))};
 }
 

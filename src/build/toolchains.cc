@@ -275,7 +275,7 @@ std::vector<std::shared_ptr<const device::ToolchainChoice>> Toolchains::others(
   for (device::Toolchain& each : recorded()) {
     if (each.id != chosen.toolchain.id)
       others.push_back(std::make_shared<const device::ToolchainChoice>(
-          device::ToolchainChoice{std::move(each), "it is recorded, too", ""}));
+          device::ToolchainChoice{std::move(each), "it is recorded as well", ""}));
   }
   return others;
 }

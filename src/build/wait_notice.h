@@ -45,7 +45,7 @@ class WaitNotice {
          silence < kSilentAfter
              ? ""
              : ", and has given no sign of life for " + text(silence),
-         "; `kiln ps` lists builds and who waits for them"});
+         "; `kiln ps` lists builds and the processes that wait for them"});
   }
 
  private:

@@ -62,7 +62,7 @@ Result<std::span<const kiln_named_bytes>> named(const kiln_named_bytes* items,
     KILN_TRY(given(items, what));
   const std::span<const kiln_named_bytes> all(items, count);
   for (const auto& [name, bytes, size, is_program] : all) {
-    KILN_TRY(given(name, fmt::format("the name of one of {}", what)));
+    KILN_TRY(given(name, fmt::format("a name in {}", what)));
     if (size != 0)
       KILN_TRY(given(bytes, fmt::format("'{}' of {}", name, what)));
   }

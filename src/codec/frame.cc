@@ -48,7 +48,7 @@ Result<std::uint64_t> frame_bytes(ByteView start) {
   if (start.size() < kFrameHeaderBytes)
     return corrupt_message(fmt::format("{} bytes are no frame", start.size()));
   if (load_le<std::uint32_t>(start, 0) != kMagic)
-    return corrupt_message("it does not begin as one");
+    return corrupt_message("it does not begin as a frame");
   const auto payload = load_le<std::uint64_t>(start, 8);
   if (payload > kMaxPayloadBytes)
     return corrupt_message(

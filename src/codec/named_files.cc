@@ -53,7 +53,7 @@ Result<void> check(const std::vector<NamedFile>& files) {
       if (other == name || is_in(other, name))
         return fail(ErrorCode::kInvalidArgument,
                     fmt::format("'{}' is given twice, as {}", other,
-                                other == name ? "a file" : "a folder, too"));
+                                other == name ? "a file" : "a file and as a folder"));
     }
     around.push_back(name);
   }

@@ -144,12 +144,14 @@ Result<void> check_signed(const Blake2b512& digest,
     }
   }
   if (is_known)
-    return fail(ErrorCode::kUntrusted, "its signature is wrong: it was changed");
+    return fail(ErrorCode::kUntrusted,
+                "its signature is wrong: its bytes were changed");
   if (signatures.empty())
     return fail(ErrorCode::kUntrusted, "it has no signature");
-  return fail(ErrorCode::kUntrusted,
-              fmt::format("it is signed by the key {}, which is none of the {} trusted",
-                          key_name(signatures.front().key), trusted.size()));
+  return fail(
+      ErrorCode::kUntrusted,
+      fmt::format("it is signed by the key {}, which is none of the {} trusted keys",
+                  key_name(signatures.front().key), trusted.size()));
 }
 
 std::string to_text(const PublicKey& key) {

@@ -26,7 +26,7 @@ Result<void> check_version(const Plan& plan, const CudnnLibrary& library,
   if (plan.cudnn == library.version())
     return {};
   return fail(ErrorCode::kUnavailable,
-              fmt::format("{}: it was built by cuDNN {}, and {} is {}", on,
+              fmt::format("{}: it was built by cuDNN {}, and {} is version {}", on,
                           to_string(plan.cudnn), library.path().native(),
                           to_string(library.version())));
 }

@@ -84,7 +84,7 @@ std::string why_not(Target target, ComputeCapability device) {
   if (target.kind == ImageKind::kLtoIr)
     return fmt::format("{} is LTO-IR, which no device loads: link it",
                        to_string(target));
-  return fmt::format("{} code runs on devices {}, and this one is {}",
+  return fmt::format("{} code runs on devices {}, and this device is {}",
                      to_string(target), reason(target), to_string(device));
 }
 
@@ -92,7 +92,8 @@ std::string why_not(CudaVersion driver, ImageKind kind, CudaVersion toolkit) {
   if (accepted_by(driver, kind, toolkit))
     return "";
   return fmt::format(
-      "{} built by CUDA {} needs a driver for CUDA {} or later, and this one is for {}",
+      "{} built by CUDA {} needs a driver for CUDA {} or later, and this driver is for "
+      "{}",
       kind == ImageKind::kPtx ? "PTX" : "a cubin", to_string(toolkit),
       to_string(min_driver(kind, toolkit)), to_string(driver));
 }

@@ -43,12 +43,12 @@ Result<void> Devices::check_process() const {
     return {};
   if (!driver_)
     return fail(ErrorCode::kUnavailable,
-                "this process was forked from the one that opened the service: open a "
-                "service in the child");
+                "this process was forked from the process that opened the service: "
+                "open a service in the child");
   return fail(ErrorCode::kUnavailable,
-              "this process was forked from one that had started CUDA, which does not "
-              "survive a fork: open the service in the child, and fork before CUDA is "
-              "used, or start the child with exec");
+              "this process was forked from a process that had started CUDA, which "
+              "does not survive a fork: open the service in the child, and fork before "
+              "CUDA is used, or start the child with exec");
 }
 
 Result<void> Devices::check_driver_there() const {
@@ -64,12 +64,11 @@ Result<void> Devices::check(const Device& device) const {
   KILN_TRY(check_driver_there());
   if (has(device))
     return {};
-  return fail(
-      ErrorCode::kInvalidArgument,
-      fmt::format("device {} ({}, compute capability {}) is none of this service's {}; "
-                  "take one of Service::devices()",
-                  device.ordinal, device.name, to_string(device.capability),
-                  list_.size()));
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("device {} ({}, compute capability {}) is none of this "
+                          "service's {}; take a device of Service::devices()",
+                          device.ordinal, device.name, to_string(device.capability),
+                          list_.size()));
 }
 
 Result<Device> Devices::find(int ordinal) const {
@@ -92,11 +91,12 @@ Result<Device> Devices::device_of(CUstream_st* stream) const {
   if (!ordinal) {
     if (list_.size() == 1)
       return list_.front();
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("the default stream is of the current context, and this "
-                            "thread has none: name one of the {} devices, or make it "
-                            "current with CUDA (cudaSetDevice), or pass a stream",
-                            list_.size()));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("the default stream is of the current context, and this thread has "
+                    "no context: name one of the {} devices, or make a device current "
+                    "with CUDA (cudaSetDevice), or pass a stream",
+                    list_.size()));
   }
   const auto at = static_cast<std::size_t>(*ordinal);
   if (*ordinal >= 0 && at < list_.size())

@@ -25,7 +25,7 @@ constexpr std::string_view kHardware =
     "the device's context is lost, and only a new process can use the device again; "
     "nvidia-smi -q shows the device's health";
 constexpr std::string_view kCapture =
-    "a stream is being captured: do this before the capture begins";
+    "a stream is being captured: make this call before the capture begins";
 constexpr std::string_view kBrokenCapture =
     "an earlier call ended the capture: look for the first error";
 
@@ -37,7 +37,8 @@ constexpr std::array<Remedy, 39> kRemedies{{
      "this is the toolkit's stub: take its folder out of LD_LIBRARY_PATH, or set "
      "KILN_DRIVER"},
     {CUDA_ERROR_DEVICE_UNAVAILABLE,
-     "another process may have it for itself: nvidia-smi -q -d COMPUTE shows the mode"},
+     "another process may hold the device for itself: nvidia-smi -q -d COMPUTE shows "
+     "the mode"},
     {CUDA_ERROR_INVALID_IMAGE,
      "the image is damaged: kiln verify --quarantine, then build it again"},
     {CUDA_ERROR_NO_BINARY_FOR_GPU,
@@ -58,7 +59,7 @@ constexpr std::array<Remedy, 39> kRemedies{{
     {CUDA_ERROR_LAUNCH_TIMEOUT, kLost},
     {CUDA_ERROR_CONTEXT_IS_DESTROYED,
      "somebody reset the device or destroyed its primary context: open a new "
-     "kiln::Service, and get the kernel from that"},
+     "kiln::Service, and get the kernel from the new service"},
     {CUDA_ERROR_ASSERT, kLost},
     {CUDA_ERROR_HARDWARE_STACK_ERROR, kLost},
     {CUDA_ERROR_ILLEGAL_INSTRUCTION, kLost},
@@ -79,12 +80,13 @@ constexpr std::array<Remedy, 39> kRemedies{{
     {CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, kBrokenCapture},
     {CUDA_ERROR_STREAM_CAPTURE_MERGE, kBrokenCapture},
     {CUDA_ERROR_STREAM_CAPTURE_UNJOINED,
-     "let the stream that began the capture wait for all the others before it ends"},
+     "let the stream that began the capture wait for all other streams before the "
+     "capture ends"},
     {CUDA_ERROR_STREAM_CAPTURE_ISOLATION, kBrokenCapture},
     {CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
-     "a stream is being captured: use another one than the null stream"},
+     "a stream is being captured: use a stream other than the null stream"},
     {CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
-     "end the capture on the thread that began it"},
+     "end the capture on the thread that began the capture"},
     {CUDA_ERROR_INVALID_CLUSTER_SIZE,
      "make the cluster smaller: this device has no room for it"},
     {CUDA_ERROR_FUNCTION_NOT_LOADED, "load the kernel before the capture begins"},
@@ -107,7 +109,7 @@ tl::unexpected<Error> driver_error(const DriverTable& table, CUresult result,
   if (table.cuGetErrorName(result, &name) != CUDA_SUCCESS || name == nullptr)
     name = "an unknown error";
   if (table.cuGetErrorString(result, &text) != CUDA_SUCCESS || text == nullptr)
-    text = "the driver has no text for it";
+    text = "the driver has no text for this error";
   const std::string_view remedy = remedy_for(result);
   return fail(
       ErrorCode::kDevice,

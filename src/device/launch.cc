@@ -63,10 +63,9 @@ Result<void> check_arguments(const Function& function, std::span<void* const> ar
                     expected.size(), fmt::join(expected, ", "), sizes.size()));
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] != expected[i])
-      return refuse(function,
-                    fmt::format("argument {} (counted from 0) takes {} bytes, and one "
-                                "of {} was given",
-                                i, expected[i], sizes[i]));
+      return refuse(function, fmt::format("argument {} (counted from 0) takes {} "
+                                          "bytes, and a value of {} was given",
+                                          i, expected[i], sizes[i]));
   }
   return {};
 }
@@ -85,7 +84,7 @@ Result<void> check_extent(const Function& function, std::string_view what,
 Result<void> check_block(const Function& function, const Extent& block) {
   const std::uint64_t threads = volume(block);
   if (threads == 0)
-    return refuse(function, fmt::format("a block of {} x {} x {} threads has none",
+    return refuse(function, fmt::format("a block of {} x {} x {} threads has no thread",
                                         block[0], block[1], block[2]));
   const std::uint32_t limit = function.attributes().max_threads_per_block;
   if (threads > limit)
@@ -174,11 +173,11 @@ Result<void> check_launch_attributes(const Function& function,
   if (geometry.cooperative && !context.limits().has_cooperative_launch)
     return refuse(function, "the device has no cooperative launch");
   if (context.driver().table().cuLaunchKernelEx == nullptr)
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{}: clusters and cooperative launches need a driver for "
-                            "CUDA 11.8 or later, and this one is for {}; install a "
-                            "newer driver",
-                            describe(function), to_string(context.driver().version())));
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("{}: clusters and cooperative launches need a driver for CUDA 11.8 "
+                    "or later, and this driver is for {}; install a newer driver",
+                    describe(function), to_string(context.driver().version())));
   return {};
 }
 

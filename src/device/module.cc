@@ -118,9 +118,10 @@ bool can_enumerate(const DriverTable& driver) {
 
 tl::unexpected<Error> not_found(std::string_view on, std::string_view name,
                                 std::string_view found) {
-  return fail(ErrorCode::kCorrupt,
-              fmt::format("{}: the driver finds no kernel {} in it; it has {}", on,
-                          name, found.empty() ? "none" : found));
+  return fail(
+      ErrorCode::kCorrupt,
+      fmt::format("{}: the driver finds no kernel {} in the image; the image has {}",
+                  on, name, found.empty() ? "none" : found));
 }
 
 }  // namespace

@@ -59,8 +59,8 @@ StreamFit fit_of(const PrimaryContext& context, CUstream stream, CUcontext befor
     if (before == nullptr || before == context.handle())
       return {};
     return {.why_not = fmt::format(
-                "the default stream is the current context's, of {}; make that of {} "
-                "current, or pass a stream of it",
+                "the default stream is of the current context, of {}; make the context "
+                "of {} current, or pass a stream of that device",
                 describe_owner(context, before), label_of(context.device()))};
   }
   CUcontext owner = nullptr;
@@ -68,7 +68,7 @@ StreamFit fit_of(const PrimaryContext& context, CUstream stream, CUcontext befor
   if (result != CUDA_SUCCESS || owner == context.handle())
     return {.result = result, .why_not = {}};
   return {.why_not =
-              fmt::format("the stream is of {}; pass one of {}",
+              fmt::format("the stream is of {}; pass a stream of {}",
                           describe_owner(context, owner), label_of(context.device()))};
 }
 

@@ -58,7 +58,7 @@ tl::unexpected<Error> needs_other_nvrtc(Architecture architecture,
   if (first && known->last && *known->last < kOldestOfKiln)
     return fail(
         ErrorCode::kUnavailable,
-        fmt::format("{}, and {} was the last that did: too old for Kiln, which "
+        fmt::format("{}, and {} was the last NVRTC that did: too old for Kiln, which "
                     "works with {} or later",
                     not_this, to_string(*known->last), to_string(kOldestOfKiln)));
   const std::string from = first ? to_string(std::max(*first, kOldestOfKiln)) : "";

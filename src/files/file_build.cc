@@ -139,8 +139,8 @@ Result<void> FileBuild::Impl::check_process() const {
   if (owner_.is_this())
     return {};
   return kiln::fail(ErrorCode::kUnavailable,
-                    "these files are built by the process that this one was forked "
-                    "from: go on with them there");
+                    "these files are built by the process from which this process was "
+                    "forked: go on in that process");
 }
 
 Result<void> FileBuild::Impl::add_inputs(const std::vector<fs::path>& files,

@@ -152,8 +152,8 @@ Result<void> FileCache::Impl::remove(const FileFields& fields) {
   const Fields preimage = KILN_TRY(files::preimage_of(fields));
   if (!service().is_of_this_process())
     return kiln::fail(ErrorCode::kUnavailable,
-                      "nothing is removed in a forked child: remove it in "
-                      "the process that opened Kiln");
+                      "nothing is removed in a forked child: remove the files in the "
+                      "process that opened Kiln");
   return service().builds().remove(
       KILN_TRY(follow(preimage, here())).preimage.digest());
 }
@@ -168,8 +168,8 @@ Result<void> FileCache::Impl::check_may_build(const FileRequest& request,
     return {};
   return kiln::fail(
       ErrorCode::kUnavailable,
-      fmt::format("{} is not built in a forked child: build in the process that "
-                  "opened Kiln, or in one that is started anew",
+      fmt::format("{} is not built in a forked child: build in the process that opened "
+                  "Kiln, or in a process that is started anew",
                   label));
 }
 

@@ -93,7 +93,7 @@ Result<std::optional<Fields>> list_in(const cache::StoredObject& object) {
     if (!input.label.starts_with(kFile) && !input.label.starts_with(kTool))
       return fail(
           ErrorCode::kCorrupt,
-          fmt::format("the list of inputs has '{}', which is none", input.label));
+          fmt::format("the list of inputs has '{}', which is no input", input.label));
   }
   return list;
 }

@@ -257,7 +257,7 @@ std::optional<Given> PrivateFolder::known(const cache::StoredObject& object) {
     known_.erase(found);
   }
   log(LogLevel::kWarning, {"somebody has changed ", changed.native(),
-                           ": it is written once more, in another folder"});
+                           ": the file is written once more, in another folder"});
   return std::nullopt;
 }
 

@@ -51,7 +51,7 @@ Result<cache::StoredObject> make_object(const FileRequest& request,
   const Bytes payload = KILN_TRY(encode_files(std::move(others)));
   if (payload.empty())
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} has no file that is no source", label_of(request)));
+                fmt::format("{} has no file besides sources", label_of(request)));
   const Bytes source = KILN_TRY(encode_files(std::move(sources)));
   return cache::StoredObject::make(
       {.kind = cache::Kind::kFiles,

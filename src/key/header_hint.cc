@@ -76,7 +76,7 @@ std::string libcudacxx_hint(std::string_view header, std::string_view name,
   switch (standard) {
     case StandardHeaders::kOff:
       return fmt::format(
-          "-nostdinc++ keeps Kiln's <{}> from it: leave that option out, or include "
+          "-nostdinc++ keeps Kiln's <{}> from NVRTC: leave that option out, or include "
           "<cuda/std/{}>",
           header, name);
     case StandardHeaders::kNoLibcudacxx:
@@ -92,9 +92,8 @@ std::string libcudacxx_hint(std::string_view header, std::string_view name,
       break;
   }
   return fmt::format(
-      "Kiln's standard headers are for a source that names one, or whose own headers "
-      "do: "
-      "write #include <{}> in the source",
+      "Kiln's standard headers are for a source that includes one of them, or whose "
+      "own headers include one of them: write #include <{}> in the source",
       header);
 }
 
@@ -108,7 +107,7 @@ std::string standard_header_hint(std::string_view header, StandardHeaders standa
   if (has(kOnlyOnHosts, name))
     return fmt::format(
         "NVRTC has no C++ standard library, and there is no <cuda/std/{}>: keep <{}> "
-        "from it with #ifndef __CUDACC_RTC__",
+        "from NVRTC with #ifndef __CUDACC_RTC__",
         name, header);
   return {};
 }
@@ -127,8 +126,7 @@ std::string toolkit_header_hint(std::string_view header, StandardHeaders standar
                        install_headers(wheels));
   if (header.starts_with("cuda/std/"))
     return fmt::format(
-        "the libcu++ of this CUDA toolkit has no <{}>; that of a newer one "
-        "may have it",
+        "the libcu++ of this CUDA toolkit has no <{}>; a newer toolkit may have it",
         header);
   return {};
 }
@@ -170,8 +168,8 @@ std::string other_folder_hint(std::string_view header) {
   if (header.empty() || header.starts_with('/'))
     return {};
   return fmt::format(
-      "no include directory has {}: name one that has it, by include_dirs, or by -I of "
-      "`kiln compile`",
+      "no include directory has {}: name a directory that has it, by include_dirs, or "
+      "by -I of `kiln compile`",
       header);
 }
 

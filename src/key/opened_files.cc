@@ -199,7 +199,7 @@ class Check {
     if (!headers_.conditions.empty()) {
       const ComputedInclude& first = headers_.conditions.front();
       return fmt::format(
-          "for a computed condition, '{}' in {} line {} say, which names no file",
+          "for a computed condition, such as '{}' in {} line {}, which names no file",
           first.directive, first.file, first.line);
     }
     if (!headers_.computed.empty())

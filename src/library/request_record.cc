@@ -85,7 +85,7 @@ void RequestRecord::add(const Digest& key, const Request& request,
   warned_ = true;
   log(LogLevel::kWarning,
       {request.name(), " is not recorded in ", file_->path().native(),
-       ", and others may be missing: ", written.error().message});
+       ", and other requests may be missing: ", written.error().message});
 }
 
 Result<void> RequestRecord::write(const Request& request, device::Target target,

@@ -157,7 +157,7 @@ bool is_from_outside(std::optional<int> status) {
 
 std::string describe_end(std::optional<int> status) {
   if (!status)
-    return "ended, somebody else took its exit status";
+    return "ended, and another part of this program took its exit status";
   if (WIFSIGNALED(*status)) {
     const int signal = WTERMSIG(*status);
     const char* const name = ::sigdescr_np(signal);
@@ -283,7 +283,7 @@ Result<void> ChildProcess::wait_until_ready(short events,
     if (!socket_.is_ours())
       return fail(ErrorCode::kWorkerCrashed,
                   fmt::format("this program has closed the socket of the {}, process "
-                              "{}: close only what you have opened",
+                              "{}: close only descriptors that you have opened",
                               name_, pid_));
     if (ready > 0)
       return {};  // also on a hang-up: the next read or send reports it

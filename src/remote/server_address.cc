@@ -43,7 +43,7 @@ Result<std::string> parse_base(std::string_view url) {
   // First, so that no message shows a password.
   if (authority_of(url).find('@') != std::string_view::npos)
     return fail(ErrorCode::kInvalidArgument,
-                "a server's URL has a user or a password in it; they belong into the "
+                "a server's URL has a user or a password in it; write them into the "
                 "file that KILN_REMOTE_AUTH names");
   constexpr std::string_view kFile = "file://";
   const bool is_file = url.starts_with(kFile);
@@ -155,7 +155,7 @@ Result<std::vector<ServerAddress>> parse_servers(const std::string& text) {
       continue;
     ServerAddress server = KILN_TRY(parse_server(part));
     if (std::ranges::find(servers, server.base, &ServerAddress::base) != servers.end())
-      return refuse(server.base, "is there twice");
+      return refuse(server.base, "is given twice");
     servers.push_back(std::move(server));
   }
   return servers;

@@ -83,7 +83,7 @@ Result<std::vector<std::string>> read_sources(const TomlTable& table) {
               name));
     if (!seen.insert(name).second)
       return toml_error(table.file(), *node,
-                        fmt::format("source '{}' is there twice", name));
+                        fmt::format("source '{}' is given twice", name));
   }
   return sources;
 }
@@ -142,7 +142,7 @@ Result<Declarations> read_kernel(Declarations shared, const toml::table& node) {
   for (const std::string& entry : out.entry_points) {
     if (!is_c_identifier(entry) || !seen.insert(entry).second)
       return table.error(
-          fmt::format("entry point '{}' is no C identifier, or there twice", entry));
+          fmt::format("entry point '{}' is no C identifier, or is given twice", entry));
   }
   KILN_TRY(read_common(table, out));
   KILN_TRY(check_complete(table, out));

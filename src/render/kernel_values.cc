@@ -30,7 +30,7 @@ Result<void> read_enum_values(const TomlTable& table, Parameter& out) {
                         "'_', and integers from 0");
     if (std::find(out.values.begin(), out.values.end(), *text) != out.values.end())
       return toml_error(table.file(), node,
-                        fmt::format("the value '{}' is there twice", *text));
+                        fmt::format("the value '{}' is given twice", *text));
     out.values.push_back(*text);
   }
   if (out.values.empty() || out.values.size() > kMaxValues)

@@ -106,7 +106,7 @@ class LineReader {
     if (too_deep)
       return error(fmt::format("nested over {} levels", kMaxDepth));
     if (!twice.empty())
-      return error(fmt::format("the key '{}' is there twice", twice));
+      return error(fmt::format("the key '{}' is given twice", twice));
     return {};
   }
 
@@ -146,7 +146,7 @@ class LineReader {
     }
     KILN_TRY(check_known(given, known, ""));
     if (kinds.size() > 1)
-      return error("neither 'template' nor 'source' nor 'sources' is there");
+      return error("it has neither 'template' nor 'source' nor 'sources'");
     return {};
   }
 

@@ -25,12 +25,13 @@ constexpr std::string_view kArch =
     "--arch 9.0 names the architectures, with commas, and a program builds for its "
     "device";
 constexpr std::string_view kOptimized =
-    "device code is always optimized, so leave the option out; -Xptxas -O1 lowers it";
+    "device code is always optimized, so leave the option out; -Xptxas -O1 optimizes "
+    "less";
 constexpr std::string_view kLambda = "a lambda in device code needs no option";
 
 // The first that matches counts.
 constexpr std::array kNvccRows{
-    NvccRow{"-std", Match::kBeginning, "--std c++20 says the language"},
+    NvccRow{"-std", Match::kBeginning, "--std c++20 names the language"},
     NvccRow{"-gencode", Match::kBeginning, kArch},
     NvccRow{"--generate-code", Match::kBeginning, kArch},
     NvccRow{"-arch", Match::kBeginning, kArch},

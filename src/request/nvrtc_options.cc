@@ -106,7 +106,7 @@ constexpr Row kRows[] = {
     {"--instantiate-templates-in-pch -instantiate-templates-in-pch", kNext, kRefused,
      kFiles},
     {"--use-bundled-headers -use-bundled-headers", kNext, kRefused, kFiles},
-    {"--time -time", kJoined, kRefused, "its result is other in each compile"},
+    {"--time -time", kJoined, kRefused, "its result differs in each compile"},
     {"--fdevice-time-trace -fdevice-time-trace", kJoined, kRefused, kFiles},
 };
 

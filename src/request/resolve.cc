@@ -23,7 +23,7 @@ struct Refusal {
 };
 
 constexpr std::string_view kTarget =
-    "the target is that of the device or architecture that the kernel is for";
+    "the target follows from the device or architecture that the kernel is for";
 constexpr std::string_view kNotLoadable = "its output cannot be loaded as a kernel";
 constexpr std::string_view kWritesFiles = "a compile writes no file beside the image";
 // Sources: NVRTC documentation, "Supported Compile Options"; the names of nvcc that
@@ -44,8 +44,9 @@ constexpr std::array kRefusals{
     Refusal{"o", kWritesFiles},
     Refusal{"time", kWritesFiles},
     Refusal{"fdevice-time-trace", kWritesFiles},
-    Refusal{"options-file", "options from a file escape the key: give them one by one"},
-    Refusal{"optf", "options from a file escape the key: give them one by one"},
+    Refusal{"options-file",
+            "options from a file escape the key: write out the options"},
+    Refusal{"optf", "options from a file escape the key: write out the options"},
 };
 
 // About precompiled headers, which Kiln shares among processes by itself. They change
@@ -174,12 +175,13 @@ Result<void> check_texts(const SourceOptions& source) {
       source.as_nvrtc ? source.file_name : program_name(source.file_name);
   for (const auto& [name, text] : source.headers) {
     if (name.empty() || has_nul(name) || has_nul(text))
-      return invalid(source, fmt::format("header '{}': no name, or a NUL in it", name));
+      return invalid(
+          source,
+          fmt::format("the name or text of header '{}' is empty or holds a NUL", name));
     if (name == own)
-      return invalid(source,
-                     fmt::format("header '{}' has the name of the source itself, "
-                                 "and NVRTC would include that",
-                                 name));
+      return invalid(source, fmt::format("header '{}' has the name of the source "
+                                         "itself, and NVRTC would include the source",
+                                         name));
   }
   for (const auto& dir : source.include_dirs) {
     if (dir.empty() || has_nul(dir.native()))

@@ -80,7 +80,7 @@ Result<TemplatePattern> parse_template_pattern(std::string_view text) {
     if (name.empty())
       return error(fmt::format("'{}' has no parameter name", trimmed(part)));
     if (!out.params.emplace(name, trimmed(part.substr(equals + 1))).second)
-      return error(fmt::format("parameter '{}' is there twice", name));
+      return error(fmt::format("parameter '{}' is given twice", name));
     if (comma == rest.size())
       return out;
     rest.remove_prefix(comma + 1);

@@ -309,7 +309,7 @@ const Engine* open_engine() {
   const Engine* engine = find == nullptr ? nullptr : find(kEngineLayout);
   if (engine == nullptr && is_tracing)
     std::fprintf(stderr,
-                 "kiln: %s: there is no engine in '%s', NVRTC itself compiles\n",
+                 "kiln: %s: there is no engine in '%s', so NVRTC itself compiles\n",
                  kiln_standin_identity.real_path, kiln_standin_identity.engine_path);
   return engine == nullptr ? &kNoEngine : engine;
 }

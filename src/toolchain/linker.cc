@@ -70,9 +70,9 @@ Result<Linker> find_linker(const Toolchain& toolchain, const LibraryPlaces& plac
   if (!path) {
     return fail(
         ErrorCode::kUnavailable,
-        fmt::format("no libnvJitLink.so.{} was found for {}, and what is "
-                    "compiled with -rdc=true or -dlto has to be linked: install "
-                    "the CUDA toolkit, or NVIDIA's wheel nvidia-nvjitlink{}",
+        fmt::format("no libnvJitLink.so.{} was found for {}, and code that is compiled "
+                    "with -rdc=true or -dlto has to be linked: install the CUDA "
+                    "toolkit, or NVIDIA's wheel nvidia-nvjitlink{}",
                     toolchain.facts.version.major, toolchain.name(),
                     wheel_suffix(toolchain.facts.version)));
   }

@@ -25,10 +25,10 @@ namespace fs = std::filesystem;
 
 Result<NvrtcFacts> ask(const ToolchainSearch& search, const Toolchain& toolchain) {
   if (!search.ask)
-    return fail(ErrorCode::kUnavailable, "nothing is there to ask for its version");
+    return fail(ErrorCode::kUnavailable, "no worker can tell its version");
   NvrtcFacts facts = KILN_TRY(search.ask(toolchain.nvrtc, toolchain.builtins));
   if (facts.architectures.empty())
-    return fail(ErrorCode::kUnavailable, "it names no architecture that it supports");
+    return fail(ErrorCode::kUnavailable, "it names no supported architecture");
   std::sort(facts.architectures.begin(), facts.architectures.end());
   return facts;
 }
@@ -125,15 +125,16 @@ ToolchainChoice choice_of(const Toolchain& toolchain, std::string reason,
   ToolchainChoice choice{toolchain, std::move(reason), ""};
   if (criteria.recorded && criteria.recorded->id != toolchain.id) {
     choice.warning = fmt::format(
-        "this cache was warmed with {}, and {} is taken, because {}: what is not built "
-        "for it yet is built anew; KILN_TOOLCHAIN={} asks for the other",
+        "this cache was warmed with {}, and {} is taken, because {}: kernels that are "
+        "not yet built with it are built anew; KILN_TOOLCHAIN={} asks for the NVRTC of "
+        "the warm",
         named(*criteria.recorded), named(toolchain), choice.reason,
         criteria.recorded->id.nvrtc.substr(0, 8));
   }
   if (toolchain.installed() && !accepted(toolchain, criteria)) {
     choice.warning += fmt::format(
-        "{}the driver is for CUDA {} and will not take what {} builds; install a newer "
-        "driver, or NVRTC {}",
+        "{}the driver is for CUDA {} and does not load kernels that {} builds; install "
+        "a newer driver, or NVRTC {}",
         choice.warning.empty() ? "" : "; ", to_string(*criteria.driver),
         named(toolchain), to_string(*criteria.driver));
   }
@@ -144,9 +145,9 @@ ToolchainChoice choice_of(const Toolchain& toolchain, std::string reason,
 std::string remedy(const ToolchainCriteria& criteria) {
   const NvrtcWheel* const wheel = wheel_for(*criteria.driver, criteria.build_for);
   if (wheel == nullptr)
-    return "install an NVRTC that does, or a newer driver";
+    return "install an NVRTC for that driver, or a newer driver";
   return fmt::format(
-      "`pip install --no-deps --target DIR {}` brings one that does: "
+      "`pip install --no-deps --target DIR {}` brings an NVRTC for that driver: "
       "KILN_NVRTC=DIR/{} names it",
       wheel->requirement, wheel->library);
 }
@@ -171,9 +172,9 @@ Result<void> check_loads(const Toolchain& toolchain, std::string_view why,
     return {};
   return fail(
       ErrorCode::kUnavailable,
-      fmt::format("a driver for CUDA {} does not take what {} builds, and {}; {}",
-                  to_string(*criteria.driver), named(toolchain), why,
-                  remedy(criteria)));
+      fmt::format(
+          "a driver for CUDA {} does not load kernels that {} builds, and {}; {}",
+          to_string(*criteria.driver), named(toolchain), why, remedy(criteria)));
 }
 
 // No NVRTC found builds what the driver that is asked for takes.
@@ -183,8 +184,8 @@ tl::unexpected<Error> none_for_driver(std::span<const Toolchain> found,
   for (const Toolchain& each : found) names.push_back(named(each));
   return fail(
       ErrorCode::kUnavailable,
-      fmt::format("no NVRTC found here builds{} what a driver for CUDA {} takes "
-                  "(found: {}); {}",
+      fmt::format("no NVRTC found here builds{} kernels that a driver for CUDA {} "
+                  "loads (found: {}); {}",
                   criteria.build_for ? " for " + to_string(*criteria.build_for) : "",
                   to_string(*criteria.driver),
                   names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")),
@@ -231,7 +232,7 @@ Result<ToolchainChoice> choose_recorded(std::span<const Toolchain> found,
       return ToolchainChoice{
           *each,
           "the last warm recorded it; it is not installed here, so that only "
-          "what is in the cache can be had",
+          "kernels in the cache can be had",
           ""};
   }
   if (found.empty() && criteria.only_for_driver)
@@ -288,11 +289,11 @@ Result<Toolchain> parse_named(std::string_view text) {
 Error missing_named(const Toolchain& wanted) {
   const CudaVersion version = wanted.facts.version;
   return {ErrorCode::kUnavailable,
-          fmt::format("the program's NVRTC {}, of build id {}, is not on this machine; "
-                      "`pip install 'nvidia-cuda-nvrtc{}=={}.*'` brings one of that "
-                      "version",
-                      to_string(version), wanted.id.nvrtc, wheel_suffix(version),
-                      to_string(version))};
+          fmt::format(
+              "the program's NVRTC {}, of build id {}, is not on this machine; `pip "
+              "install 'nvidia-cuda-nvrtc{}=={}.*'` brings an NVRTC of that version",
+              to_string(version), wanted.id.nvrtc, wheel_suffix(version),
+              to_string(version))};
 }
 
 std::string to_string(const ToolchainId& id) {
@@ -385,7 +386,7 @@ Error missing_nvrtc(const Toolchain& recorded) {
       ErrorCode::kUnavailable,
       fmt::format("the kernel is not in the cache, and {}, which the last warm used, "
                   "is not installed here; install NVRTC {}, name its library in "
-                  "KILN_NVRTC, or warm this kernel where it is installed",
+                  "KILN_NVRTC, or warm this kernel where that NVRTC is installed",
                   recorded.name(), to_string(recorded.facts.version))};
 }
 

@@ -60,8 +60,8 @@ bool KeptFd::is_ours() const noexcept {
   ++lost_descriptors;
   if (!has_told_of_lost.exchange(true))
     log(LogLevel::kWarning,
-        {"this program has closed a descriptor of Kiln's, which goes on without it: "
-         "close only what you have opened"});
+        {"this program has closed a descriptor of Kiln, and Kiln goes on without it: "
+         "close only descriptors that you have opened"});
   return false;
 }
 

@@ -25,7 +25,7 @@ namespace kiln {
 /// as Kubernetes mounts a Secret for a pod with fsGroup.
 [[nodiscard]] bool is_secret(const struct stat& info);
 inline constexpr const char* kSecretRemedy =
-    "chmod 600 it, as a file of your own; a file of root's may be 0440 of a group of "
+    "chmod 600 a file of your own; a file of root may have mode 0440 and a group of "
     "this process";
 
 /// A folder for data that only saves work. A file there that is not our own is neither

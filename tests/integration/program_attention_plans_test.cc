@@ -314,7 +314,7 @@ TEST_F(ProgramAttentionPlansTest,
   EXPECT_EQ(entry["kind"], "kernel");
   EXPECT_THAT(entry["reason"].get<std::string>(), HasSubstr("refuses it: heuristics"));
   EXPECT_THAT(kiln_.run(command).err,
-              HasSubstr("so Kiln's own kernel is built for it"));
+              HasSubstr("so Kiln's own kernel is built for the problem"));
   // With dropout one backend runs both passes.
   const json both = kiln_.json_of(kWarm + problem + Arguments{"--dropout", "0.1"});
   expect_sums(both);
@@ -370,7 +370,7 @@ TEST_F(ProgramAttentionPlansTest, ACudnnWithoutItsPartsEndsNoProgram) {
 
 TEST_F(ProgramAttentionPlansTest, DoctorNamesTheCudnnWhosePartsAreUsed) {
   EXPECT_THAT(cudnn_check()["detail"].get<std::string>(),
-              AllOf(HasSubstr(", version 9."), HasSubstr(", the one that is used"),
+              AllOf(HasSubstr(", version 9."), HasSubstr(", which is used"),
                     Not(HasSubstr("parts"))));
   const auto used = used_cudnn();
   const auto other = kiln_.folder() / "other" / "libcudnn_graph.so.9";
@@ -381,7 +381,7 @@ TEST_F(ProgramAttentionPlansTest, DoctorNamesTheCudnnWhosePartsAreUsed) {
   const json check = cudnn_check();
   EXPECT_EQ(check["verdict"], "warn");
   EXPECT_THAT(check["detail"].get<std::string>(),
-              HasSubstr("with the parts of another: " + other.native()));
+              HasSubstr("with the parts of another cuDNN: " + other.native()));
   EXPECT_THAT(check["remedy"].get<std::string>(), HasSubstr("LD_LIBRARY_PATH"));
 }
 

@@ -207,7 +207,7 @@ TEST_F(ProgramAttentionTest, SaysItToPeopleAsWell) {
   EXPECT_EQ(no.status, 0) << no.text();
   for (const char* const words :
        {"no: cuDNN 9.1.0 on 9.0 does not run", "refused  mask.causal_bottom_right",
-        "-> upgrade cuDNN to 9.3.0", "all of it runs from cuDNN 9.3.0 on",
+        "-> upgrade cuDNN to 9.3.0", "the whole problem runs from cuDNN 9.3.0 on",
         "chosen: kiln",
         "kiln: Kiln's own kernel runs it: attention_fwd on tensor cores",
         "1024  3072  causal_bottom_right"})

@@ -445,7 +445,7 @@ TEST_F(ProgramCompileTest, TheHeadersOfPackagesAreFoundAmongThoseOfGlibc) {
                   "{ *x = __float2half(cuda::std::uint32_t{2}); printf(\"x\"); }\n"))
                   ["compiled"],
               1);
-    EXPECT_THAT(kiln_.run({"doctor"}).out, HasSubstr("(links to those of packages)"));
+    EXPECT_THAT(kiln_.run({"doctor"}).out, HasSubstr("(links to headers of packages)"));
     return 0;
   });
 }

@@ -162,7 +162,7 @@ TEST_F(ProgramDoctorTest, AContainerWithoutProcOrWithAReadOnlyTmpBuilds) {
       fs::permissions(open, fs::perms::all);
       kiln_.set("KILN_CACHE_DIR", open / "cache");
       EXPECT_THAT(kiln_.run({"warm", "--preset", "llama-3-8b", "--arch", "9.0"}).err,
-                  HasSubstr("and cannot be held open (/proc is not there); make it"));
+                  HasSubstr("and cannot be held open (/proc is not mounted); make it"));
       return 0;
     });
   }
@@ -278,7 +278,7 @@ TEST_F(ProgramDoctorTest, LocksThatNeverReturnAreToldAndHoldNothingUp) {
     // What would take a lock is not tried, and says so; all else is looked at.
     for (const char* name : {"compile", "index"}) {
       EXPECT_EQ(check(found, name)["verdict"], "warn") << name;
-      EXPECT_THAT(text(check(found, name), "detail"), HasSubstr("not looked at"));
+      EXPECT_THAT(text(check(found, name), "detail"), HasSubstr("not checked"));
     }
     EXPECT_EQ(check(found, "cache root")["verdict"], "ok");
     expect_remedies(found);
@@ -300,8 +300,9 @@ TEST_F(ProgramDoctorTest, AnotherCacheOnAnotherNodeIsNamed) {
   const json compared =
       check(kiln_.json_of({"doctor", "--compare", file}), "cache against " + file);
   EXPECT_EQ(compared["verdict"], "warn");
-  EXPECT_THAT(text(compared, "detail"),
-              HasSubstr("there " + kiln_.cache_dir().native() + " on lustre"));
+  EXPECT_THAT(
+      text(compared, "detail"),
+      HasSubstr("on the other node " + kiln_.cache_dir().native() + " on lustre"));
   EXPECT_THAT(text(compared, "remedy"), HasSubstr("KILN_CACHE_DIR"));
   other.erase("cache");  // as an older Kiln reports
   const std::string older = kiln_.write("older.json", other.dump());
@@ -325,13 +326,14 @@ TEST_F(ProgramDoctorTest, NodesThatChooseAnotherNvrtcOrHaveOtherSettingsAreTold)
   kiln_.set("KILN_NO_JIT", "1");
   kiln_.set("KILN_REMOTE", "https://user:secret@cache.example");
   const auto compared = kiln_.run({"doctor", "--compare", file});
-  EXPECT_THAT(compared.out,
-              AllOf(HasSubstr("warn  nvrtc chosen against " + file + ": here " + name +
-                              "; there nvrtc-12.4-01234567\n"),
-                    HasSubstr("warn  settings against " + file +
-                              ": here KILN_NO_JIT=1, KILN_REMOTE=https://...@cache."
-                              "example; there none\n"),
-                    Not(HasSubstr("secret"))));
+  EXPECT_THAT(
+      compared.out,
+      AllOf(HasSubstr("warn  nvrtc chosen against " + file + ": here " + name +
+                      "; on the other node nvrtc-12.4-01234567\n"),
+            HasSubstr("warn  settings against " + file +
+                      ": here KILN_NO_JIT=1, KILN_REMOTE=https://...@cache.example; on "
+                      "the other node none\n"),
+            Not(HasSubstr("secret"))));
   other.erase("settings");  // as an older Kiln reports
   kiln_.write("other.json", other.dump());
   EXPECT_THAT(kiln_.run({"doctor", "--compare", file}).out,

@@ -195,7 +195,7 @@ TEST_F(ProgramInspectTest, ACacheOverItsLimitSaysWhenItIsTrimmed) {
               AllOf(HasSubstr("warn  index: 6 entries"), HasSubstr("over its limit")));
   const auto kept = kiln_.run({"trim"});
   EXPECT_THAT(kept.out, StartsWith("removed 0 entries"));
-  EXPECT_THAT(kept.err, HasSubstr("in the last minute stays"));
+  EXPECT_THAT(kept.err, HasSubstr("in the last minute stay"));
   EXPECT_EQ(kiln_.json_of({"trim", "--max-size", "1k"})["removed"], 6);
   EXPECT_THAT(kiln_.run({"stats"}).out, Not(HasSubstr("over its limit")));
 }

@@ -311,7 +311,8 @@ TEST_F(ProgramPackTest, ABadRowCostsThatRowAndIsNamed) {
   const json skipped = kiln_.json_of({"unpack", pack});
   EXPECT_EQ(skipped["already_there"], kObjects - 1);
   EXPECT_EQ(skipped["skipped"], 1);
-  EXPECT_THAT(kiln_.run({"unpack", pack}).out, HasSubstr(", 1 skipped that a later"));
+  EXPECT_THAT(kiln_.run({"unpack", pack}).out,
+              HasSubstr(", 1 skipped, of a kind that a later"));
 }
 
 TEST_F(ProgramPackTest, ACompressedPackIsUnpackedAndABombIsNot) {

@@ -68,7 +68,7 @@ TEST_F(ProgramPackTrustTest, AServerThatGivesOnePackForAnotherIsRefused) {
   for (const char* const name : {"b", "b.kpack"})
     EXPECT_THAT(refusal({"pull", "--pack", name}),
                 HasSubstr(fmt::format("the pack calls itself a.kpack, and {} was asked "
-                                      "for: somebody has renamed it",
+                                      "for: somebody has renamed the pack",
                                       name)));
   EXPECT_FALSE(fs::exists(place("node/objects")));
   EXPECT_THAT(refusal({"pull", "--pack", "b", "-o", place("kept.kpack")}),
@@ -194,7 +194,7 @@ TEST_F(ProgramPackTrustTest,
   EXPECT_THAT(refusal(pull + Arguments{"--min-serial", "8"}),
               HasSubstr("has serial 7, of 20"));
   EXPECT_THAT(refusal(keep + Arguments{"--min-serial", "8"}),
-              HasSubstr("--min-serial 8 asks for a newer one"));
+              HasSubstr("--min-serial 8 asks for a newer pack"));
   EXPECT_FALSE(fs::exists(place("kept.kpack")));
   EXPECT_EQ(kiln_.json_of(keep + Arguments{"--min-serial", "7"})["objects"], kObjects);
   EXPECT_FALSE(fs::exists(place("fresh/packs")));

@@ -120,7 +120,7 @@ TEST_F(ProgramWarmTest, PlansOfAPresetThatCudnnRefusesAreNamedAndCounted) {
   if (built.err.find("refuses it") == std::string::npos)
     GTEST_SKIP() << "this cuDNN has a plan for such a device";
   EXPECT_THAT(built.err, AllOf(HasSubstr("fwd bf16 b1 h32/8"), HasSubstr("refuses it"),
-                               HasSubstr("; so Kiln's own kernel runs it")));
+                               HasSubstr("; so Kiln's own kernel runs the problem")));
   const json report = built.json();
   expect_sums(report);
   EXPECT_EQ(report["refused"], 2) << report;

@@ -113,7 +113,7 @@ TEST_F(PrivateSourceTest, APackHasTheSourceOnlyIfItIsAskedFor) {
   EXPECT_EQ(hit["entries"][0]["key"], key);
   const auto source = kiln_.run({"show", key, "--source"});
   EXPECT_EQ(source.out, "");
-  EXPECT_THAT(source.err, HasSubstr("its source is not stored here"));
+  EXPECT_THAT(source.err, HasSubstr("the source of this entry is not stored here"));
   EXPECT_THAT(kiln_.run({"show", key, "--ptx"}).out, HasSubstr(".entry k"));
   EXPECT_THAT(secrets_in(kiln_.folder() / "node"), IsEmpty());
 

@@ -246,7 +246,7 @@ TEST_F(ProgramTerminalTest, WarningsOfTheLibraryAreLikeItsOwn) {
   EXPECT_THAT(
       kiln_.run(off).err,
       HasSubstr(
-          "kiln: warning: the cache is off, and kernels are kept in memory alone"));
+          "kiln: warning: the cache is off, and kernels are kept in memory only"));
 }
 
 TEST_F(ProgramTerminalTest, ClearAllAsksAndTakesOnlyYesForYes) {

@@ -80,7 +80,7 @@ TEST_F(ProgramUsageTest, AMissingOrEmptyValueIsSaidSoAndNothingElseIsTakenForIt)
   expect_wrong({"show"}, {"KEY is required"});
   expect_wrong({"compile"}, {"FILE is required"});
   expect_wrong({"render"}, {"is required"});
-  expect_wrong({"warm", "--arch", "9.0"}, {"say what to build", "--quick"});
+  expect_wrong({"warm", "--arch", "9.0"}, {"name the kernels to build", "--quick"});
   expect_wrong({"warm", "--manifest", "", "--arch", "9.0"}, {"--manifest"});
 }
 
@@ -160,12 +160,12 @@ TEST_F(ProgramUsageTest, UnknownWordsOfAListAreAnsweredWithTheNearestOne) {
                {"'bf17'", "f16, bf16, f32", "did you mean 'bf16'?"});
   expect_wrong({"render", "scaled_softmax_fwd"}, {"'dtype' is required"});
   expect_wrong({"render", "scaled_softmax_fwd:dtype"}, {"has no '='"});
-  expect_wrong({"render", "scaled_softmax_fwd:dtype=f16,dtype=f32"}, {"there twice"});
+  expect_wrong({"render", "scaled_softmax_fwd:dtype=f16,dtype=f32"}, {"given twice"});
 }
 
 TEST_F(ProgramUsageTest, NothingIsRemovedWithoutASelectionAndAYes) {
-  expect_wrong({"clear"}, {"say what to remove"});
-  expect_wrong({"clear", "--yes"}, {"say what to remove"});
+  expect_wrong({"clear"}, {"name the entries to remove"});
+  expect_wrong({"clear", "--yes"}, {"name the entries to remove"});
   expect_wrong({"clear", "--all"}, {"--yes"});
   for (const Arguments& filter :
        {Arguments{"--template", "softmax"}, Arguments{"--arch", "9.0"},
@@ -181,7 +181,7 @@ TEST_F(ProgramUsageTest, OptionsThatContradictEachOtherAreRefused) {
   const std::string source = kiln_.write("k.cu", test::kTinySource);
   expect_wrong({"compile", source, "--arch", "9.0,8.0", "-o", "k.cubin"}, {"-o"});
   expect_wrong({"compile", source, "--arch", "9.0", "--option", "-arch=sm_80"},
-               {"refused", "the target is that of"});
+               {"refused", "the target follows from"});
   expect_wrong({"show", "abcdef", "--log", "--ptx"}, {"one"});
   expect_wrong({"why", "aaaaaa", "bbbbbb", "--template", "x"}, {"two keys"});
 }

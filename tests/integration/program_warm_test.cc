@@ -90,12 +90,11 @@ TEST_F(ProgramWarmTest, AnArchitectureThatNothingIsForIsNoSilentSuccess) {
                                              "--template", "tiny_bwd",       "--arch"};
   const auto none = kiln_.run(command + test::KilnProgram::Arguments{"7.5"});
   EXPECT_EQ(none.status, 2) << none.text();
-  EXPECT_THAT(none.err,
-              HasSubstr("nothing that is asked for is for 7.5: tiny_bwd needs "
-                        "compute capability 8.0 or higher"));
+  EXPECT_THAT(none.err, HasSubstr("no requested kernel is for 7.5: tiny_bwd needs "
+                                  "compute capability 8.0 or higher"));
   const auto one = kiln_.run(command + test::KilnProgram::Arguments{"7.5,8.0"});
   EXPECT_EQ(one.status, 0) << one.text();
-  EXPECT_THAT(one.err, HasSubstr("warning: nothing that is asked for is for 7.5"));
+  EXPECT_THAT(one.err, HasSubstr("warning: no requested kernel is for 7.5"));
   EXPECT_THAT(one.err, Not(HasSubstr("is for 8.0")));
 }
 
@@ -106,8 +105,8 @@ TEST_F(ProgramWarmTest, AnArchitectureThatNoDeviceAsksForIsWarnedOf) {
                                  "tiny_fwd:dtype=bf16", "--arch", "8.0,9.0a"});
   EXPECT_EQ(warned.status, 0) << warned.text();
   EXPECT_THAT(warned.err, HasSubstr("no device asks for tiny_fwd:dtype=bf16,wide="));
-  EXPECT_THAT(warned.err, HasSubstr(" and 1 more for 9.0a: one of that kind asks for "
-                                    "9.0; write --arch 9.0\n"));
+  EXPECT_THAT(warned.err, HasSubstr(" and 1 more for 9.0a: a device of that kind asks "
+                                    "for 9.0; write --arch 9.0\n"));
   const auto right = kiln_.run({"warm", "--template-dir", templates, "--template",
                                 "tiny_fwd:dtype=bf16", "--arch", "8.0,9.0"});
   EXPECT_THAT(right.err, Not(HasSubstr("no device asks")));

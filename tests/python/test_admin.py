@@ -86,7 +86,7 @@ def test_a_node_with_another_nvrtc_needs_the_setting_that_the_warning_names(mach
     said = machine(use, KILN_NVRTC=None, CUDA_HOME=None)
     assert ": 0 hits" in said, said
     assert "missing" not in machine("KILN_NO_JIT=1 " + use, KILN_NVRTC=None, CUDA_HOME=None)
-    setting, value = re.search(r"(KILN_TOOLCHAIN)=(\w+) asks for the other", said).groups()
+    setting, value = re.search(r"(KILN_TOOLCHAIN)=(\w+) asks for the NVRTC of the warm", said).groups()
     assert "missing" not in machine(use, KILN_NVRTC=None, CUDA_HOME=None, **{setting: value})
     assert setting in PAGE
 

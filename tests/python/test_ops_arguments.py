@@ -197,7 +197,7 @@ WRONG = {
     "rope's table": (lambda: ops.rope(Q, Q, COS[:3], COS[:3]), "position 3 is outside the table"),
     "half a table": (lambda: ops.rope(Q, Q, COS[:, :8], COS[:, :8]), "rotary_dim=16"),
     "style": (lambda: ops.rope(Q, Q, COS, COS, "neox"), "'half', 'interleaved'"),
-    "a gradient of cos": (lambda: ops.rope(Q, Q, COS.clone().requires_grad_(), COS), "has none"),
+    "a gradient of cos": (lambda: ops.rope(Q, Q, COS.clone().requires_grad_(), COS), "no gradient of them"),
     "heads": (lambda: attend(Q, Q[:, :2], Q[:, :2]), "enable_gqa"),
     "dimensions": (lambda: attend(Q[None], Q, Q), "5, 4 and 4"),
     "batch": (lambda: attend(Q, Q[:1], Q[:1]), "another batch size"),

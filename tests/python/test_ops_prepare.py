@@ -134,7 +134,7 @@ def test_prepare_refuses_what_the_call_would_refuse():
     for other in ("copies", torch.nn.functional.layer_norm, None):
         with pytest.raises(kiln.InvalidArgument, match="is none of kiln.ops; "):
             kiln.prepare(other, (5, 24), (24,), dtype=F32)
-    with pytest.raises(kiln.InvalidArgument, match="dtype is 'bfloat16', and not one of torch"):
+    with pytest.raises(kiln.InvalidArgument, match="dtype is 'bfloat16', and not a dtype of torch"):
         kiln.prepare("squared_relu", (5, 24), dtype="bfloat16")
     with pytest.raises(kiln.InvalidArgument, match="dtype is missing"):
         kiln.prepare("squared_relu", (5, 24))

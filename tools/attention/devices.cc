@@ -58,7 +58,7 @@ Result<void> add_present(const Config& config, std::vector<AttentionTarget>& dev
   }
   if (devices.empty())
     return wrong_attention(
-        "no NVIDIA device is present here, so say for which: --arch 9.0 or --profile "
+        "no NVIDIA device is present here, so name a device: --arch 9.0 or --profile "
         "FILE|NAME");
   return {};
 }
@@ -115,7 +115,7 @@ Result<std::vector<ComputeCapability>> named_architectures(
     const auto present = KILN_TRY(devices_present(config));
     if (present.empty())
       return wrong_attention(
-          "no NVIDIA device is present here, so say for which: --arch 9.0");
+          "no NVIDIA device is present here, so name a device: --arch 9.0");
     found.insert(found.end(), present.begin(), present.end());
   }
   return found;
@@ -132,7 +132,7 @@ tl::unexpected<Error> no_published_device(ComputeCapability capability) {
   return wrong_attention(
       fmt::format("--arch {}: a plan is bound to a device, and there is no published "
                   "one of that architecture ({} have some); give --profile FILE, as "
-                  "`kiln doctor --profile` writes it there",
+                  "`kiln doctor --profile` writes it on such a machine",
                   to_string(capability), fmt::join(known, ", ")));
 }
 

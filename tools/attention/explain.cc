@@ -29,9 +29,9 @@ Result<void> check_given(const AttentionOptions& options) {
     return {};
   if (!is_given(options.devices))
     return wrong_attention(
-        "say for which device: --arch A or --profile FILE|NAME, or --matrix");
+        "name the device: --arch A or --profile FILE|NAME, or --matrix");
   if (options.cudnn.empty())
-    return wrong_attention("say for which cuDNN: --cudnn VERSION or --cudnn installed");
+    return wrong_attention("name the cuDNN: --cudnn VERSION or --cudnn installed");
   return {};
 }
 

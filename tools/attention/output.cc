@@ -33,7 +33,7 @@ std::string verdict_text(const attention::Verdict& verdict, const Terminal& term
     text += finding_text(each, is_bug ? "bug" : "refused", Style::kRed, terminal);
   }
   if (verdict.first_supported)
-    text += fmt::format("{:{}}all of it runs from cuDNN {} on\n", "", kIndent,
+    text += fmt::format("{:{}}the whole problem runs from cuDNN {} on\n", "", kIndent,
                         to_string(*verdict.first_supported));
   for (const Finding& each : verdict.policies)
     text += finding_text(each, "note", Style::kYellow, terminal);

@@ -103,9 +103,9 @@ class WarmList {
         !KILN_TRY(attention::find_cudnn("", LibraryPlaces::of_process())).empty())
       list.error_ = library.error();
     else
-      print_error(fmt::format("{} {}; so Kiln's own kernels are built for all of it\n",
-                              context.err.styled("kiln:", Style::kYellow),
-                              library.error().message));
+      print_error(fmt::format(
+          "{} {}; so Kiln's own kernels are built for all problems\n",
+          context.err.styled("kiln:", Style::kYellow), library.error().message));
     list.why_not_ = std::move(library).error().message;
     return list;
   }
@@ -244,7 +244,7 @@ Result<int> warm_attention(Context& context, const AttentionOptions& options) {
                       .must_store = true,
                       .plans = &plans};
   if (list.has_kernels())
-    how.on_refusal = "; so Kiln's own kernel is built for it";
+    how.on_refusal = "; so Kiln's own kernel is built for the problem";
   KILN_TRY(run_builds(context, *service, how, report));
   const bool has_stopped =
       report.gave_up ||

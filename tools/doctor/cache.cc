@@ -136,20 +136,21 @@ Check file_system_check(const CacheFacts& facts) {
   if (*facts.is_network)
     return {
         kName, CheckVerdict::kWarn,
-        fmt::format("{}{} on the network: no lock is taken there, and there are no "
-                    "index and no counters; two machines may build one kernel at "
-                    "once, and ls and stats read every object",
-                    facts.file_system,
-                    facts.file_system.starts_with("unknown") ? ", taken for one" : ","),
+        fmt::format(
+            "{}{} on the network: no lock is taken there, and there are no "
+            "index and no counters; two machines may build one kernel at "
+            "once, and ls and stats read every object",
+            facts.file_system,
+            facts.file_system.starts_with("unknown") ? ", taken for a folder" : ","),
         "fine for a root that is warmed and then read; to write, set "
         "KILN_CACHE_DIR to a folder on a local disk"};
   std::string detail = facts.file_system + ", local";
   if (facts.has_index)
     detail += ": index and counters are in the root";
   if (facts.file_system == "tmpfs" || facts.file_system == "ramfs")
-    detail += "; in memory: what is built is lost with the next boot";
+    detail += "; in memory: its kernels are lost with the next boot";
   if (facts.file_system == "overlayfs")
-    detail += "; of a container: what is built may be lost with it";
+    detail += "; of a container: its kernels may be lost with the container";
   return {kName, CheckVerdict::kOk, detail};
 }
 
@@ -164,8 +165,8 @@ Check space_check(const CacheFacts& facts) {
   if (*facts.free_bytes < kLittleSpace ||
       (facts.free_inodes && *facts.free_inodes < kFewInodes))
     return {kName, CheckVerdict::kWarn, detail,
-            "free some, or lower KILN_CACHE_SIZE; what does not fit is built again in "
-            "each process"};
+            "free some space, or lower KILN_CACHE_SIZE; a kernel that does not fit is "
+            "built again in each process"};
   return {kName, CheckVerdict::kOk, detail};
 }
 
@@ -176,7 +177,7 @@ Check lock_check(const cache::Cache& cache, const CacheFacts& facts,
       "KILN_CACHE_DIR or XDG_RUNTIME_DIR to a local folder";
   if (!facts.locks)
     return {"locks", CheckVerdict::kWarn,
-            "there is no place for them: " + cache.lock_folder().why, kRemedy};
+            "there is no folder for locks: " + cache.lock_folder().why, kRemedy};
   switch (probe.answer) {
     case LockAnswer::kWork:
       return {"locks", CheckVerdict::kOk,
@@ -217,8 +218,9 @@ Check index_check(cache::Cache& cache, Diagnosis& diagnosis) {
 
 Check seed_check(const cache::SeedState& seed) {
   if (seed.error || seed.bad_rows > 0)
-    return {"seed", CheckVerdict::kWarn, seed_text(seed),
-            "what it has is built again; replace it, or take it out of KILN_SEED"};
+    return {
+        "seed", CheckVerdict::kWarn, seed_text(seed),
+        "its kernels are built again; replace the seed, or take it out of KILN_SEED"};
   return {"seed", CheckVerdict::kOk, seed_text(seed)};
 }
 
@@ -254,7 +256,7 @@ std::optional<Check> skipped_check(const std::string& name,
   if (diagnosis.cache.locks != LockAnswer::kNoAnswer)
     return std::nullopt;
   return Check{name, CheckVerdict::kWarn,
-               "not looked at: it takes a lock, and locks give no answer here",
+               "not checked: the check takes a lock, and locks give no answer here",
                "see the check of the locks"};
 }
 

@@ -38,7 +38,8 @@ Check compare_sets(const std::string& name, const std::set<std::string>& here,
   if (here == there)
     return {name, CheckVerdict::kOk, text(here)};
   return {name, CheckVerdict::kWarn,
-          fmt::format("here {}; there {}", text(here), text(there)), remedy};
+          fmt::format("here {}; on the other node {}", text(here), text(there)),
+          remedy};
 }
 
 /// What a node's check of this name found, unless it failed.
@@ -102,7 +103,8 @@ std::vector<Check> differences(const ordered_json& here, const ordered_json& the
                    "install the same Kiln on all nodes"),
       compare_sets("toolchains" + with, values(here, "toolchains", "name"),
                    values(there, "toolchains", "name"),
-                   "set KILN_TOOLCHAIN to one that both have, or keys will differ"),
+                   "set KILN_TOOLCHAIN to a toolchain that both nodes have, or keys "
+                   "will differ"),
       compare_sets("nvrtc chosen" + with, chosen_nvrtc(here), chosen_nvrtc(there),
                    "set KILN_TOOLCHAIN alike on all nodes, or keys will differ"),
       compare_sets("driver" + with, details(here, "driver"), details(there, "driver"),
@@ -112,8 +114,8 @@ std::vector<Check> differences(const ordered_json& here, const ordered_json& the
   if (there.contains("cache")) {  // not in a report of an older Kiln
     checks.push_back(compare_sets(
         "cache" + with, {cache_text(here["cache"])}, {cache_text(there["cache"])},
-        "set KILN_CACHE_DIR alike on all nodes; a node finds what another one warmed "
-        "only in a folder that both see"));
+        "set KILN_CACHE_DIR alike on all nodes; a node finds the kernels that another "
+        "node warmed only in a folder that both see"));
   }
   if (there.contains("settings")) {
     const auto ours = settings(here);

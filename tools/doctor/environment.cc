@@ -60,7 +60,8 @@ Check device_check(BuildService& service, const Device& info) {
   if (!choice)
     return {name, CheckVerdict::kFail,
             device_text(info) + "; " + choice.error().message,
-            "install an NVRTC that builds for it, or name one with KILN_NVRTC"};
+            "install an NVRTC that builds for this device, or name such an NVRTC with "
+            "KILN_NVRTC"};
   return {
       name, CheckVerdict::kOk,
       device_text(info) + "; kernels for it come from " + (*choice)->toolchain.name()};
@@ -69,8 +70,8 @@ Check device_check(BuildService& service, const Device& info) {
 /// Of a library that is found besides the one in use.
 Check unused_check(const std::string& name, const LibraryCandidate& candidate) {
   return {name, CheckVerdict::kOk,
-          fmt::format("{} ({}) is there too, and not used", candidate.path.native(),
-                      candidate.found_in)};
+          fmt::format("{} ({}) is also installed, and not used",
+                      candidate.path.native(), candidate.found_in)};
 }
 
 void add_other_drivers(const device::Driver& used, Diagnosis& diagnosis) {
@@ -120,7 +121,7 @@ Check headers_check(BuildService& service, const device::Toolchain& toolchain) {
   std::vector<std::string> folders;
   for (const auto& root : toolchain.include_roots)
     folders.push_back(root.native() + (device::is_packaged_headers(root)
-                                           ? " (links to those of packages)"
+                                           ? " (links to headers of packages)"
                                            : ""));
   const auto name = "headers " + to_string(toolchain.facts.version);
   if (!folders.empty())
@@ -129,7 +130,7 @@ Check headers_check(BuildService& service, const device::Toolchain& toolchain) {
       device::has_packaged_headers("/", toolchain.facts.version.major);
   if (has_packages && service.cache().is_absent())
     return {name, CheckVerdict::kOk,
-            "those of packages, in /usr/include: the first build links to them"};
+            "headers of packages, in /usr/include: the first build links to them"};
   return {
       name, CheckVerdict::kWarn,
       fmt::format(
@@ -140,8 +141,8 @@ Check headers_check(BuildService& service, const device::Toolchain& toolchain) {
           "install that toolkit's headers (as wheels, {}), or name a toolkit of the "
           "same major version in CUDA_HOME{}",
           device::header_wheels(toolchain.facts.version),
-          has_packages ? "; those of packages in /usr/include need a cache that can be "
-                         "written, in a folder that nobody else can change"
+          has_packages ? "; headers of packages in /usr/include need a cache that can "
+                         "be written, in a folder that no other user can change"
                        : "")};
 }
 
@@ -157,14 +158,14 @@ Check choice_check(BuildService& service) {
   if (!toolchain.installed())
     return {kName, CheckVerdict::kWarn,
             toolchain.name() +
-                " is recorded and not installed: what it built is served, nothing new "
-                "can be built",
+                " is recorded and not installed: kernels that it built are found, no "
+                "new kernel can be built",
             kInstall};
   const auto detail = fmt::format("{}: {}", toolchain.name(), reason);
   if (warning.empty())
     return {kName, CheckVerdict::kOk, detail};
   return {kName, CheckVerdict::kWarn, detail + "; " + warning,
-          "set KILN_TOOLCHAIN, or warm again with the one that is wanted"};
+          "set KILN_TOOLCHAIN, or warm again with the NVRTC that is wanted"};
 }
 
 void check_toolchains(BuildService& service, Diagnosis& diagnosis) {
@@ -194,7 +195,7 @@ void check_toolchains(BuildService& service, Diagnosis& diagnosis) {
   if (recorded.size() > 1)
     diagnosis.add(
         {"nvrtc recorded", CheckVerdict::kOk,
-         fmt::format("{}: what each built is served where nothing can be built",
+         fmt::format("{}: the kernels of each are hits where nothing can be built",
                      fmt::join(recorded, ", "))});
 }
 
@@ -253,12 +254,13 @@ Check used_cudnn(PlanService& plans, const LibraryCandidate& candidate) {
     return check;
   }
   const compile::CudnnDescription& is = (*asked)->is;
-  check.detail += fmt::format(", version {}, the one that is used", is.version);
+  check.detail += fmt::format(", version {}, which is used", is.version);
   std::error_code gone;
   const auto graph = std::filesystem::canonical(is.graph.path, gone);
   if (!gone && graph.parent_path() != candidate.path.parent_path()) {
     check.verdict = CheckVerdict::kWarn;
-    check.detail += fmt::format(", with the parts of another: {}", graph.native());
+    check.detail +=
+        fmt::format(", with the parts of another cuDNN: {}", graph.native());
     check.remedy =
         "look at LD_LIBRARY_PATH: all libraries of a cuDNN must be of one version";
   }

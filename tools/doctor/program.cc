@@ -94,9 +94,9 @@ Result<std::vector<Check>> checks_of(const std::vector<std::string>& command) {
     checks.push_back(check_of(
         line.substr(std::min(line.size(), std::string_view("kiln: ").size()))));
   if (checks.empty())
-    checks.push_back({kName, CheckVerdict::kWarn,
-                      fmt::format("{} loaded no NVRTC", command.front()),
-                      "it has none, or a static one, is set-uid, or clears LD_AUDIT"});
+    checks.push_back(
+        {kName, CheckVerdict::kWarn, fmt::format("{} loaded no NVRTC", command.front()),
+         "it has no NVRTC, or a static NVRTC, is set-uid, or clears LD_AUDIT"});
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
     checks.push_back(
         {kName, CheckVerdict::kWarn,
@@ -104,7 +104,7 @@ Result<std::vector<Check>> checks_of(const std::vector<std::string>& command) {
              ? fmt::format("{} ended with {}", command.front(), WEXITSTATUS(status))
              : fmt::format("{} was ended by signal {}", command.front(),
                            WTERMSIG(status)),
-         "what it did before is above"});
+         "the checks of its NVRTCs are above"});
   return checks;
 }
 

@@ -77,8 +77,8 @@ std::string remedy_of(const remote::Answer& answer, const ServerAddress& address
                ? "mend the file that KILN_REMOTE_AUTH (--auth) or KILN_REMOTE_CERT "
                  "names"
                : "give credentials that suffice by KILN_REMOTE_AUTH (--auth); S3 says "
-                 "403 "
-                 "for what is missing unless they may list the bucket (s3:ListBucket)";
+                 "403 for a missing object unless they may list the bucket "
+                 "(s3:ListBucket)";
   switch (answer.end) {
     case TransferEnd::kConnect:
       return answer.times.name.count() == 0 ? "look whether the name is right, and "
@@ -91,8 +91,7 @@ std::string remedy_of(const remote::Answer& answer, const ServerAddress& address
              "KILN_REMOTE_CA names the authority that signed it";
     case TransferEnd::kTimeout:
       return address.base.starts_with("https:")
-                 ? "look whether a firewall drops its packets, and whether what is "
-                   "there "
+                 ? "look whether a firewall drops its packets, and whether the server "
                    "speaks TLS"
                  : "look whether a firewall drops its packets, or the server is stuck";
     case TransferEnd::kHelper:
@@ -150,9 +149,9 @@ class RemoteCheck {
                                 std::chrono::system_clock::now().time_since_epoch());
     if (answer.rejected || answer.object) {
       add("", CheckVerdict::kFail,
-          fmt::format("it has an answer to any question: {}", answer.why),
-          "something else answers there, such as a page to log in, or the URL is "
-          "wrong");
+          fmt::format("it has an object for a key that nobody made: {}", answer.why),
+          "another service answers at this URL, such as a page to log in, or the URL "
+          "is wrong");
       return false;
     }
     if (answer.verdict != Verdict::kGood) {
@@ -166,18 +165,17 @@ class RemoteCheck {
     const bool is_open = address_.base.starts_with("http:") && !is_local();
     if (answer.times.whole > settings_.wait)
       add("", CheckVerdict::kWarn, detail,
-          fmt::format("the first request takes longer than a get waits for it, {} ms: "
-                      "what it would bring is built here meanwhile; raise "
-                      "KILN_REMOTE_WAIT, or take a server that is nearer",
-                      settings_.wait.count()));
+          fmt::format(
+              "the first request takes longer than a get waits, {} ms: the kernel is "
+              "built here meanwhile; raise KILN_REMOTE_WAIT, or take a nearer server",
+              settings_.wait.count()));
     else if (is_open && !settings_.auth.empty())
       add("", CheckVerdict::kWarn, detail,
           "a token or a password is sent without encryption: use https");
     else if (is_open && address_.takes_unsigned)
       add("", CheckVerdict::kWarn, detail,
-          "who is on the way can plant code, since nothing is signed or encrypted: "
-          "sign "
-          "(`kiln key new`), or use https");
+          "a machine on the way can plant code, since nothing is signed or encrypted: "
+          "sign (`kiln key new`), or use https");
     else
       add("", CheckVerdict::kOk, detail);
     return true;
@@ -213,11 +211,13 @@ class RemoteCheck {
                              ms(put.times.whole)));
     const bool is_unsigned = run_.signers().empty();
     add(", PUT", CheckVerdict::kFail,
-        fmt::format("sent, and not believed when it comes back: {}",
-                    back.why.empty() ? "the server does not have it" : back.why),
+        fmt::format(
+            "sent, and not believed when it comes back: {}",
+            back.why.empty() ? "the server does not have the object" : back.why),
         back.rejected != remote::Rejected::kSignature ? remedy_of(back, address_)
         : is_unsigned
-            ? "sign what this machine sends: KILN_REMOTE_SIGN names a private key"
+            ? "sign the objects that this machine sends: KILN_REMOTE_SIGN names a "
+              "private key"
             : "add the public key of KILN_REMOTE_SIGN to the file of KILN_REMOTE_KEYS");
   }
 
@@ -226,7 +226,7 @@ class RemoteCheck {
       return;
     const seconds offset = *facts_.clock_offset;
     const std::string detail =
-        fmt::format("the server's is {} s {}", std::abs(offset.count()),
+        fmt::format("the server's clock is {} s {}", std::abs(offset.count()),
                     offset.count() < 0 ? "behind" : "ahead");
     if (std::chrono::abs(offset) < kClocksDiffer)
       return add(", clock", CheckVerdict::kOk, detail);

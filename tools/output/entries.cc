@@ -151,10 +151,9 @@ nlohmann::ordered_json differences_json(
 std::string over_limit_text(const cache::Stats& stats) {
   if (stats.totals.bytes <= stats.limit_bytes)
     return "";
-  return "over its limit: the next build that is stored removes what was used least "
-         "recently, and nothing of the last minute; `kiln trim --max-size SIZE` "
-         "removes "
-         "at once";
+  return "over its limit: the next build that is stored removes the entries used least "
+         "recently, except those of the last minute; `kiln trim --max-size SIZE` "
+         "removes entries at once";
 }
 
 nlohmann::ordered_json header_json(const cache::PackHeader& header) {

@@ -64,7 +64,7 @@ Error error_of(const Answer& answer) {
     code = ErrorCode::kCancelled;
   else if (answer.verdict == Verdict::kGood)
     code = answer.why.empty() ? ErrorCode::kNotFound : ErrorCode::kResourceLimit;
-  return {code, answer.why.empty() ? "no server has it" : answer.why};
+  return {code, answer.why.empty() ? "no server has the object" : answer.why};
 }
 
 struct RemoteRun::Peer {
@@ -177,8 +177,8 @@ bool RemoteRun::repeats(Peer& peer, remote::Method method, int credentials, int 
     is_last = credentials == peer.credentials;
   }
   if (answer.retry_after && *answer.retry_after > kLongestRest) {
-    answer.why +=
-        fmt::format("; it wants to rest for {} s", answer.retry_after->count());
+    answer.why += fmt::format("; the server asks for a pause of {} s",
+                              answer.retry_after->count());
     is_last = true;
   } else if (answer.retry_after) {
     // Not all at the same moment.

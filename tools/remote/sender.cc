@@ -18,11 +18,12 @@ Result<void> check_signers(const remote::ServerAddress& server,
                            const std::vector<Signer>& signers) {
   if (server.takes_unsigned || !signers.empty())
     return {};
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("nobody would take from {} what is not signed: name a "
-                          "private key by --sign, or say {};unsigned=1 if all who "
-                          "can write there are trusted",
-                          server.base, server.base));
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format(
+          "no machine would take unsigned objects from {}: name a private key by "
+          "--sign, or say {};unsigned=1 if all writers of this server are trusted",
+          server.base, server.base));
 }
 
 Result<void> check_signers(const RemoteRun& run, const std::vector<Signer>& signers) {

@@ -19,15 +19,15 @@ constexpr std::chrono::seconds kWait{60};
 }  // namespace
 
 void add_exchange_options(OptionSet& cli, WarmExchangeOptions& options) {
-  cli.flag("--push", options.push,
-           "Send what is built, and what the cache had, to the servers of --remote");
+  cli.flag(
+      "--push", options.push,
+      "Send the kernels, built now or found in the cache, to the servers of --remote");
   cli.flag("--pull", options.pull,
-           "Fetch from them what the other shards build, then build what is missing; "
-           "without --shard fetch first");
+           "Fetch from these servers the kernels that the other shards build, then "
+           "build missing kernels; without --shard fetch first");
   cli.option("--wait", options.wait, "DURATION",
-             "How long --pull waits for what others build: 90, which is seconds, or 5m "
-             "(default: 60 with "
-             "--shard, else 0)");
+             "How long --pull waits for the kernels of other shards: 90, which is "
+             "seconds, or 5m (default: 60 with --shard, else 0)");
   add_signing_options(cli, options.signing);
 }
 

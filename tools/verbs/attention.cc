@@ -64,7 +64,7 @@ Result<int> run(Context& context, const OptionSet& cli,
     names.emplace_back(action.name);
   }
   return wrong_attention(options.action.empty()
-                             ? "say what: kiln attention explain, warm or why"
+                             ? "name an action: kiln attention explain, warm or why"
                              : fmt::format("there is no `attention {}`{}",
                                            options.action,
                                            did_you_mean(options.action, names)));
@@ -91,39 +91,39 @@ std::vector<std::string> foreign_attention_options(
 
 Run add_attention(OptionSet& cli) {
   auto options = std::make_shared<AttentionOptions>();
-  cli.argument(
-      "ACTION", options->action,
-      "explain: would cuDNN run this problem there; if not, why, what to do, and "
-      "which of Kiln's own kernels runs it. warm: build what a job will ask for: "
-      "cuDNN's plans, and Kiln's kernels where cuDNN refuses. why: a plan is not "
-      "in the cache, which one comes nearest, and what differs");
+  cli.argument("ACTION", options->action,
+               "explain: whether cuDNN runs this problem on that device; if not, the "
+               "reason, the remedy, and the kernel of Kiln that runs the problem. "
+               "warm: build the kernels that a job will ask for: cuDNN's plans, and "
+               "Kiln's kernels where cuDNN refuses. why: for a plan that is not in the "
+               "cache, the nearest plan in the cache, and the differences");
   cli.option("--arch", options->devices.lists, "LIST",
              "Architecture: 9.0, sm_90 or native; with --matrix or warm a list. A "
              "plan is for a device: warm takes the published ones that have it");
   add_profile_option(cli, options->devices);
   cli.option("--driver", options->driver, "VERSION",
-             "CUDA version of the driver there, such as 13.0, to which a "
-             "plan is bound (default: the profile's)");
+             "CUDA version of that device's driver, such as 13.0, to which a plan is "
+             "bound (default: the profile's)");
   cli.option("--cudnn", options->cudnn, "VERSION",
-             "explain: version of cuDNN, such as 9.5.0, by the rules alone; or "
-             "installed, which is asked as well");
+             "explain: version of cuDNN, such as 9.5.0, by the rules only; or "
+             "installed: the installed cuDNN is asked as well");
   cli.option("--preset", options->preset, "NAME|FILE",
-             "warm: both passes of a model's attention; flags of the problem "
-             "change what they name");
+             "warm: both passes of a model's attention; a flag of the problem changes "
+             "the field with its name");
   cli.group("Problem");
   add_problem_options(cli, options->problem);
   cli.option("--cp", options->parallelism, "MODE:RANKS",
-             "Context parallelism, MODE:RANKS: p2p, a2a, all_gather or a2a+p2p; "
-             "the problem is then the whole one, and its steps are decided on");
+             "Context parallelism, MODE:RANKS: p2p, a2a, all_gather or a2a+p2p; the "
+             "problem is then of all ranks, and its steps are decided on");
   cli.group(kBuildGroup);
   cli.flag("--kiln", options->kiln,
-           "warm: Kiln's own kernels for all of it, as a job with "
+           "warm: Kiln's own kernels for all problems, as a job with "
            "KILN_ATTENTION=kiln asks for");
   cli.setting("--jobs", "N", "jobs", "warm: plans at a time");
   cli.setting("--timeout", "DURATION", "compile_timeout",
               "warm: time limit of one plan: 90, which is seconds, or 5m");
   cli.flag("--dry-run", options->dry_run,
-           "warm: say what would be built; build nothing");
+           "warm: say how many plans and kernels would be built; build nothing");
   cli.flag("--fail-fast", options->fail_fast, "warm: stop at the first failure");
   cli.group(kOutputGroup);
   cli.flag("--matrix", options->matrix,
@@ -134,8 +134,9 @@ Run add_attention(OptionSet& cli) {
       "    --batch 2 --heads 16 --sq 1024 --skv 1024 --dqk 192 --dv 128 --mask causal\n"
       "  kiln attention warm --profile h100-sxm --preset llama-3-8b --cp all_gather:2\n"
       "  kiln attention warm --arch 7.5,8.6 --preset llama-3-8b --kiln\n"
-      "\nExit status: of explain 0 whatever the answer is; of warm 0 when all is "
-      "there,\n1 when something failed or neither cuDNN nor Kiln runs it.\n");
+      "\n"
+      "Exit status: of explain 0 with any answer; of warm 0 when all builds are in\n"
+      "the cache, 1 when a build failed or neither cuDNN nor Kiln runs a problem.\n");
   return [options, cli](Context& context) { return run(context, cli, *options); };
 }
 

@@ -349,11 +349,11 @@ Run add_bench(OptionSet& cli) {
   auto options = std::make_shared<BenchOptions>();
   cli.argument("NAME", options->names,
                "An operation, NAME or NAME:dtype=D; `attention` is both of its passes "
-               "(default: all of them)");
+               "(default: all operations)");
   cli.option("--device", options->device, "N",
-             "Which device, counted from 0 (default: 0)");
+             "The device, counted from 0 (default: 0)");
   cli.option("--rounds", options->rounds, "N",
-             "Runs of each, of which the median counts (default: 20)");
+             "Runs of each operation; their median counts (default: 20)");
   return [options](Context& context) { return run(context, *options); };
 }
 

@@ -35,7 +35,7 @@ Result<void> check_selection(const ClearOptions& options) {
                     (options.keys.empty() ? 0 : 1) + (is_given(options.filter) ? 1 : 0);
   if (kinds == 0) {
     return fail(ErrorCode::kInvalidArgument,
-                "say what to remove: keys, --arch, --template, --older-than, "
+                "name the entries to remove: keys, --arch, --template, --older-than, "
                 "--precompiled, or --all");
   }
   if (kinds > 1) {
@@ -58,7 +58,7 @@ Result<void> check_confirmation(const Context& context, const ClearOptions& opti
   return fail(ErrorCode::kInvalidArgument,
               options.all ? "clear --all removes everything; add --yes to confirm"
                           : "clear removes all that its filters select; add --yes to "
-                            "confirm, or --dry-run to see how much that is");
+                            "confirm, or --dry-run to see how many entries");
 }
 
 using Selection = std::vector<cache::Entry>;
@@ -193,17 +193,18 @@ Run add_clear(OptionSet& cli) {
   add_filter_options(cli, options->filter);
   add_age_option(cli, options->filter);
   cli.group(kRemovalGroup);
-  cli.flag("--dry-run", options->dry_run, "Say what would go; remove nothing");
+  cli.flag("--dry-run", options->dry_run,
+           "Say how many entries would go; remove nothing");
   cli.flag("--yes", options->yes, "Do not ask");
   cli.footer(
-      "Filters combine with AND. Before --all or a filter removes anything, it says\n"
-      "how much and asks on a terminal. Elsewhere --yes has to be there, else the\n"
-      "exit status is 2 and nothing is removed. Keys by name never ask.\n"
+      "Filters combine with AND. Before --all or a filter removes anything, clear\n"
+      "says how much, and asks on a terminal. Elsewhere it needs --yes: without --yes\n"
+      "the exit status is 2 and nothing is removed. Keys by name never ask.\n"
       "\n"
       "Examples:\n"
       "  kiln clear 3f9c21 8e01b7                  two entries\n"
-      "  kiln clear --older-than 30d --dry-run     what was not used for a month\n"
-      "  kiln clear --all --yes                    everything, in a script\n");
+      "  kiln clear --older-than 30d --dry-run     entries not used for a month\n"
+      "  kiln clear --all --yes                    all entries, in a script\n");
   return [options](Context& context) {
     return finish_lookup(context, run(context, *options));
   };

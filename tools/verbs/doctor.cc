@@ -104,14 +104,15 @@ Run add_doctor(OptionSet& cli) {
   cli.option("--profile", options->profile, "FILE",
              "Write a profile of a device here to FILE, for `warm --profile`");
   cli.option("--device", options->device, "ORDINAL",
-             "Which device the profile describes");
+             "The device that the profile describes");
   cli.option("--compare", options->compare, "FILE",
              "Compare with another node's `kiln doctor --json`; may be repeated");
-  cli.argument("PROGRAM", options->command,
-               "Run this, behind --, and tell which NVRTC `kiln run` would catch");
+  cli.argument(
+      "PROGRAM", options->command,
+      "Run this program, behind --, and tell which NVRTC `kiln run` would catch");
   cli.footer(
-      "Exit status: 0 unless a check says fail, then 1; 3 if --cache-dir is not "
-      "there, or if templates, keys or libraries are on a mount that gives no "
+      "Exit status: 0 unless a check says fail, then 1; 3 if --cache-dir does not "
+      "exist, or if templates, keys or libraries are on a mount that gives no "
       "answer.\n");
   return [options, cli](Context& context) { return run(context, cli, *options); };
 }

@@ -358,11 +358,11 @@ Run add_events(OptionSet& cli) {
       Presence::kRequired);
   cli.group(kOutputGroup);
   cli.option("--limit", options->limit, "N",
-             "At most N kernels, those that cost most first (default: 20)");
+             "At most N kernels, the most expensive first (default: 20)");
   cli.footer(
       "Example:\n"
       "  KILN_EVENTS=/shared/events srun python train.py\n"
-      "  kiln events /shared/events          which kernels the job built, where and "
+      "  kiln events /shared/events          the kernels that the job built, where and "
       "why\n");
   return [options](Context& context) { return run(context, *options); };
 }

@@ -38,7 +38,9 @@ Result<std::vector<InspectedDevice>> selected_devices(const Context& context,
   if (!is_given(options.archs)) {
     const auto here = KILN_TRY(inspected_devices(context.config));
     if (here.empty())
-      print_note("no device is here to say where it runs: --arch 8.0,9.0 names some\n");
+      print_note(
+          "no device is present here: name the architectures to run on by --arch "
+          "8.0,9.0\n");
     return here;
   }
   std::vector<InspectedDevice> devices;
@@ -183,15 +185,16 @@ Run add_inspect(OptionSet& cli) {
   cli.option("--pid", options->pids, "P",
              "The programs and libraries that this process runs; may be repeated");
   cli.option("--arch", options->archs.lists, "LIST",
-             "Say whether they run on devices of these architectures: 9.0, sm_90 or "
-             "native; with commas; may be repeated (default: the devices present)");
+             "Say whether the files run on devices of these architectures: 9.0, sm_90 "
+             "or native; with commas; may be repeated (default: the devices present)");
   cli.option(
       "--driver", options->driver, "VERSION",
       "CUDA version of the driver of those devices, as nvidia-smi shows it: 12.4");
   cli.footer(
       "Nothing of the files is run. Exit status: 0; 1 if a file has another format, "
       "or\n"
-      "fails on one of the devices; 2 if a file or process is not there or cannot be\n"
+      "fails on one of the devices; 2 if a file or process does not exist or cannot "
+      "be\n"
       "read; 3 if a process is another user's.\n");
   return [options](Context& context) { return run(context, *options); };
 }

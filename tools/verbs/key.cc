@@ -47,10 +47,10 @@ Result<int> make_key(const Context& context, const std::string& file) {
   std::error_code unknown;
   for (const std::string& path : {file, file + ".pub"}) {
     if (std::filesystem::exists(std::filesystem::symlink_status(path, unknown)))
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("key new: {} is there already, and a key is never "
-                              "overwritten",
-                              path));
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("key new: {} exists already, and a key is never overwritten",
+                      path));
   }
   const PrivateKey key = KILN_TRY(PrivateKey::generate());
   KILN_TRY(create_file(file, as_bytes(KILN_TRY(key.to_pem())), kPrivate));
@@ -76,7 +76,7 @@ Result<int> run(const Context& context, const KeyOptions& options) {
   if (options.action != "new" && options.action != "show")
     return fail(ErrorCode::kInvalidArgument,
                 options.action.empty()
-                    ? "key: say what: kiln key new FILE or kiln key show FILE"
+                    ? "key: name an action: kiln key new FILE or kiln key show FILE"
                     : fmt::format("key: there is no `key {}`{}", options.action,
                                   did_you_mean(options.action, std::vector<std::string>{
                                                                    "new", "show"})));
@@ -91,14 +91,14 @@ Result<int> run(const Context& context, const KeyOptions& options) {
 
 Run add_key(OptionSet& cli) {
   auto options = std::make_shared<KeyOptions>();
-  cli.argument("ACTION", options->action,
-               "new: makes a key pair, FILE (the private key, readable by you alone) "
-               "and FILE.pub. show: prints the public key of FILE, a private key or "
-               "public ones");
+  cli.argument(
+      "ACTION", options->action,
+      "new: makes a key pair, FILE (the private key, which only you can read) and "
+      "FILE.pub. show: prints the public key of FILE, a private key or public keys");
   cli.argument("FILE", options->file, "The key");
   cli.footer(
       "Private keys are Ed25519 in PEM (PKCS#8), as of `openssl genpkey -algorithm\n"
-      "ed25519`; public ones are those of minisign, which checks signatures, too:\n"
+      "ed25519`; public keys have the form of minisign, which can check signatures:\n"
       "  minisign -Vm job.kpack -p signing.key.pub\n");
   return [options](Context& context) { return run(context, *options); };
 }

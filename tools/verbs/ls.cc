@@ -105,7 +105,7 @@ Run add_ls(OptionSet& cli) {
   cli.footer(
       "Examples:\n"
       "  kiln ls --sort size --limit 10            the ten largest entries\n"
-      "  kiln ls --file scale.cu --arch 9.0        what a source of yours has built\n"
+      "  kiln ls --file scale.cu --arch 9.0        the builds of a source of yours\n"
       "  kiln ls --template rmsnorm_fwd --json     for a script\n");
   return [options](Context& context) { return run(context, *options); };
 }

@@ -164,10 +164,11 @@ int report(const Context& context, const PackOptions& options, const WantedList&
     print_json(document);
   } else {
     const std::string_view remedy =
-        missing == 0 ? "" : "; `kiln warm` with the same words builds what is missing";
+        missing == 0 ? ""
+                     : "; `kiln warm` with the same words builds the missing kernels";
     print(context.out.fitted(
         done.packed == 0
-            ? fmt::format("no pack is written: nothing of it is in the cache{}\n",
+            ? fmt::format("no pack is written: none of its objects is in the cache{}\n",
                           remedy)
             : fmt::format("{}: {}, {}, serial {}{}{}{}{}\n", options.output,
                           counted(done.packed, "object", "objects"),
@@ -200,7 +201,7 @@ Result<int> run(Context& context, const PackOptions& options) {
   if (work.wanted.empty()) {
     std::ignore = report_failure(
         context, {ErrorCode::kNotFound,
-                  fmt::format("no pack is written: {} has nothing that is wanted",
+                  fmt::format("no pack is written: {} has no object for it",
                               work.cache().layout().root().native())});
     return kSomeFailed;  // the command line was right
   }
@@ -242,7 +243,7 @@ Run add_pack(OptionSet& cli) {
              "ms since 1970, or that of SOURCE_DATE_EPOCH)");
   add_source_option(cli, options->with_source);
   cli.group(kFleetGroup);
-  add_signing_options(cli, options->signing, "; a FILE.minisig is written, too");
+  add_signing_options(cli, options->signing, "; FILE.minisig is written as well");
   add_keys_option(cli, options->signing, "The public key of --signer");
   cli.footer(
       "Without a selection everything is packed. --arch, --template NAME, --name and\n"

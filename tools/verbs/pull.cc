@@ -73,7 +73,7 @@ Result<int> pull_objects(Context& context, const PullOptions& options, RemoteRun
   for (std::size_t i = 0; i < with_key.size(); ++i) {
     if (report.outcomes[i] == Pulled::kMissing)
       report.totals.add_problem(with_key[i],
-                                {ErrorCode::kNotFound, "no server has it"});
+                                {ErrorCode::kNotFound, "no server has the object"});
   }
   for (Wanted& each : work.wanted) {
     if (!each.error)
@@ -182,16 +182,15 @@ Run add_pull(OptionSet& cli) {
   cli.option("-o", options->output, "FILE",
              "Keep the pack as FILE instead, for KILN_SEED");
   cli.group(kFleetGroup);
-  cli.option(
-      "--wait", options->wait, "DURATION",
-      "Ask for what is missing again and again for so long: 60, which is seconds, or "
-      "5m (default: 0)");
+  cli.option("--wait", options->wait, "DURATION",
+             "Ask for missing objects again and again for so long: 60, which is "
+             "seconds, or 5m (default: 0)");
   options->taking.add_options(cli);
   cli.footer(
-      "Fetches what `kiln warm` with the same words would build: the keys are made\n"
-      "here, since servers have no list of theirs. What comes is checked as `kiln\n"
-      "verify` does, and needs a signature by one of --keys, unless its server says\n"
-      "unsigned=1.\n"
+      "Fetches the kernels that `kiln warm` with the same words would build: the keys\n"
+      "are made here, since servers have no list of keys. Each object is checked as\n"
+      "`kiln verify` does, and needs a signature by a key of --keys, unless its\n"
+      "server says unsigned=1.\n"
       "\n"
       "Examples:\n"
       "  kiln pull --remote https://cache.example/kiln --preset llama-3-8b --arch 9.0\n"

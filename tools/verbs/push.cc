@@ -227,15 +227,17 @@ Run add_push(OptionSet& cli) {
   add_selection_options(cli, options->selection);
   cli.group(kFleetGroup);
   cli.option("--name", options->name, "NAME",
-             "The pack's name there (default: that of FILE)");
+             "The pack's name on the server (default: the name of FILE)");
   add_source_option(cli, options->with_source);
-  cli.flag("--replace", options->replace,
-           "Send, too, what the server has, such as to sign it by another key");
+  cli.flag(
+      "--replace", options->replace,
+      "Send also objects that the server has, such as to sign them by another key");
   add_signing_options(cli, options->signing);
   cli.footer(
-      "Without keys and selection everything is sent. --arch and --template alone are\n"
-      "the filters of `kiln ls`; the other words select what `kiln warm` would build.\n"
-      "Each server of --remote gets it, except one that says mode=r.\n"
+      "Without keys and selection all objects are sent. --arch and --template alone\n"
+      "are the filters of `kiln ls`; the other words select the kernels that `kiln\n"
+      "warm` would build. Each server of --remote gets them, except a server with\n"
+      "mode=r.\n"
       "\n"
       "Examples:\n"
       "  kiln push --remote https://cache.example/kiln --sign signing.key\n"

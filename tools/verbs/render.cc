@@ -39,7 +39,7 @@ Run add_render(OptionSet& cli) {
   auto options = std::make_shared<RenderOptions>();
   cli.argument("TEMPLATE", options->text,
                "NAME:p=v,... - a kernel and its parameters, e.g. "
-               "scaled_softmax_fwd:dtype=bf16; one left out has its default",
+               "scaled_softmax_fwd:dtype=bf16; a parameter left out has its default",
                Presence::kRequired);
   add_catalog_options(cli, options->catalog);
   return [options](Context& context) { return run(context, *options); };

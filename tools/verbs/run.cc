@@ -91,7 +91,7 @@ Run add_run(OptionSet& cli) {
   auto options = std::make_shared<RunOptions>();
   cli.argument("PROGRAM", options->command, "The program and its arguments, behind --");
   cli.option("--simulate", options->simulate, "LIST",
-             "Give it simulated devices, such as 8.6,9.0, as its CUDA driver");
+             "Give the program simulated devices, such as 8.6,9.0, as its CUDA driver");
   cli.flag("--print-env", options->print_env,
            "Print the variables, as lines for a shell, and run nothing");
   cli.footer(
@@ -99,12 +99,12 @@ Run add_run(OptionSet& cli) {
       "path),\n"
       "its compiles come from the cache, or are built for it by a worker with that "
       "NVRTC.\n"
-      "KILN_NVRTC_STANDIN=off turns it off, =trace says at the end what was called.\n"
+      "KILN_NVRTC_STANDIN=off turns it off, =trace prints the calls at the end.\n"
       "--simulate takes Kiln's test kit: kernels run on the CPU, by an interpreter of "
       "PTX.\n"
       "Set-uid programs, and those with a static NVRTC, run as without Kiln. In a "
       "job's\n"
-      "script --print-env does it for all programs.\n"
+      "script --print-env does this for all programs.\n"
       "\n"
       "Examples:\n"
       "  kiln run -- python train.py\n"

@@ -226,7 +226,7 @@ Result<int> run(Context& context, const ShowOptions& options) {
   } else if (text) {
     print(*text);
     if (options.source && text->empty() && key::is_as_nvrtc(preimage))
-      print_error("its source is not stored here\n");
+      print_error("the source of this entry is not stored here\n");
   } else if (options.extract.empty()) {
     print_details(shown, metadata, context.out);
   }
@@ -241,9 +241,9 @@ Run add_show(OptionSet& cli) {
                Presence::kRequired);
   cli.group(kOutputGroup);
   cli.flag("--source", options->source,
-           "Print the source it was compiled from; of a plan its problem");
+           "Print the source of the entry; of a plan its problem");
   cli.flag("--log", options->log, "Print the compiler's log");
-  cli.flag("--preimage", options->preimage, "Print what the key is made of");
+  cli.flag("--preimage", options->preimage, "Print the fields that the key is made of");
   cli.flag("--ptx", options->ptx, "Print the PTX");
   cli.option(
       "--extract", options->extract, "PATH",
@@ -253,7 +253,7 @@ Run add_show(OptionSet& cli) {
       "Examples:\n"
       "  kiln show 3f9c21                          its registers, size and entry "
       "points\n"
-      "  kiln show 3f9c21 --log                    what the compiler said\n"
+      "  kiln show 3f9c21 --log                    the compiler's messages\n"
       "  kiln show 3f9c21 --extract scale.cubin    for cuobjdump or Nsight\n");
   return [options](Context& context) {
     return finish_lookup(context, run(context, *options));

@@ -38,7 +38,7 @@ Result<int> run(Context& context, const TrimOptions& options) {
   const std::uint64_t bytes = KILN_TRY(cache->stats()).totals.bytes;
   if (options.max_size.empty() && !options.dry_run && bytes > trim.limit_bytes)
     print_error(fmt::format(
-        "{} are left, over the limit of {}: what was used in the last minute stays, "
+        "{} are left, over the limit of {}: entries used in the last minute stay, "
         "unless you name a size: `kiln trim --max-size SIZE`\n",
         format_size(bytes), format_size(trim.limit_bytes)));
   return 0;
@@ -52,7 +52,8 @@ Run add_trim(OptionSet& cli) {
   cli.option("--max-size", options->max_size, "SIZE",
              "Trim to this size: 10GiB, 500M (default: $KILN_CACHE_SIZE or 10GiB, "
              "and then to 90 % of it); precompiled headers to $KILN_PCH_SIZE");
-  cli.flag("--dry-run", options->dry_run, "Say what would go; remove nothing");
+  cli.flag("--dry-run", options->dry_run,
+           "Say how many entries would go; remove nothing");
   return [options](Context& context) { return run(context, *options); };
 }
 

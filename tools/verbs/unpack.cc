@@ -43,17 +43,17 @@ Run add_unpack(OptionSet& cli) {
   cli.argument("FILE", options->file, "A pack of `kiln pack`, compressed or not",
                Presence::kRequired);
   cli.group(kFleetGroup);
-  add_keys_option(
-      cli, options->signing,
-      "Public keys, one of which must have signed the pack, or FILE.minisig "
-      "(default: $KILN_REMOTE_KEYS)");
+  add_keys_option(cli, options->signing,
+                  "Public keys; a key of them must have signed the pack, or "
+                  "FILE.minisig (default: $KILN_REMOTE_KEYS)");
   cli.option("--name", options->taking.name, "NAME",
              "The name that the pack must have, if keys are given (default: that of "
              "FILE)");
   options->taking.add_options(cli);
   cli.footer(
-      "Every object is checked as `kiln verify` does. What the cache has already\n"
-      "stays. The NVRTC that built the pack is recorded, as by `kiln warm`.\n");
+      "Every object is checked as `kiln verify` does. Objects that the cache\n"
+      "has already stay. The NVRTC that built the pack is recorded, as by `kiln "
+      "warm`.\n");
   return [options](Context& context) { return run(context, *options); };
 }
 

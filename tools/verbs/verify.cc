@@ -87,7 +87,7 @@ Result<int> run(Context& context, const VerifyOptions& options) {
                       counted(result.checked, "object", "objects"), result.corrupt,
                       result.untrusted, result.unreadable));
     if (result.corrupt > 0 && !options.quarantine)
-      print("`kiln verify --quarantine` moves the corrupt ones out of the way\n");
+      print("`kiln verify --quarantine` moves the corrupt objects out of the way\n");
   }
   return (result.corrupt > 0 ? kCorruptBit : 0) |
          (result.untrusted > 0 ? kUntrustedBit : 0) |
@@ -103,9 +103,10 @@ Run add_verify(OptionSet& cli) {
   cli.flag("--quarantine", options->quarantine,
            "Move corrupt objects into the cache's quarantine folder");
   cli.footer(
-      "Filters combine with AND. An object that is too damaged to say what it is "
+      "Filters combine with AND. An object that is too damaged to be recognised "
       "passes\n"
-      "every filter.\n\n"
+      "every filter.\n"
+      "\n"
       "Exit status: 0 if all is well, else a sum of bits: bit 0 (1): some objects are\n"
       "corrupt; bit 3 (8): some are untrusted, since somebody else can write them;\n"
       "bit 4 (16): some are unreadable. 2 and 3 are no bits, so look for them first:\n"

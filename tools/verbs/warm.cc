@@ -151,7 +151,7 @@ Result<int> run(Context& context, const WarmOptions& options) {
                                  exchange->send(item, entry);
                              },
                          .plans = &plans,
-                         .on_refusal = "; so Kiln's own kernel runs it",
+                         .on_refusal = "; so Kiln's own kernel runs the problem",
                          .lists_forbidden = context.verbose};
   KILN_TRY(run_builds(context, *service, builds, report));
   const bool goes_on = !context.stop->token().stop_requested() &&
@@ -183,7 +183,8 @@ Run add_warm(OptionSet& cli) {
   cli.group(kBuildGroup);
   cli.setting("--jobs", "N", "jobs");
   cli.setting("--timeout", "DURATION", "compile_timeout");
-  cli.flag("--dry-run", options->dry_run, "Say what would be built; build nothing");
+  cli.flag("--dry-run", options->dry_run,
+           "Say how many kernels would be built; build nothing");
   cli.flag("--fail-fast", options->fail_fast, "Stop at the first failure");
   cli.group(kOutputGroup);
   cli.setting("--events", "FILE", "events",
@@ -192,14 +193,12 @@ Run add_warm(OptionSet& cli) {
   cli.group(kFleetGroup);
   add_exchange_options(cli, options->exchange);
   cli.footer(
-      "With --verbose each kernel that KILN_NO_JIT forbids to build is named, not "
-      "their\n"
-      "number alone.\n"
+      "With --verbose each kernel that KILN_NO_JIT forbids to build is named, and not\n"
+      "only counted.\n"
       "\n"
       "Examples:\n"
-      "  kiln warm --preset llama-3-8b --arch 9.0     what the training of a model "
-      "uses\n"
-      "  kiln warm --manifest job.jsonl --arch native what KILN_RECORD wrote\n"
+      "  kiln warm --preset llama-3-8b --arch 9.0     the kernels that train a model\n"
+      "  kiln warm --manifest job.jsonl --arch native the requests of KILN_RECORD\n"
       "  kiln warm --all --arch 8.0,9.0 --dry-run     how much is missing of "
       "everything\n");
   return [options](Context& context) { return run(context, *options); };

@@ -181,8 +181,8 @@ Run add_why(OptionSet& cli) {
                "Two keys, or unique prefixes of 6 digits or more; or FILE.cu, a source "
                "as for `kiln compile`");
   cli.option("--template", options->template_text, "NAME:p=v,...",
-             "Explain what `kiln warm` builds for the same words instead: which entry "
-             "comes nearest, and what differs");
+             "Explain the kernels that `kiln warm` builds for the same words instead: "
+             "the nearest entry, and the differences");
   cli.option("--manifest", options->manifest, "FILE",
              "Explain each request of a manifest, as KILN_RECORD writes it");
   add_arch_option(cli, options->architectures);
@@ -190,12 +190,12 @@ Run add_why(OptionSet& cli) {
   cli.group(kBuildGroup);
   add_source_options(cli, options->source);
   cli.footer(
-      "Exit status: 0 if two keys were compared, or if all that is asked for is in "
+      "Exit status: 0 if two keys were compared, or if all requested kernels are in "
       "the\n"
       "cache; 1 if a request misses.\n"
       "\n"
       "Examples:\n"
-      "  kiln why 3f9c21 8e01b7                 what differs between two entries\n"
+      "  kiln why 3f9c21 8e01b7                 the differences of two entries\n"
       "  kiln why scale.cu --arch 9.0           why a source misses\n"
       "  kiln why --template scaled_softmax_fwd:dtype=bf16 --arch 9.0\n");
   return [options](Context& context) {

@@ -126,7 +126,7 @@ def _why_kept(module: Module) -> str:
     package = name.partition(".")[0]
     if module.kind == IF_ABSENT:
         is_there = _is_found(package)
-        return f"{package} is installed, and calls what is replaced" if is_there else ""
+        return f"{package} is installed, and calls the replaced functions" if is_there else ""
     if _is_found(name):
         return ""
     if _is_found(package):

@@ -67,9 +67,9 @@ def guarded(name, function, original):
             reason = error
         own = original() or getattr(function, "unfused", None)
         if own is None:
-            raise reason or errors.Unavailable(f"there is no {name} but that of kiln")
+            raise reason or errors.Unavailable(f"only kiln has {name}")
         if reason is not None:
-            warn_once(name, f"kiln does not compute {name}, but its own path: {reason}")
+            warn_once(name, f"kiln does not compute {name}; its own path does: {reason}")
         return own(*args, **kwargs)
 
     call.is_of_kiln = True

@@ -34,15 +34,15 @@ _USAGE = (
 )
 _HELP = f"""{_USAGE}
 
-Runs a program with a stand-in for NVRTC beneath it, wherever it loads that. With
---compat, kernels of Kiln also stand in for those that its frameworks would build. Not a
-line of it changes; all its processes, and those of a launcher, take part. The first rank
-prints what is replaced, and what is not.
+Runs a program with a stand-in for NVRTC beneath it, wherever it loads NVRTC. With
+--compat, kernels of Kiln also stand in for the kernels of its frameworks. No line of the
+program changes; all its processes take part, also under a launcher. The first rank prints
+the names that are replaced, and those that are not.
 
   --compat NAMES  of {", ".join(FRAMEWORKS)}; separated by commas. Where two have
-                  a module of the same name, the first one's functions are in it
-  --simulate LIST gives it simulated devices, such as 8.6,9.0, as its CUDA driver (the
-                  test kit: docs/testing.md)
+                  a module of the same name, it has the functions of the first
+  --simulate LIST gives the program simulated devices, such as 8.6,9.0, as its CUDA
+                  driver (the test kit: docs/testing.md)
   -m MODULE       a module instead of a script
   LAUNCHER        a program of PATH, such as torchrun or deepspeed
   --print-env     prints the stand-in's variables, as lines for a shell; runs nothing

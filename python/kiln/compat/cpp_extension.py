@@ -112,7 +112,7 @@ def jit_compile(own: Callable, *args: Any, **kwargs: Any) -> Any:
         if not _may_build():
             raise RuntimeError(f"{given['name']}: {error}") from error
         warn_once(
-            f"{_TORCH}.{given['name']}", f"kiln does not build the extension {given['name']}, but torch: {error}"
+            f"{_TORCH}.{given['name']}", f"kiln does not build the extension {given['name']}; torch does: {error}"
         )
     folder = given["build_directory"]
     if isinstance(folder, _OwnFolder):
@@ -248,8 +248,8 @@ class _Extension:
         is_named = are_read and any("arch" in flag for flag in flags)
         if not is_named and sys.modules["torch"].cuda.device_count() == 0:
             raise RuntimeError(
-                f"the extension {self.name} has device code, and there is no GPU here whose architecture it could "
-                "be built for: set TORCH_CUDA_ARCH_LIST to those of the GPUs that will run it, such as "
+                f"the extension {self.name} has device code, and there is no GPU here to tell the architecture: "
+                "set TORCH_CUDA_ARCH_LIST to the architectures of the GPUs that will run it, such as "
                 'TORCH_CUDA_ARCH_LIST="8.0;9.0"'
             )
 

@@ -120,8 +120,8 @@ def _checked(*arrays):
         refuse(f"key has the shape {list(k.shape)}, and value {list(v.shape)}")
     if (q.shape[0], q.shape[3]) != (k.shape[0], k.shape[3]):
         refuse(
-            f"query has the shape {list(q.shape)}, and key {list(k.shape)}: they have "
-            "another batch or head dimension"
+            f"query has the shape {list(q.shape)}, and key {list(k.shape)}: their "
+            "batch or head dimensions differ"
         )
     if k.shape[2] == 0 or q.shape[2] % k.shape[2] != 0:
         refuse(f"query has {q.shape[2]} heads, no multiple of the {k.shape[2]} of key")
@@ -143,7 +143,7 @@ def _lengths(q, k, of_query, of_key):
         if lengths.dtype.name != "int32" or lengths.shape != (q.shape[0],):
             refuse(
                 f"{name} is {lengths.dtype.name} {list(lengths.shape)}: it is int32, "
-                "one for each sequence"
+                "one length for each sequence"
             )
         both.append(lengths)
     return tuple(both)

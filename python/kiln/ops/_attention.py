@@ -187,7 +187,7 @@ def _check_begins(name, begins, tokens):
     if any(a > b for a, b in zip([0, *values], [*values, tokens])):
         _inputs.refuse(
             f"{name} is {values!r:.80}, for {tokens} tokens: the first token of each "
-            "sequence, and the end; none is before the one before"
+            "sequence, and the end; no value is less than its predecessor"
         )
 
 

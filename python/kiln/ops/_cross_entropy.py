@@ -51,7 +51,7 @@ def cross_entropy(
     if target.shape != last.shape[:-1]:
         _inputs.refuse(
             f"target has the shape {list(target.shape)}, and logits, of "
-            f"{list(logits.shape)}, need one of {list(last.shape[:-1])}"
+            f"{list(logits.shape)}, need a target of {list(last.shape[:-1])}"
         )
     loss, _ = cross_entropy_fwd(last, target, ignore_index, label_smoothing)
     if reduction == "none":

@@ -85,7 +85,7 @@ def _refuse_tangent(ctx, *tangents):
 def _refuse_gradient(ctx, *gradients):
     raise errors.Unavailable(
         "kiln's operations can be differentiated once: a gradient of their gradient was "
-        "asked for (create_graph=True); use torch's operation where it is needed"
+        "asked for (create_graph=True); use torch's operation for such gradients"
     )
 
 
@@ -216,7 +216,7 @@ class Operation:
             warnings.warn(
                 f"torch.vmap calls kiln::{self.name} {info.batch_size} times, once for "
                 "each element: where the operation takes the whole batch, such as by "
-                "more leading dimensions, call it with that"
+                "more leading dimensions, call it with the whole batch"
             )
         results = []
         for i in range(info.batch_size):

@@ -56,7 +56,7 @@ def rope(
         _inputs.only_tensors(("k", "sin"), q=q, k=k, cos=cos, sin=sin)
         raise
     if has_gradient:
-        _inputs.refuse("cos or sin requires a gradient, and kiln's rope has none of them")
+        _inputs.refuse("cos or sin requires a gradient, and kiln's rope computes no gradient of them")
     if rotary_dim is None:
         rotary_dim = rotary_dim_of(q.shape[-1], cos.shape[-1])
     elif type(rotary_dim) is not int:

@@ -28,9 +28,10 @@ std::string share_text(std::optional<double> share) {
   if (!share)
     return "";
   if (*share < kNone)
-    return ", in which it used no core: somebody stopped it, or it waits for a file";
+    return ", in which the worker used no core: somebody stopped it, or it waits for a "
+           "file";
   return fmt::format(
-      ", in which it had {:.0f} % of a core{}", *share * 100,
+      ", in which the worker had {:.0f} % of a core{}", *share * 100,
       *share < kMuch ? ", so run fewer builds at a time (KILN_JOBS)" : "");
 }
 
@@ -69,12 +70,12 @@ Error ended(const Error& cause, const Job& job, const BuildWatch& watch,
   const auto [code, text] = worker_failure(cause, job, watch);
   Error error{code, fmt::format("{} {}", build, text), cause.from_outside};
   if (cause.from_outside)
-    error.message += "; the first try ended so, too";
+    error.message += "; the first try ended in the same way";
   if (reproductions.empty())
     return error;
   const auto saved = save_reproduction(reproductions, job);
   error.message += saved ? "; saved in " + saved->native()
-                         : "; it could not be saved: " + saved.error().message;
+                         : "; the build could not be saved: " + saved.error().message;
   return error;
 }
 

@@ -22,8 +22,8 @@ Result<void> check_names_in_cubin(const CompileOutput& output) {
     };
     if (std::none_of(symbols.begin(), symbols.end(), defines))
       return fail(ErrorCode::kCorrupt,
-                  fmt::format("'{}', NVRTC's name for '{}', is not in it", lowered,
-                              expression));
+                  fmt::format("'{}', NVRTC's name for '{}', is not in the image",
+                              lowered, expression));
   }
   return {};
 }
@@ -33,8 +33,8 @@ Result<void> check_names_in_ptx(const CompileOutput& output) {
   for (const auto& [expression, lowered] : output.lowered_names) {
     if (text.find(lowered) == std::string_view::npos)
       return fail(ErrorCode::kCorrupt,
-                  fmt::format("'{}', NVRTC's name for '{}', is not in it", lowered,
-                              expression));
+                  fmt::format("'{}', NVRTC's name for '{}', is not in the image",
+                              lowered, expression));
   }
   return {};
 }
@@ -63,10 +63,11 @@ Result<void> check_output(const CompileJob& job, const CompileOutput& output) {
   const auto sound = check(job, output);
   if (sound)
     return {};
-  return fail(ErrorCode::kCompileFailed,
-              fmt::format("NVRTC {} reported success, but its image is not what was "
-                          "asked for: {}",
-                          output.nvrtc.path.native(), sound.error().message));
+  return fail(
+      ErrorCode::kCompileFailed,
+      fmt::format(
+          "NVRTC {} reported success, but its image does not fit the request: {}",
+          output.nvrtc.path.native(), sound.error().message));
 }
 
 Result<void> check_output(const LinkJob& job, const CompileOutput& output) {
@@ -75,9 +76,9 @@ Result<void> check_output(const LinkJob& job, const CompileOutput& output) {
     return {};
   return fail(
       ErrorCode::kCompileFailed,
-      fmt::format("nvJitLink {} reported success, but its image is not what was "
-                  "asked for: {}",
-                  output.nvrtc.path.native(), sound.error().message));
+      fmt::format(
+          "nvJitLink {} reported success, but its image does not fit the request: {}",
+          output.nvrtc.path.native(), sound.error().message));
 }
 
 Result<void> check_output(const PlanJob& job, const PlanOutput& output) {

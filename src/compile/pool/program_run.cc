@@ -48,13 +48,12 @@ Result<ProgramEnd> run_to_its_end(const ProgramRun& run, const ExchangeLimits& l
   child.kill();
   if (!frame) {
     Error error = std::move(frame).error();
-    error.message =
-        error.code == ErrorCode::kTimeout
-            ? fmt::format(
-                  "{} took longer than its limit, and was killed with all that "
-                  "it had started",
-                  name)
-            : fmt::format("{}: {}", name, error.message);
+    error.message = error.code == ErrorCode::kTimeout
+                        ? fmt::format(
+                              "{} took longer than its limit, and was killed with all "
+                              "processes that it had started",
+                              name)
+                        : fmt::format("{}: {}", name, error.message);
     return tl::unexpected(std::move(error));
   }
   const ProgramEnd end = KILN_TRY(decode_program_end(*frame));

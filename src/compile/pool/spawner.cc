@@ -104,7 +104,7 @@ Result<WorkerProcess> Spawner::start(WorkerCommand command,
       if (!thread)
         return fail(
             ErrorCode::kUnavailable,
-            fmt::format("no thread can be started that would start {}", path.native()));
+            fmt::format("no thread can be started for the start of {}", path.native()));
       queue_->thread = *std::move(thread);
     }
     queue_->orders.push_back(std::move(order));

@@ -359,7 +359,7 @@ Result<Output> WorkerPool::State::build(const Job& wanted, std::stop_token stop,
   auto error =
       ended_build(cause, job, watch, is_saved ? options_.reproductions : OwnFolder());
   if (!is_saved && error.code != ErrorCode::kCancelled)
-    error.message += "; it is not saved, since KILN_STORE_SOURCE is 0";
+    error.message += "; the build is not saved, since KILN_STORE_SOURCE is 0";
   if (error.code != ErrorCode::kCancelled && !error.from_outside)
     crash_history_.record(job, error);
   return tl::unexpected(std::move(error));
@@ -451,7 +451,8 @@ Result<ToolchainDescription> WorkerPool::describe(const NvrtcPaths& nvrtc,
                                                   std::stop_token stop) {
   return state().describe<ToolchainDescription>(
       DescribeRequest{nvrtc}, libraries_of(nvrtc),
-      {kDescribeLimit, fmt::format("asking NVRTC {} what it is", nvrtc.nvrtc.native())},
+      {kDescribeLimit,
+       fmt::format("asking NVRTC {} for its version", nvrtc.nvrtc.native())},
       std::move(stop));
 }
 
@@ -463,7 +464,7 @@ Result<CudnnDescription> WorkerPool::describe(const CudnnRequest& request,
        fmt::format("cuDNN {} cannot be used", request.cudnn.native()),
        "; a cuDNN ends the process that calls it if it cannot load its own "
        "libcudnn_graph: install all libraries of one cuDNN in one folder, look at "
-       "LD_LIBRARY_PATH, or name another one with KILN_CUDNN"},
+       "LD_LIBRARY_PATH, or name another cuDNN with KILN_CUDNN"},
       std::move(stop));
 }
 

@@ -162,7 +162,7 @@ Result<WorkerProcess> WorkerSet::start(const std::stop_token& stop) {
   if (hello == nullptr || hello->build_id != build_id()) {
     return fail(ErrorCode::kUnavailable,
                 fmt::format("the compile worker {} and {} come from different builds; "
-                            "install both from one",
+                            "install both from one build",
                             path.native(), this_library().native()));
   }
   return worker;

@@ -177,8 +177,9 @@ class Link {
     if (own >= compiled_by_)
       return {};
     return fmt::format(
-        "\nnvJitLink {} ({}) is older than NVRTC {}, whose objects it may not read: "
-        "install nvJitLink {} or a newer one of CUDA {}",
+        "\n"
+        "nvJitLink {} ({}) is older than NVRTC {}, whose objects it may not read: "
+        "install nvJitLink {} or a newer version of CUDA {}",
         to_string(own), table_.path.native(), to_string(compiled_by_),
         to_string(compiled_by_), compiled_by_.major);
   }

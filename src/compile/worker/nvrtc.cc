@@ -27,7 +27,7 @@ Result<void> resolve(void* library, const Nvrtc& nvrtc, const char* name,
   if (look_up(library, name, entry))
     return {};
   return fail(ErrorCode::kUnavailable,
-              fmt::format("{} has no {}: it is not an NVRTC, or one older than 11.2",
+              fmt::format("{} has no {}: it is not an NVRTC, or is older than 11.2",
                           nvrtc.path.native(), name));
 }
 

@@ -288,7 +288,7 @@ Result<CompileOutput> make_precompiled(const Program& program, const CompileJob&
   KILN_TRY(
       program.check(nvrtc.pch_create_status(program.raw()), "nvrtcGetPCHCreateStatus"));
   if (const auto text = diagnostics(output.log); !text.empty())
-    return fail(ErrorCode::kInvalidArgument, "NVRTC has something to say: " + text);
+    return fail(ErrorCode::kInvalidArgument, "NVRTC reports: " + text);
   output.made = KILN_TRY(describe_precompiled(job.make_precompiled, nvrtc.address));
   output.nvrtc = loaded_as(nvrtc.path);
   output.builtins = loaded_builtins();

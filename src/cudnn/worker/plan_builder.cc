@@ -253,8 +253,9 @@ std::string missing_nvrtc() {
     ::dlclose(open);
     return "";
   }
-  return fmt::format("this cuDNN is of CUDA {} and finds no {}: set KILN_NVRTC to it",
-                     major, name);
+  return fmt::format(
+      "this cuDNN is of CUDA {} and finds no {}: set KILN_NVRTC to that library", major,
+      name);
 }
 
 }  // namespace

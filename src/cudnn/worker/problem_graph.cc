@@ -339,8 +339,9 @@ Result<attention::Plan> ProblemGraph::describe() const {
         uid <= number_of(attention::kLastTensorRole))
       plan.tensors.push_back(static_cast<TensorRole>(uid));
     else if (!known.contains(uid))
-      return fail(ErrorCode::kCompileFailed,
-                  fmt::format("the graph needs a tensor {} that nobody has", uid));
+      return fail(
+          ErrorCode::kCompileFailed,
+          fmt::format("the graph needs a tensor {} that the problem lacks", uid));
   }
   // The frontend's maps are unordered.
   std::ranges::sort(plan.tensors);

@@ -153,12 +153,12 @@ Meaning meaning_of_put(std::uint32_t status) {
       return {Verdict::kGood, true};
     case kMethodNotAllowed:
     case kNotImplemented:
-      return {Verdict::kDenied, false, ": it takes no PUT, so say mode=r"};
+      return {Verdict::kDenied, false, ": the server takes no PUT, so say mode=r"};
     case kTooLargeForIt:  // this one
-      return {Verdict::kGood, false, ": that is too large for it"};
+      return {Verdict::kGood, false, ": the object is too large for the server"};
     case kConflict:
       return {Verdict::kFailed, false,
-              ": it makes no folders, so make them beforehand"};
+              ": the server makes no folders, so make them beforehand"};
     default:
       return {};
   }

@@ -51,7 +51,7 @@ Result<ChildProcess> start_helper(const ChildCommand& command,
   if (hello == nullptr || hello->build_id != build_id())
     return fail(
         ErrorCode::kUnavailable,
-        fmt::format("{} and {} come from different builds; install both from one",
+        fmt::format("{} and {} come from different builds; install both from one build",
                     command.path.native(), this_library().native()));
   return process;
 }

@@ -45,10 +45,11 @@ Result<Libcurl> open_libcurl(const std::vector<std::string>& names) {
       refused += fmt::format("; {}", curl.error().message);
     }
   }
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("remote caches need libcurl 7.85 or later, and there is none "
-                          "here (Debian and Ubuntu: apt-get install libcurl4){}",
-                          refused));
+  return fail(
+      ErrorCode::kUnavailable,
+      fmt::format("remote caches need libcurl 7.85 or later, and none is installed "
+                  "here (Debian and Ubuntu: apt-get install libcurl4){}",
+                  refused));
 }
 
 }  // namespace kiln::remote

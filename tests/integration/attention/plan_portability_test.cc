@@ -220,7 +220,7 @@ TEST(PlanPortabilityOfH100, SaysWhatDiffersWithPcie) {
     bound.push_back(attention::binding_of(device.cudnn_json()).value());
   }
   EXPECT_EQ(attention::describe_difference(bound[0], bound[1]),
-            "multiProcessorCount is 132 there, 114 here");
+            "multiProcessorCount is 132 in the plan, 114 here");
 }
 
 std::string name_of(const testing::TestParamInfo<BuiltFor>& built) {

@@ -84,17 +84,19 @@ TEST_F(DamagedPlans, OfTheCudnnBeforeAnUpgradeAreAMiss) {
   handles_[0] = CudnnHandles::of(*library, test::context_of(simulated_));
   const Error error = refused(plan);
   EXPECT_EQ(error.code, ErrorCode::kUnavailable);
-  EXPECT_THAT(error.message, HasSubstr(upgraded.path().native() + " is 9.20.0"));
+  EXPECT_THAT(error.message,
+              HasSubstr(upgraded.path().native() + " is version 9.20.0"));
   EXPECT_EQ(upgraded.count(KILN_SIMULATED_CUDNN_PLANS_LOADED), 0U);
 }
 
 TEST_F(DamagedPlans, OfAnotherDeviceAreAMissWithTheReason) {
   const Error error = refused(plan_for(simulated_, 0), 1);
   EXPECT_EQ(error.code, ErrorCode::kUnavailable);
-  EXPECT_THAT(error.message,
-              AllOf(HasSubstr("on device 1 (Simulated 8.0): it was built for another "
-                              "device: multiProcessorCount is 132 there, 108 here"),
-                    HasSubstr("deviceVer is 900 there, 800 here")));
+  EXPECT_THAT(
+      error.message,
+      AllOf(HasSubstr("on device 1 (Simulated 8.0): it was built for another device: "
+                      "multiProcessorCount is 132 in the plan, 108 here"),
+            HasSubstr("deviceVer is 900 in the plan, 800 here")));
 }
 
 TEST_F(DamagedPlans, OfTheSameArchitectureWithOtherMultiprocessorsAreAMiss) {
@@ -105,8 +107,9 @@ TEST_F(DamagedPlans, OfTheSameArchitectureWithOtherMultiprocessorsAreAMiss) {
   ASSERT_TRUE(plan) << plan.error().message;
   const Error error = refused(*plan);
   EXPECT_EQ(error.code, ErrorCode::kUnavailable);
-  EXPECT_THAT(error.message,
-              HasSubstr("another device: multiProcessorCount is 114 there, 132 here"));
+  EXPECT_THAT(
+      error.message,
+      HasSubstr("another device: multiProcessorCount is 114 in the plan, 132 here"));
   EXPECT_THAT(error.message, testing::Not(HasSubstr("deviceVer")));
 }
 
@@ -118,7 +121,7 @@ TEST_F(DamagedPlans, OfAnotherDriverAreAMissWithTheReason) {
   }
   const Error error = refused(std::move(plan));
   EXPECT_EQ(error.code, ErrorCode::kUnavailable);
-  EXPECT_THAT(error.message, HasSubstr("driverVer is 12090 there, 13000 here"));
+  EXPECT_THAT(error.message, HasSubstr("driverVer is 12090 in the plan, 13000 here"));
 }
 
 TEST_F(LoadedPlans, ThatCudnnItselfRefusesAreAMissInItsWords) {
@@ -142,13 +145,14 @@ TEST_F(LoadedPlans, RefuseStreamsOfOtherContextsBeforeAnythingIsLaunched) {
   const auto with = arguments(plan->plan(), context(0));
   EXPECT_THAT(
       refusal(run(*plan, with, test::stream_of(simulated_, context(1)))),
-      HasSubstr("the stream is of device 1 (Simulated 8.0); pass one of device 0"));
+      HasSubstr(
+          "the stream is of device 1 (Simulated 8.0); pass a stream of device 0"));
   const CUcontext second = second_context();
   EXPECT_THAT(refusal(run(*plan, with, test::stream_of(simulated_, second))),
               HasSubstr("the stream is of another context of device 0"));
   test::make_current(simulated_, context(1));
   EXPECT_THAT(refusal(run(*plan, with)),
-              HasSubstr("the default stream is the current context's, of device 1"));
+              HasSubstr("the default stream is of the current context, of device 1"));
 }
 
 TEST_F(LoadedPlans, RefuseMemoryOfOtherContextsBeforeAnythingIsLaunched) {

@@ -75,9 +75,10 @@ TEST_F(LoadedPlans, Case1_APlanOfOneDeviceNeverRunsWithAnothersHandle) {
     EXPECT_EQ(test::current_context(simulated_), current);
     const auto refused = run(*plan, with, test::stream_of(simulated_, context(1)));
     ASSERT_FALSE(refused);
-    EXPECT_THAT(refused.error().message,
-                HasSubstr("on device 0 (Simulated 9.0): the stream is of device 1 "
-                          "(Simulated 8.0); pass one of device 0 (Simulated 9.0)"));
+    EXPECT_THAT(
+        refused.error().message,
+        HasSubstr("on device 0 (Simulated 9.0): the stream is of device 1 (Simulated "
+                  "8.0); pass a stream of device 0 (Simulated 9.0)"));
   }
   EXPECT_EQ(count(KILN_SIMULATED_CUDNN_EXECUTIONS), before + 3);
   for (const auto& each : cudnn_->runs()) EXPECT_NE(each.handle, foreign.raw());

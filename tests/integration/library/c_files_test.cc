@@ -171,7 +171,7 @@ TEST_F(CFilesTest, AreRefusedWithTheNameOfWhatIsWrong) {
   const kiln_named_bytes nameless{.name = nullptr};
   const kiln_named_bytes without_bytes{.name = "a", .size = 1};
   EXPECT_THAT(put(&outside, 1), HasSubstr("'../a'"));
-  EXPECT_THAT(put(&nameless, 1), HasSubstr("name of one of the files is NULL"));
+  EXPECT_THAT(put(&nameless, 1), HasSubstr("a name in the files is NULL"));
   EXPECT_THAT(put(&without_bytes, 1), HasSubstr("'a' of the files is NULL"));
   EXPECT_THAT(put(nullptr, 1), HasSubstr("the files is NULL"));
   fields_[1].name = "source";

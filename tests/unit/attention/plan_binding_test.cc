@@ -38,8 +38,8 @@ TEST(PlanBinding, WhatDiffersIsNamedWithBothValues) {
   other.driver_version = 13010;
   other.max_grid_size[1] = 7;
   const std::string said = describe_difference(bound(h200()), bound(other));
-  EXPECT_THAT(said, HasSubstr("driverVer is 13000 there, 13010 here"));
-  EXPECT_THAT(said, HasSubstr("maxGridSize is [2147483647, 65535, 65535] there, "
+  EXPECT_THAT(said, HasSubstr("driverVer is 13000 in the plan, 13010 here"));
+  EXPECT_THAT(said, HasSubstr("maxGridSize is [2147483647, 65535, 65535] in the plan, "
                               "[2147483647, 7, 65535] here"));
 }
 

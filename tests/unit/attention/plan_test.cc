@@ -107,7 +107,7 @@ TEST(Plan, WhatItsJsonSaysMustBeWhatThePlanSays) {
                 p.bound =
                     binding_of(published_device("h100-pcie").cudnn_json()).value();
               }),
-              HasSubstr("multiProcessorCount is 114 there, 132 here"));
+              HasSubstr("multiProcessorCount is 114 in the plan, 132 here"));
   EXPECT_THAT(checked([](Plan& p) { p.kernels[0].name = "other"; }),
               HasSubstr("its kernels are not those of its JSON"));
   EXPECT_THAT(checked([](Plan& p) { p.json.pop_back(); }),

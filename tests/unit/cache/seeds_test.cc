@@ -299,7 +299,7 @@ TEST_F(SeedsTest, OptionsOfASeedAreReadAndUnknownOnesNamed) {
        {std::pair{"/a;sined=1",
                   "/a;sined: there is no option 'sined', did you mean "
                   "'signed'?"},
-        {"/a;signed=1;signed=1", "/a;signed: it is there twice"},
+        {"/a;signed=1;signed=1", "/a;signed: it is given twice"},
         {"/a;signed", "/a;signed: '' is not"},
         {"/a;signed=yes", "/a;signed: 'yes' is not"},
         {"/a;min_serial=-1", "/a;min_serial: '-1' is not"},

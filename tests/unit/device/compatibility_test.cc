@@ -115,14 +115,13 @@ TEST(WhyNot, IsEmptyExactlyWhereItFits) {
 TEST(WhyNot, NamesTheTargetTheRuleAndTheDevice) {
   EXPECT_EQ(why_not(target_of("sm_90a"), {10, 0}),
             "sm_90a code runs on devices of exactly that compute capability, and this "
-            "one is 10.0");
+            "device is 10.0");
   EXPECT_THAT(why_not(target_of("sm_80"), {8, 7}), HasSubstr("integrated"));
   EXPECT_THAT(why_not(target_of("sm_75"), {8, 6}), HasSubstr("same major version"));
   EXPECT_THAT(why_not(target_of("compute_90"), {8, 0}), HasSubstr("or a later one"));
-  EXPECT_EQ(
-      why_not({12, 4}, ImageKind::kPtx, {13, 0}),
-      "PTX built by CUDA 13.0 needs a driver for CUDA 13.0 or later, and this one "
-      "is for 12.4");
+  EXPECT_EQ(why_not({12, 4}, ImageKind::kPtx, {13, 0}),
+            "PTX built by CUDA 13.0 needs a driver for CUDA 13.0 or later, and this "
+            "driver is for 12.4");
   EXPECT_EQ(why_not({13, 0}, ImageKind::kCubin, {13, 1}), "");
 }
 

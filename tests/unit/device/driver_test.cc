@@ -105,9 +105,10 @@ TEST(DriverError, EndsWithWhatCanBeDone) {
                        "device"));
   EXPECT_THAT(message(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH),
               EndsWith("are of different versions: restart the machine"));
-  EXPECT_THAT(message(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
-              EndsWith("; a stream is being captured: do this before the capture "
-                       "begins"));
+  EXPECT_THAT(
+      message(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED),
+      EndsWith(
+          "; a stream is being captured: make this call before the capture begins"));
   for (const CUresult lost : {CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_LAUNCH_FAILED,
                               CUDA_ERROR_ASSERT, CUDA_ERROR_ECC_UNCORRECTABLE})
     EXPECT_THAT(message(lost),

@@ -34,10 +34,11 @@ TEST_F(Launches, OnADefaultStreamNeedTheKernelsContextOrNone) {
 TEST_F(Launches, OnTheDefaultStreamOfAnotherContextNameBothDevices) {
   test::make_current(simulated_, context(1));
   for (const int which : kDefaultStreams)
-    EXPECT_THAT(refusal({}, default_stream(which)),
-                HasSubstr("the default stream is the current context's, of device 1 "
-                          "(Simulated 8.6); make that of device 0 (Simulated 9.0) "
-                          "current"));
+    EXPECT_THAT(
+        refusal({}, default_stream(which)),
+        HasSubstr(
+            "the default stream is of the current context, of device 1 (Simulated "
+            "8.6); make the context of device 0 (Simulated 9.0) current"));
   EXPECT_EQ(test::current_context(simulated_), context(1));
   EXPECT_TRUE(simulated_.launches().empty());
 }
@@ -46,10 +47,9 @@ TEST_F(Launches, OnAStreamOfAnotherContextAreRefusedBeforeTheDriverSeesThem) {
   const CUstream foreign = test::stream_of(simulated_, context(1));
   for (const CUcontext before : {CUcontext{nullptr}, context(0), context(1)}) {
     test::make_current(simulated_, before);
-    EXPECT_THAT(
-        refusal({}, foreign),
-        HasSubstr("the stream is of device 1 (Simulated 8.6); pass one of device "
-                  "0 (Simulated 9.0)"));
+    EXPECT_THAT(refusal({}, foreign),
+                HasSubstr("the stream is of device 1 (Simulated 8.6); pass a stream of "
+                          "device 0 (Simulated 9.0)"));
     EXPECT_EQ(test::current_context(simulated_), before);
   }
   EXPECT_TRUE(simulated_.launches().empty());

@@ -69,9 +69,10 @@ TEST_F(Launches, WithAnArgumentOfAnotherSizeNameItsIndex) {
   const Function& function = *module->find("k");
   constexpr std::array<std::size_t, 4> kRight{8, 1, 24, 4};
   constexpr std::array<std::size_t, 4> kWrong{8, 1, 16, 4};
-  EXPECT_THAT(refusal(launch(function, {}, nullptr, arguments, kWrong)),
-              HasSubstr("argument 2 (counted from 0) takes 24 bytes, and one of 16 was "
-                        "given"));
+  EXPECT_THAT(
+      refusal(launch(function, {}, nullptr, arguments, kWrong)),
+      HasSubstr(
+          "argument 2 (counted from 0) takes 24 bytes, and a value of 16 was given"));
   EXPECT_TRUE(launch(function, {}, nullptr, arguments, kRight));
 }
 
@@ -112,7 +113,7 @@ TEST_F(Launches, BeyondADevicesLimitsNameAxisValueAndLimit) {
   EXPECT_THAT(refusal({.block = {1, 1, 65}}),
               HasSubstr("block.z is 65, and the device's limit is 64"));
   EXPECT_THAT(refusal({.block = {32, 0, 1}}),
-              HasSubstr("a block of 32 x 0 x 1 threads has none"));
+              HasSubstr("a block of 32 x 0 x 1 threads has no thread"));
 }
 
 TEST_F(Launches, OfMoreThreadsThanTheKernelAllowsNameTheLimit) {
@@ -264,10 +265,9 @@ TEST(LaunchesOnAnOldDriver, AreRefusedWhereItLacksTheirFunction) {
                                    Geometry{.cooperative = true}}) {
     EXPECT_THAT(
         launch(plain, geometry, nullptr, {}, {}),
-        test::IsError(
-            ErrorCode::kUnavailable,
-            HasSubstr("need a driver for CUDA 11.8 or later, and this one is for "
-                      "11.4; install a newer driver")));
+        test::IsError(ErrorCode::kUnavailable,
+                      HasSubstr("need a driver for CUDA 11.8 or later, and this driver "
+                                "is for 11.4; install a newer driver")));
   }
   EXPECT_TRUE(launch(plain, {}, nullptr, {}, {}));
   EXPECT_TRUE(launch(plain, {.programmatic = true, .priority = 1}, nullptr, {}, {}));

@@ -97,7 +97,7 @@ TEST(Loading, AnImageOfANewerToolkitThanTheDriverIsRefusedUnseen) {
         LoadedModule::load(context, image),
         test::IsError(ErrorCode::kUnavailable,
                       AllOf(HasSubstr("softmax (key 0123456789ab) on device 0"),
-                            HasSubstr("this one is for 12.4"),
+                            HasSubstr("this driver is for 12.4"),
                             HasSubstr("; install a newer driver, or build it with"))));
   }
   EXPECT_EQ(simulated.calls("cuModuleLoadDataEx"), 0U);

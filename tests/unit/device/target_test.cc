@@ -94,8 +94,8 @@ TEST(ChooseTarget, ADeviceThatNvrtcNoLongerSupportsNamesTheNvrtcThatDoes) {
       {{7, 2}, "install NVRTC 12.0 to 12.9"},
       {{6, 1}, "install NVRTC 12.0 to 12.9"},
       {{5, 0}, "install NVRTC 12.0 to 12.9"},
-      {{3, 5}, "11.8 was the last that did: too old for Kiln"},
-      {{3, 7}, "11.8 was the last that did: too old for Kiln"},
+      {{3, 5}, "11.8 was the last NVRTC that did: too old for Kiln"},
+      {{3, 7}, "11.8 was the last NVRTC that did: too old for Kiln"},
       {{10, 1}, "NVRTC 12.8 to 12.9"}};
   for (const auto& [capability, who] : table) {
     for (const BuildFor& each :

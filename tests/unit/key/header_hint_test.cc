@@ -49,22 +49,22 @@ TEST(HeaderHint, SaysWhereTheToolkitsHeadersCanBeHad) {
     EXPECT_THAT(hint(missing(header), {}, StandardHeaders::kNoLibcudacxx),
                 AllOf(HasSubstr(header), HasSubstr("nvidia-cuda-runtime")));
   }
-  EXPECT_THAT(hint(missing("cuda/std/inplace_vector")), HasSubstr("a newer one"));
+  EXPECT_THAT(hint(missing("cuda/std/inplace_vector")), HasSubstr("a newer toolkit"));
   EXPECT_THAT(hint(missing("cuda_mine.h")), HasSubstr("by -I"));
 }
 
 TEST(HeaderHint, SaysWhereNothingStandsForIt) {
   EXPECT_THAT(hint(missing("vector")), HasSubstr("no <cuda/std/vector>"));
-  EXPECT_THAT(hint(missing("stdio.h")), HasSubstr("keep <stdio.h> from it"));
+  EXPECT_THAT(hint(missing("stdio.h")), HasSubstr("keep <stdio.h> from NVRTC"));
 }
 
 TEST(HeaderHint, AsksForTheFolderOfAnyOtherHeader) {
   for (const char* const header :
        {"mine.h", "mine/scale.h", "array.h", "sub/limits", "a b", "limit"})
-    EXPECT_EQ(hint(missing(header)),
-              std::string("\nhint: no include directory has ") + header +
-                  ": name one that has it, by include_dirs, or by -I of `kiln "
-                  "compile`");
+    EXPECT_EQ(hint(missing(header)), std::string("\nhint: no include directory has ") +
+                                         header +
+                                         ": name a directory that has it, by "
+                                         "include_dirs, or by -I of `kiln compile`");
 }
 
 TEST(HeaderHint, IsNotGivenForOtherErrors) {

@@ -216,8 +216,8 @@ TEST_F(OpenedFilesTest, MissedByAComputedConditionNameIt) {
   input_.source += "#define CAT(a) <a.h>\n#if __has_include(CAT(opt))\n#endif\n";
   take_snapshot();
   EXPECT_EQ(reason_of_missed({own_ / "cuda.h", own_ / "opt.h"}),
-            "for a computed condition, '__has_include(CAT(opt))' in kernel.cu line 4 "
-            "say, which names no file");
+            "for a computed condition, such as '__has_include(CAT(opt))' in kernel.cu "
+            "line 4, which names no file");
 }
 
 TEST_F(OpenedFilesTest, MissedThatWereThereForTheKeyAreUnkeyed) {

@@ -65,7 +65,7 @@ TEST(ServerAddressTest, WhatIsNoServerIsRefusedWithItsReason) {
   EXPECT_THAT(why("https://c;layuot=bazel"), HasSubstr("did you mean 'layout'?"));
   EXPECT_THAT(why("https://c;layout=flat"), HasSubstr("neither objects nor bazel"));
   EXPECT_THAT(why("https://c;mode=w"), HasSubstr("none of off, r and rw"));
-  EXPECT_THAT(why("https://c;mode=r;mode=rw"), HasSubstr("mode: it is there twice"));
+  EXPECT_THAT(why("https://c;mode=r;mode=rw"), HasSubstr("mode: it is given twice"));
   EXPECT_THAT(why("https://c;unsigned=yes"), HasSubstr("neither 1 nor 0"));
   EXPECT_THAT(why("https://c;region="), HasSubstr("region"));
 }

@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "2:", "'source' has 1 to 8 files"},
         BadToml{"\"scale.cu.mustache\"",
                 "[\"scale.cu.mustache\", \"a.cu.mustache\", \"scale.cu.mustache\"]",
-                "2:", "source 'scale.cu.mustache' is there twice"},
+                "2:", "source 'scale.cu.mustache' is given twice"},
         BadToml{"\"scale.cu.mustache\"", "[\"scale.cu.mustache\", \"a/b.cu.mustache\"]",
                 "2:", "source 'a/b.cu.mustache' must be the name of"},
         BadToml{"\"scale.cu.mustache\"",
@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadToml{"name = \"scale_fwd\"", "name = \"Scale\"", "", "kernel's name"},
         BadToml{"name = \"scale_fwd\"", "name = \"scale\\u0000fwd\"", "", "NUL"},
         BadToml{"summary = \"y = scale * x\"", "summary = \"a\\nb\"", "", "one line"},
-        BadToml{"\"scale_bwd_finalize\"]", "\"scale_bwd\"]", "", "there twice"},
+        BadToml{"\"scale_bwd_finalize\"]", "\"scale_bwd\"]", "", "given twice"},
         BadToml{"\"scale_bwd_finalize\"]", "\"a-b\"]", "", "no C identifier"}));
 
 INSTANTIATE_TEST_SUITE_P(

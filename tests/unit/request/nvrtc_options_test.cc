@@ -77,7 +77,7 @@ TEST(NvrtcOptionsTest, WhatIsNotAnImageOrIsNotKnownIsRefusedByName) {
   expect_refused({"-fdevice-syntax-only"}, "-fdevice-syntax-only", "its result");
   expect_refused({"--pch"}, "--pch", "it reads or writes files");
   expect_refused({"--use-pch=x.pch"}, "--use-pch", "it reads or writes files");
-  expect_refused({"--time=-"}, "--time", "its result is other in each compile");
+  expect_refused({"--time=-"}, "--time", "its result differs in each compile");
   expect_refused({"--of-tomorrow"}, "--of-tomorrow", "Kiln does not know it");
   expect_refused({"sm_90"}, "sm_90", "Kiln does not know it");
   expect_refused({"--arch=sm_90"}, "--arch=sm_90", "Kiln does not know it");

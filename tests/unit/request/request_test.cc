@@ -114,10 +114,9 @@ TEST_F(ResolveTest, OptionsThatAreKilnsOwnAreRefusedWithTheReason) {
         "--optix-ir", "--gen-opt-lto", "-ptx", "-o", "--output-file=x",
         "--options-file=x", "-optf", "-fdevice-syntax-only"})
     EXPECT_THAT(option_error(option), HasSubstr("is refused: ")) << option;
-  EXPECT_EQ(
-      option_error("-arch=sm_90"),
-      "mine.cu: option '-arch=sm_90' is refused: the target is that of the device "
-      "or architecture that the kernel is for");
+  EXPECT_EQ(option_error("-arch=sm_90"),
+            "mine.cu: option '-arch=sm_90' is refused: the target follows from the "
+            "device or architecture that the kernel is for");
 }
 
 TEST_F(ResolveTest, OptionsForPrecompiledHeadersAreAWishAndNoOption) {
@@ -190,7 +189,7 @@ TEST_F(ResolveTest, AWrongLinkIsRefusedInWords) {
   };
   EXPECT_THAT(why({}, {}), HasSubstr("without a source"));
   EXPECT_THAT(why({{.source = "x"}}, {.options = {"-arch=sm_80"}}),
-              HasSubstr("link option '-arch=sm_80' is refused: the target is"));
+              HasSubstr("link option '-arch=sm_80' is refused: the target follows"));
   EXPECT_THAT(why({{.source = "x"}}, {.options = {"lto"}}),
               HasSubstr("begin with '-'"));
   EXPECT_THAT(why({{.source = "x"}}, {.files = {""}}), HasSubstr("a file to link"));

@@ -94,7 +94,7 @@ TEST_F(ChooseToolchain, ForTheDriverOfAJobNothingElseIsChosen) {
             "invalid_argument");
   found_ = {t13_};
   const auto wheel = testing::AllOf(
-      HasSubstr("a driver for CUDA 12.4 takes (found: " + t13_.name()),
+      HasSubstr("a driver for CUDA 12.4 loads (found: " + t13_.name()),
       HasSubstr("`pip install --no-deps --target DIR nvidia-cuda-nvrtc-cu12==12.9."),
       HasSubstr("KILN_NVRTC=DIR/nvidia/cuda_nvrtc/lib/libnvrtc.so.12"));
   for (const auto& build_for :
@@ -116,10 +116,10 @@ TEST_F(ChooseToolchain, AnExplicitOneThatTheDriverOfAJobDoesNotTakeIsAnError) {
   const auto choice =
       choose_toolchain(found_, {.driver = CudaVersion{12, 4}, .only_for_driver = true});
   ASSERT_THAT(choice, test::IsError(ErrorCode::kUnavailable));
-  EXPECT_THAT(
-      choice.error().message,
-      AllOf(HasSubstr("a driver for CUDA 12.4 does not take what " + t13_.name()),
-            HasSubstr("KILN_NVRTC names it; `pip install ")));
+  EXPECT_THAT(choice.error().message,
+              AllOf(HasSubstr("a driver for CUDA 12.4 does not load kernels that " +
+                              t13_.name()),
+                    HasSubstr("KILN_NVRTC names it; `pip install ")));
 }
 
 TEST_F(ChooseToolchain, PtxCountsAsPtxForTheDriver) {

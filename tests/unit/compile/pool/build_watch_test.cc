@@ -86,11 +86,12 @@ TEST_F(BuildWatchTest, ATimeoutSaysWhichShareOfACoreTheBuildHad) {
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   watch_.had(std::chrono::milliseconds(10));
   EXPECT_THAT(told(kBuild, ErrorCode::kTimeout),
-              MatchesRegex(".* 1.5 s, in which it had [12]?[0-9] % of a core, so run "
-                           "fewer builds at a time \\(KILN_JOBS\\); raise .*"));
+              MatchesRegex(".* 1.5 s, in which the worker had [12]?[0-9] % of a core, "
+                           "so run fewer builds at a time \\(KILN_JOBS\\); raise .*"));
   watch_.had(BuildWatch::Clock::now() - watch_.begin());
-  EXPECT_THAT(told(kBuild, ErrorCode::kTimeout),
-              MatchesRegex(".* 1.5 s, in which it had (100|99) % of a core; raise .*"));
+  EXPECT_THAT(
+      told(kBuild, ErrorCode::kTimeout),
+      MatchesRegex(".* 1.5 s, in which the worker had (100|99) % of a core; raise .*"));
 }
 
 TEST_F(BuildWatchTest, ATimeoutOfABuildThatDidNotRunBlamesNoOtherBuild) {
@@ -98,8 +99,8 @@ TEST_F(BuildWatchTest, ATimeoutOfABuildThatDidNotRunBlamesNoOtherBuild) {
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   watch_.had(std::chrono::milliseconds(0));
   EXPECT_THAT(told(kBuild, ErrorCode::kTimeout),
-              AllOf(HasSubstr("in which it used no core: somebody stopped it, or it "
-                              "waits for a file; raise"),
+              AllOf(HasSubstr("in which the worker used no core: somebody stopped it, "
+                              "or it waits for a file; raise"),
                     Not(HasSubstr("KILN_JOBS"))));
 }
 
@@ -151,9 +152,10 @@ TEST_F(BuildWatchTest, ABuildThatCannotBeSavedKeepsItsError) {
   const Error error =
       ended_build({ErrorCode::kTimeout, ""}, kPlan, watch_, root.path() / "repro");
   EXPECT_EQ(error.code, ErrorCode::kTimeout);
-  EXPECT_THAT(error.message,
-              testing::HasSubstr("; raise the limit (KILN_COMPILE_TIMEOUT); it "
-                                 "could not be saved: "));
+  EXPECT_THAT(
+      error.message,
+      testing::HasSubstr(
+          "; raise the limit (KILN_COMPILE_TIMEOUT); the build could not be saved: "));
 }
 
 }  // namespace

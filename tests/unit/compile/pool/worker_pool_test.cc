@@ -92,7 +92,7 @@ TEST_F(WorkerPoolTest, TakesNoAnswerToAnotherQuestion) {
   const Error description = error_in(compiling.describe({"/x/libnvrtc.so", ""}));
   EXPECT_EQ(description.code, ErrorCode::kWorkerCrashed);
   EXPECT_EQ(description.message,
-            "asking NVRTC /x/libnvrtc.so what it is: the worker answered another "
+            "asking NVRTC /x/libnvrtc.so for its version: the worker answered another "
             "question");
 }
 

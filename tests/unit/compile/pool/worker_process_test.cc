@@ -115,9 +115,11 @@ TEST_F(WorkerProcessTest, OneThatTheHostReapedIsGoneAllTheSame) {
   WorkerProcess worker = start("exit 3\n");
   ASSERT_EQ(::waitpid(worker.pid(), nullptr, 0), worker.pid());
   EXPECT_FALSE(worker.alive());
-  EXPECT_THAT(worker.receive(patience()),
-              test::IsError(ErrorCode::kWorkerCrashed,
-                            EndsWith(", ended, somebody else took its exit status")));
+  EXPECT_THAT(
+      worker.receive(patience()),
+      test::IsError(
+          ErrorCode::kWorkerCrashed,
+          EndsWith(", ended, and another part of this program took its exit status")));
 }
 
 TEST_F(WorkerProcessTest, AZombieIsNotAlive) {

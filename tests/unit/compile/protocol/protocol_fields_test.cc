@@ -184,7 +184,8 @@ TEST(FrameHeader, BeginsAsOneAndIsWhole) {
   EXPECT_EQ(wrong_with(frame_bytes(ByteView(bytes).first(kFrameHeaderBytes - 1))),
             "worker message: 23 bytes are no frame");
   bytes[0] ^= std::byte{1};
-  EXPECT_EQ(wrong_with(frame_bytes(bytes)), "worker message: it does not begin as one");
+  EXPECT_EQ(wrong_with(frame_bytes(bytes)),
+            "worker message: it does not begin as a frame");
 }
 
 }  // namespace

@@ -256,9 +256,9 @@ TEST(OpenNvrtc, TakesAnAbsolutePathOfAnNvrtc) {
   }
   const Error foreign = error(other);
   EXPECT_EQ(foreign.code, ErrorCode::kUnavailable);
-  EXPECT_EQ(foreign.message, other.native() +
-                                 " has no nvrtcVersion: it is not an NVRTC, or one "
-                                 "older than 11.2");
+  EXPECT_EQ(foreign.message,
+            other.native() +
+                " has no nvrtcVersion: it is not an NVRTC, or is older than 11.2");
 }
 
 }  // namespace
