@@ -289,6 +289,8 @@ void Cache::open_parts() {
                                    options_.lock_times, options_.slots);
   if (mode_ == Mode::kOff)
     return;
+  if (seeds_ != nullptr)
+    seeds_->set_taken(OwnFolder(reach(layout_.packs())));
   const bool writes = mode_ == Mode::kReadWrite;
   store_ = std::make_unique<ObjectStore>(
       layout_, *file_system_, trust_, counters_,

@@ -49,6 +49,8 @@ class Layout {
   [[nodiscard]] std::filesystem::path recorded_toolchain() const {
     return toolchains() / "recorded.json";
   }
+  /// Which packs were taken: pack_identity.h.
+  [[nodiscard]] std::filesystem::path packs() const { return root_ / "packs"; }
   [[nodiscard]] std::filesystem::path memo() const { return root_ / "memo"; }
   [[nodiscard]] std::filesystem::path precompiled() const { return root_ / "pch"; }
   [[nodiscard]] std::filesystem::path index() const { return root_ / "index.sqlite"; }

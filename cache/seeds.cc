@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "cache/layout.h"
+#include "cache/pack_identity.h"
+#include "cache/seed_place.h"
 #include "util/left_behind.h"
 #include "util/log.h"
 #include "util/read_file.h"
@@ -64,8 +66,10 @@ struct Seeds::Shared {
 /// A pack, or a root; or neither, with the reason.
 class Seeds::Seed {
  public:
-  Seed(std::filesystem::path path, std::shared_ptr<const Shared> shared)
-      : path_(std::move(path)), shared_(std::move(shared)) {
+  Seed(const std::filesystem::path& text, std::shared_ptr<const Shared> shared)
+      : place_(parse_seed(text)),
+        path_(full_path(place_ ? place_->path : text)),
+        shared_(std::move(shared)) {
     state_.path = path_;
   }
 
@@ -138,6 +142,8 @@ class Seeds::Seed {
   }
 
   [[nodiscard]] const SeedState& state() const { return state_; }
+  /// True but for the first call.
+  [[nodiscard]] bool say_once() { return has_said_age_.exchange(true); }
   /// The same of one that is silent: what is being opened must not be read.
   [[nodiscard]] SeedState silent_state() const {
     return {.path = path_,
@@ -150,6 +156,7 @@ class Seeds::Seed {
   [[nodiscard]] Counters& counters() { return *shared_->counters; }
 
   Result<void> open_here() {
+    const SeedPlace place = KILN_TRY(place_);
     const std::filesystem::path& path = path_;
     // By a process first: a thread that hangs in a dead mount can keep this one from
     // ending.
@@ -161,6 +168,11 @@ class Seeds::Seed {
     const int err = file_system.stat(path.c_str(), info);
     if (err != 0 || !S_ISDIR(info.st_mode))
       return open_pack();
+    if (place.is_signed || place.min_serial != 0)
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} is a folder: signed=1 and min_serial are for packs, "
+                              "since a folder has neither signature nor serial",
+                              path.native()));
     layout_.emplace(path);
     KILN_TRY(shared_->trust.check_path(file_system, layout_->objects()));
     if (file_system.stat(layout_->objects().c_str(), info) != 0)
@@ -186,9 +198,7 @@ class Seeds::Seed {
     if (!shared_->options.keys.empty())
       keys = KILN_TRY(read_trusted_keys(shared_->file_system, shared_->trust,
                                         shared_->options.keys));
-    pack_ = KILN_TRY(Pack::open(
-        state_.path,
-        {.file_system = shared_->file_system, .trust = shared_->trust, .keys = keys}));
+    pack_ = KILN_TRY(open_wanted(keys));
     state_.objects = pack_->object_count();
     state_.bytes = pack_->size_bytes();
     state_.header = pack_->header();
@@ -201,6 +211,27 @@ class Seeds::Seed {
            bad.front().key.hex(), ": ", bad.front().why});
     }
     return {};
+  }
+
+  /// What its place asks for, or an error.
+  [[nodiscard]] Result<std::unique_ptr<const Pack>> open_wanted(
+      const std::vector<PublicKey>& keys) const {
+    auto pack = Pack::open(path_, {.file_system = shared_->file_system,
+                                   .trust = shared_->trust,
+                                   .keys = keys,
+                                   .needs_signature = place_->is_signed});
+    if (!pack && pack.error().code == ErrorCode::kUntrusted && place_->is_signed)
+      pack.error().message += " (signed=1)";
+    if (pack && place_->is_signed)
+      KILN_TRY(about(path_.native(),
+                     check_pack_is((*pack)->header().name, path_.filename().native())));
+    if (pack && (*pack)->header().serial < place_->min_serial)
+      return fail(
+          ErrorCode::kUntrusted,
+          fmt::format("{}: its serial is {}, and min_serial={} asks for a newer "
+                      "pack",
+                      path_.native(), (*pack)->header().serial, place_->min_serial));
+    return pack;
   }
 
   [[nodiscard]] Found read(const Digest& key) const {
@@ -232,6 +263,7 @@ class Seeds::Seed {
            " is not used (", to_string(why.check), "): ", why.detail});
   }
 
+  const Result<SeedPlace> place_;
   const std::filesystem::path path_;
   const std::shared_ptr<const Shared> shared_;
   Mutex place_mutex_;
@@ -247,6 +279,7 @@ class Seeds::Seed {
   std::optional<Layout> layout_;
   std::unique_ptr<ObjectStore> store_;
   std::atomic<bool> has_warned_{false};
+  std::atomic<bool> has_said_age_{false};
 };
 
 Seeds::Seeds(SeedOptions options, FileSystem& file_system, TrustPolicy trust,
@@ -256,7 +289,7 @@ Seeds::Seeds(SeedOptions options, FileSystem& file_system, TrustPolicy trust,
       seeds_([this] {
         std::vector<std::shared_ptr<Seed>> seeds;
         for (const std::filesystem::path& place : shared_->options.places)
-          seeds.push_back(std::make_shared<Seed>(full_path(place), shared_));
+          seeds.push_back(std::make_shared<Seed>(place, shared_));
         return seeds;
       }()),
       wait_(shared_->options.wait) {}
@@ -269,16 +302,34 @@ std::optional<T> Seeds::ask(const std::shared_ptr<Seed>& seed, Question question
                             std::chrono::milliseconds limit) {
   if (seed->far() == nullptr) {
     seed->open_once();
+    say_age(*seed);
     return question(*seed);
   }
   if (seed->is_silent())
     return std::nullopt;
-  return call_or_leave<T>(
+  auto answer = call_or_leave<T>(
       [seed, question = std::move(question)] {
         seed->open_once();
         return question(*seed);
       },
       limit, [seed](bool silent) { seed->set_silent(silent); });
+  if (answer)
+    say_age(*seed);
+  return answer;
+}
+
+/// Of one that is open.
+void Seeds::say_age(Seed& seed) const {
+  const SeedState& state = seed.state();
+  if (seed.say_once() || !state.is_pack || state.error)
+    return;
+  const auto last = newer_taken(taken_, state.header, state.path.filename().native());
+  if (last)
+    log(LogLevel::kWarning,
+        {"the seed ", state.path.native(), " has ", order_text(state.header),
+         ", and this cache has taken ", order_text(*last),
+         " of that name. The seed is used; ;min_serial=", std::to_string(last->serial),
+         " behind its path refuses it"});
 }
 
 void Seeds::pass_over(const Digest& key) {

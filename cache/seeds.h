@@ -27,6 +27,7 @@
 #include "kiln/result.h"
 #include "util/far_mount.h"
 #include "util/mutex.h"
+#include "util/own_path.h"
 
 namespace kiln::cache {
 
@@ -51,7 +52,8 @@ inline constexpr std::chrono::milliseconds kSeedWait{250};
 inline constexpr std::chrono::milliseconds kLongSeedWait{10'000};
 
 struct SeedOptions {
-  std::vector<std::filesystem::path> places;  // asked in this order
+  /// Asked in this order; each may have options: parse_seed().
+  std::vector<std::filesystem::path> places;
   /// Of trusted keys. A pack that has signatures then needs one of theirs. Empty: none.
   std::filesystem::path keys;
   PayloadCheck payload_check;
@@ -97,6 +99,10 @@ class Seeds {
   /// The toolchains that were recorded in the seeds, as their JSON files have them.
   [[nodiscard]] std::vector<std::string> toolchains(SeedPlaces places);
 
+  /// What the root has taken, see newer_taken(): a pack here that is older is used, and
+  /// said once. Call before anything is looked for.
+  void set_taken(OwnFolder taken) { taken_ = std::move(taken); }
+
   /// Waits up to two seconds for each that has not been asked yet.
   [[nodiscard]] std::vector<SeedState> states();
 
@@ -112,6 +118,9 @@ class Seeds {
                                      Question question,
                                      std::chrono::milliseconds limit);
 
+  void say_age(Seed& seed) const;
+
+  OwnFolder taken_;                             // constant after set_taken()
   const std::shared_ptr<const Shared> shared_;  // with calls that are left behind
   const std::vector<std::shared_ptr<Seed>> seeds_;
   std::atomic<std::chrono::milliseconds> wait_;

@@ -110,7 +110,7 @@ class Runner {
     if (key == nullptr)
       return;  // its error comes in its turn
     cache::Tier tier = cache::Tier::kDisk;
-    auto object = inspect(*key, tier);
+    auto object = inspect(report_.items[i], tier);
     if (!options_.dry_run) {
       if (object != nullptr)
         report_result(i, fetch(i));  // counts the hit
@@ -192,6 +192,20 @@ class Runner {
                   fmt::format("cuDNN {} refuses it: {}", to_string(keyed.version),
                               kiln::to_string(fetched.attempts)));
     return Fetched(std::move(fetched));
+  }
+
+  std::shared_ptr<const cache::StoredObject> inspect(const BuildItem& item,
+                                                     cache::Tier& tier) {
+    auto object = inspect(*key_of(item), tier);
+    const auto* const keyed = std::get_if<KeyedRequest>(&item.keyed);
+    if (object != nullptr || keyed == nullptr)
+      return object;
+    for (const KeyedRequest& other :
+         service_.of_other_toolchains(*keyed, stop_.get_token())) {
+      if (object = inspect(other.key, tier); object != nullptr)
+        break;
+    }
+    return object;
   }
 
   std::shared_ptr<const cache::StoredObject> inspect(const Digest& key,

@@ -13,6 +13,7 @@
 
 #include "cache/file_system.h"
 #include "cache/pack_format.h"
+#include "cache/pack_identity.h"
 #include "tools/context.h"
 #include "util/posix_error.h"
 #include "util/read_file.h"
@@ -123,7 +124,15 @@ Result<std::unique_ptr<const cache::Pack>> open_pack(
       pack.error().message = fmt::format("{}: {}", path.native(), pack.error().message);
     return pack;
   };
+  // A name is worth as much as the signature that covers it.
+  const auto checked_name = [&](std::string_view own) {
+    return signing.is_needed && !signing.name.empty()
+               ? about(path.native(), cache::check_pack_is(own, signing.name))
+               : Result<void>();
+  };
   auto pack = open(signing.keys, signing.is_needed);
+  if (pack)
+    KILN_TRY(checked_name((*pack)->header().name));
   if (pack || signing.keys.empty())
     return pack;
   const std::string minisig = KILN_TRY(signing.minisig());
@@ -138,7 +147,11 @@ Result<std::unique_ptr<const cache::Pack>> open_pack(
   if (!checked)
     return fail(checked.error().code, fmt::format("{}: {}", minisig_of(path).native(),
                                                   checked.error().message));
-  return open({}, false);
+  pack = open({}, false);
+  const std::string_view by_signer = signed_file(minisig);
+  if (pack)
+    KILN_TRY(checked_name(by_signer.empty() ? (*pack)->header().name : by_signer));
+  return pack;
 }
 
 const PackSigning kUnsigned{.keys = {}, .is_needed = false, .minisig = {}};
@@ -288,7 +301,7 @@ Result<void> replace_minisig(const std::filesystem::path& path, std::string_view
 
 Result<std::unique_ptr<const cache::Pack>> open_pack_file(
     const std::filesystem::path& path, const cache::TrustPolicy& trust,
-    std::span<const PublicKey> keys) {
+    std::span<const PublicKey> keys, const std::string& name) {
   std::error_code unknown;  // then opening it says why
   if (std::filesystem::is_directory(path, unknown))
     return fail(ErrorCode::kInvalidArgument,
@@ -302,9 +315,10 @@ Result<std::unique_ptr<const cache::Pack>> open_pack_file(
   const auto minisig = [&path] {
     return Result<std::string>(read_minisig(path).value_or(""));
   };
-  return open_pack(std::move(file), path, trust,
-                   {.keys = keys, .is_needed = !keys.empty(), .minisig = minisig},
-                   temporary_folder());
+  return open_pack(
+      std::move(file), path, trust,
+      {.keys = keys, .is_needed = !keys.empty(), .name = name, .minisig = minisig},
+      temporary_folder());
 }
 
 Result<std::unique_ptr<const cache::Pack>> open_pack_bytes(

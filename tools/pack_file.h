@@ -70,16 +70,18 @@ class PackFile {
                                            std::string_view text);
 
 /// Opens a pack, compressed or not, that only trusted users can write. With `keys` one
-/// of them must have signed: the pack itself, or its .minisig the file. Errors: those
-/// of Pack::open; kResourceLimit, where it decompresses to too much.
+/// of them must have signed: the pack itself, or its .minisig the file; and as `name`.
+/// Errors: those of Pack::open and check_pack_is(); kResourceLimit, where it
+/// decompresses to too much.
 [[nodiscard]] Result<std::unique_ptr<const cache::Pack>> open_pack_file(
     const std::filesystem::path& path, const cache::TrustPolicy& trust,
-    std::span<const PublicKey> keys);
+    std::span<const PublicKey> keys, const std::string& name = "");
 
 /// Whose signature a pack needs.
 struct PackSigning {
   std::span<const PublicKey> keys;  // one of them, if it has any; empty: nobody's
   bool is_needed = true;            // in any case
+  std::string name{};               // that is needed with it; empty: any
   /// What its signature file says, "" if there is none. Called at most once, and only
   /// if there are keys and what the pack itself has is not enough.
   std::function<Result<std::string>()> minisig;

@@ -2,10 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <ranges>
 
 #include "build/build_options.h"
+#include "cache/pack_identity.h"
 #include "toolchain/toolchain_files.h"
 #include "tools/exit_code.h"
 #include "tools/output/entries.h"
@@ -51,26 +56,85 @@ void unpack_object(const cache::Pack& pack, const cache::PackRow& row,
                                                       : unpacked.already_there);
 }
 
-/// Later builds and look-ups here then use the NVRTC that built the pack.
-std::optional<std::string> record_toolchain(const cache::Pack& pack,
-                                            cache::Cache& cache) {
-  for (const std::string& record : pack.toolchains()) {
-    const auto toolchain = device::parse_recorded(record);
-    if (!toolchain)
-      continue;
-    const OwnFolder folder = kiln::counted(cache, cache.layout().toolchains());
-    if (auto written = device::write_recorded(folder, *toolchain); !written)
+/// Later builds and look-ups here then use the NVRTC that built the pack; look-ups that
+/// can build nothing also those recorded before. Returns its name.
+std::optional<std::string> record_toolchains(const cache::Pack& pack,
+                                             cache::Cache& cache) {
+  std::vector<device::Toolchain> records;
+  for (const std::string& text : pack.toolchains())
+    std::ranges::move(device::parse_records(text), std::back_inserter(records));
+  // As the header has them: rows have an order of their own.
+  std::ranges::stable_sort(records, {}, [&](const device::Toolchain& each) {
+    return std::ranges::find(pack.header().toolchains,
+                             fmt::format("{} {}", each.name(), to_string(each.id)));
+  });
+  // No pack displaces all that was there.
+  records.resize(std::min(records.size(), device::kMostRecorded / 2));
+  const OwnFolder folder = kiln::counted(cache, cache.layout().toolchains());
+  for (const device::Toolchain& each : std::views::reverse(records)) {
+    if (auto written = device::write_recorded(folder, each); !written)
       log(LogLevel::kWarning,
           {"the toolchain is not recorded: ", written.error().message});
-    return toolchain->name();
   }
-  return std::nullopt;
+  return records.empty() ? std::nullopt : std::optional(records.front().name());
+}
+
+OwnFolder taken_folder(cache::Cache& cache) {
+  return cache.mode() == cache::Mode::kOff
+             ? OwnFolder()
+             : kiln::counted(cache, cache.layout().packs());
 }
 
 }  // namespace
 
+void Taking::add_options(OptionSet& cli) {
+  cli.option("--min-serial", min_serial_given, "N",
+             "Refuse a pack whose serial, which `kiln pack` has printed, is less");
+  cli.flag("--older", older,
+           "Take a pack that is older than the last one of its name in this cache");
+}
+
+Result<void> Taking::parse() {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+  if (!min_serial_given.empty())
+    min_serial = KILN_TRY(parse_number("--min-serial", min_serial_given, {0, kMost}));
+  return {};
+}
+
+Result<void> Taking::check(const cache::PackHeader& header, cache::Cache* cache) const {
+  std::string why;
+  if (header.serial < min_serial)
+    why = fmt::format(
+        "--min-serial {} asks for a newer pack: the server, a proxy or a copy is "
+        "behind",
+        min_serial);
+  else if (const auto last =
+               cache == nullptr || older
+                   ? std::nullopt
+                   : cache::newer_taken(taken_folder(*cache), header, name))
+    why = fmt::format(
+        "this cache has taken {}: the server, a proxy or a copy is behind. --older "
+        "takes the older pack",
+        order_text(*last));
+  if (why.empty())
+    return {};
+  return fail(
+      ErrorCode::kUntrusted,
+      fmt::format("the pack {} has {}, and {}",
+                  header.name.empty() ? name : header.name, order_text(header), why));
+}
+
+void remember(const cache::PackHeader& header, cache::Cache& cache) {
+  if (cache.mode() != cache::Mode::kReadWrite)
+    return;
+  if (const auto done = cache::remember_taken(taken_folder(cache), header); !done)
+    log(LogLevel::kWarning,
+        {"an older pack will not be noticed: ", done.error().message});
+}
+
 Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
-                              const std::string& file) {
+                              const std::string& file, const Taking& taking) {
+  KILN_TRY(taking.check(pack.header(), nullptr));
   cache::CacheOptions opened = cache_options(context.config);
   opened.warns_when_off = false;
   const auto cache = cache::Cache::open(std::move(opened));
@@ -78,6 +142,7 @@ Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
     return fail(ErrorCode::kUnavailable,
                 fmt::format("nothing is unpacked, since nothing can be stored: {}",
                             cache->mode_reason()));
+  KILN_TRY(taking.check(pack.header(), cache.get()));
   Unpacked unpacked;
   for (const auto& [key, why] : pack.bad_rows())
     add_problem(unpacked, key, {ErrorCode::kCorrupt, std::string(why)});
@@ -96,7 +161,9 @@ Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
   }
   const bool gave_up = unpacked.lost_in_a_row >= kMostLost;
   const auto toolchain =
-      gave_up ? std::optional<std::string>() : record_toolchain(pack, *cache);
+      gave_up ? std::optional<std::string>() : record_toolchains(pack, *cache);
+  if (!gave_up && !context.stop->token().stop_requested())
+    remember(pack.header(), *cache);
   if (context.json) {
     ordered_json by = ordered_json::array();
     for (const Signature& signature : pack.signatures())

@@ -2,20 +2,44 @@
 
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "cache/cache.h"
 #include "cache/pack.h"
 #include "kiln/result.h"
 #include "tools/context.h"
+#include "tools/option_set.h"
 
 namespace kiln::tools {
 
-/// Stores every object of the pack, with progress on stderr, and records its toolchain:
-/// later builds and look-ups here then use the NVRTC that built the pack. Says what
-/// came of it; `file` is the pack's name. Returns the exit status. Errors:
-/// kUnavailable, if nothing can be stored.
+/// Which pack may be taken: that it is not older than the last one of its name here, or
+/// than its user says.
+struct Taking {
+  std::string name{};            // that is asked for
+  std::string min_serial_given;  // --min-serial
+  bool older = false;            // --older
+  std::uint64_t min_serial = 0;  // of parse()
+
+  /// Declares both options.
+  void add_options(OptionSet& cli);
+  /// Errors: kInvalidArgument.
+  [[nodiscard]] Result<void> parse();
+  /// Errors: kUntrusted, if a pack with `header` is older than min_serial, or, without
+  /// `older`, than the last in `cache`, which may be null.
+  [[nodiscard]] Result<void> check(const cache::PackHeader& header,
+                                   cache::Cache* cache) const;
+};
+
+/// From now on it is the last of its name. A failure is said, and nothing more.
+void remember(const cache::PackHeader& header, cache::Cache& cache);
+
+/// Stores every object of the pack, with progress on stderr, and records its toolchains
+/// before those recorded earlier: later builds and look-ups here then use the NVRTC
+/// that built the pack. Says what came of it; `file` is the pack's name. Returns the
+/// exit status. Errors: kUnavailable, if nothing can be stored; those of Taking.
 [[nodiscard]] Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
-                                            const std::string& file);
+                                            const std::string& file,
+                                            const Taking& taking);
 
 }  // namespace kiln::tools

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -84,10 +85,12 @@ Result<WantedList> find_requests(Context& context, const SelectionOptions& selec
     if (const device::Toolchain* const chosen = chosen_toolchain(item))
       ++toolchains.try_emplace(to_string(chosen->id), 0, *chosen).first->second.first;
   }
-  const auto most = std::ranges::max_element(
-      toolchains, {}, [](const auto& each) { return each.second.first; });
-  if (most != toolchains.end())
-    work.toolchain = most->second.second;
+  std::vector<std::pair<std::size_t, device::Toolchain>> counted;
+  for (auto& [id, each] : toolchains) counted.push_back(std::move(each));
+  std::ranges::stable_sort(counted, std::ranges::greater(),
+                           [](const auto& each) { return each.first; });
+  for (auto& [count, toolchain] : counted)
+    work.toolchains.push_back(std::move(toolchain));
   return work;
 }
 
@@ -103,11 +106,11 @@ Result<WantedList> find_entries(const Context& context,
   if (entries.empty())
     KILN_TRY(check_templates(context.config, filter));
   for (const cache::Entry& entry : entries)
-    work.wanted.push_back({entry.key, entry_label(entry), entry.arch, {}});
+    work.wanted.push_back(
+        {entry.key, entry_label(entry), entry.arch, {}, entry.created_ns});
   const OwnFolder folder =
       kiln::counted(work.cache(), work.cache().layout().toolchains());
-  if (auto recorded = device::read_recorded(folder))
-    work.toolchain = *std::move(recorded);
+  work.toolchains = device::read_records(folder).value_or(work.toolchains);
   return work;
 }
 

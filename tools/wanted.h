@@ -27,6 +27,7 @@ struct Wanted {
   std::string label;
   std::string arch;
   std::optional<Error> error{};
+  std::int64_t created_ns = 0;  // 0: not looked at
 };
 
 /// Of an item of a selection.
@@ -34,11 +35,11 @@ struct Wanted {
 
 /// What is wanted, and the cache, which stays open.
 struct WantedList {
-  std::unique_ptr<BuildService> service;  // of requests
-  std::unique_ptr<cache::Cache> opened;   // of filters
-  std::vector<Wanted> wanted;             // each key once
-  std::optional<device::Toolchain> toolchain;
-  std::uint64_t bad_lines = 0;  // of manifests, left out
+  std::unique_ptr<BuildService> service;      // of requests
+  std::unique_ptr<cache::Cache> opened;       // of filters
+  std::vector<Wanted> wanted;                 // each key once
+  std::vector<device::Toolchain> toolchains;  // that built it; the first most
+  std::uint64_t bad_lines = 0;                // of manifests, left out
 
   [[nodiscard]] cache::Cache& cache() const {
     return service != nullptr ? service->cache() : *opened;

@@ -292,6 +292,21 @@ KeyedRequest BuildService::under_own_name(const KeyedRequest& request) {
   return is_other ? keys_.named(request) : request;
 }
 
+std::vector<KeyedRequest> BuildService::of_other_toolchains(
+    const KeyedRequest& request, const std::stop_token& stop) {
+  if (!config_.no_jit && request.toolchain->toolchain.installed())
+    return {};
+  std::vector<KeyedRequest> found;
+  for (const auto& other : toolchains_.others(*request.toolchain)) {
+    auto keyed = key(request.request, request.target, stop, other);
+    auto* const each = keyed ? std::get_if<KeyedRequest>(&*keyed) : nullptr;
+    if (each != nullptr)  // else it builds nothing for that target
+      found.push_back(request.has_name && !each->has_name ? keys_.named(*each)
+                                                          : std::move(*each));
+  }
+  return found;
+}
+
 Result<Fetched> BuildService::fetch(const KeyedRequest& request,
                                     const std::stop_token& stop, Answers* whom,
                                     std::optional<int> device) {
@@ -378,6 +393,10 @@ Result<Fetched> BuildService::fetch_key(const KeyedRequest& request, const Asker
   if (auto fetched = builds_.find(request.key, target))
     return *std::move(fetched);
   const std::string name = request.request.name();
+  for (const KeyedRequest& other : of_other_toolchains(request, asker.stop)) {
+    if (auto fetched = builds_.find(other.key, target))
+      return *std::move(fetched);
+  }
   const auto may_build = check_may_build(request, target);
   if (!may_build || !request.objects.empty()) {
     // A link is asked for before its objects are built.

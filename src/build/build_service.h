@@ -114,6 +114,11 @@ class BuildService {
   /// there.
   [[nodiscard]] KeyedRequest under_own_name(const KeyedRequest& request);
 
+  /// `request` as each other toolchain that is recorded would have built it: where
+  /// nothing can be built, that is a hit as well. Empty where `request` may be built.
+  [[nodiscard]] std::vector<KeyedRequest> of_other_toolchains(
+      const KeyedRequest& request, const std::stop_token& stop = {});
+
   /// Errors: kUnavailable with KILN_NO_JIT, naming what is not in the cache.
   [[nodiscard]] Result<void> check_may_build(std::string_view label,
                                              std::string_view target) const;

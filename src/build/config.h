@@ -54,10 +54,12 @@ struct Config {
   std::filesystem::path cache_dir;
   SetBy cache_dir_by;  // of no name: `cache_dir` is the default
   std::uint64_t cache_limit_bytes = cache::kDefaultLimitBytes;
-  std::vector<std::filesystem::path> seeds;  // packs and roots, asked after the root
-  std::filesystem::path keys;                // trusted public keys; empty: none
-  std::filesystem::path sign;                // a private key; empty: none
-  RemoteSettings remote;                     // asked after the seeds
+  // Packs and roots, asked after the root; each may have options: cache/seed_place.h.
+  std::vector<std::filesystem::path> seeds;
+  SetBy seeds_by{"KILN_SEED"};
+  std::filesystem::path keys;  // trusted public keys; empty: none
+  std::filesystem::path sign;  // a private key; empty: none
+  RemoteSettings remote;       // asked after the seeds
   /// Which of the processes of a job this is, where its launcher says so.
   std::optional<std::uint32_t> rank;
   /// See precompiled_limit().

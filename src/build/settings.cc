@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "cache/seed_place.h"
 #include "util/try.h"
 #include "util/units.h"
 
@@ -155,10 +156,10 @@ constexpr std::array kSettings{
         "Group ids, with commas, whose members may write the folders on the way to "
         "the cache.",
         ""),
-    setting<&Options::seeds, paths_of, &Config::seeds>(
+    setting<&Options::seeds, paths_of, &Config::seeds, &Config::seeds_by>(
         "Options::seeds", "KILN_SEED", SettingKind::kPaths,
         "Packs and cache roots, with colons, that are read where the cache has no "
-        "object.",
+        "object; a pack may have options: /a.kpack;signed=1;min_serial=7.",
         ""),
     setting<&Options::remote, text_of, of_remote<&RemoteSettings::servers>,
             of_remote<&RemoteSettings::servers_by>>(
@@ -399,6 +400,8 @@ Result<Config> settings(const Options& options, const Environment& environment) 
     setting.set(variables, {setting.variable}, config);
     setting.set(options, {setting.option}, config);
   }
+  KILN_TRY(about(config.seeds_by.name,
+                 cache::check_seeds(config.seeds, !config.keys.empty())));
   return config;
 }
 

@@ -30,6 +30,30 @@ SeedNeed need_of_seeds(const std::vector<device::Toolchain>& usable,
                                                           : SeedNeed::kChoice;
 }
 
+std::optional<device::LinkerId> linker_recorded(
+    const std::vector<device::Toolchain>& records, const device::ToolchainId& id) {
+  const auto found = std::ranges::find(records, id, &device::Toolchain::id);
+  return found == records.end() ? std::nullopt : found->linker;
+}
+
+/// The first counts, unless another one is asked for.
+void take_records(std::vector<device::Toolchain> records,
+                  device::ToolchainCriteria& criteria) {
+  const auto wanted = std::ranges::find_if(records, [&](const auto& each) {
+    return device::matches(each, criteria.wanted);
+  });
+  if (wanted != records.end())
+    std::rotate(records.begin(), wanted, wanted + 1);
+  criteria.recorded.reset();
+  criteria.recorded_before.clear();
+  for (device::Toolchain& each : records) {
+    if (!criteria.recorded)
+      criteria.recorded = std::move(each);
+    else
+      criteria.recorded_before.push_back(std::move(each));
+  }
+}
+
 /// A manifest may be another user's: a worker opens no library of his.
 bool may_be_opened(const std::filesystem::path& library) {
   struct stat found {};
@@ -132,13 +156,10 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::choose(
                                      .driver = config_.for_driver,
                                      .only_for_driver = config_.for_driver.has_value(),
                                      .build_for = build_for};
-  criteria.recorded = own_record();
-  for (device::Toolchain& each : seed_records(need_of_seeds(found->usable, criteria))) {
-    // The first, unless another one is asked for.
-    if (!criteria.recorded || (!device::matches(*criteria.recorded, criteria.wanted) &&
-                               device::matches(each, criteria.wanted)))
-      criteria.recorded = std::move(each);
-  }
+  auto records = own_records();
+  take_records(records, criteria);
+  add_seed_records(need_of_seeds(found->usable, criteria), records);
+  take_records(std::move(records), criteria);
   // A driver that cannot be opened must not stop `kiln warm` on a login node; `kiln
   // doctor` and the loading of a kernel report its error.
   if (!criteria.only_for_driver) {
@@ -204,10 +225,12 @@ Result<std::shared_ptr<const device::Linker>> Toolchains::linker(
   }
   auto found = device::find_linker(toolchain, places_);
   if (!found) {  // as without an NVRTC: hits are served
-    const auto before = recorded();
-    if (!before || before->id != toolchain.id || !before->linker)
+    auto before = linker_recorded(own_records(), toolchain.id);
+    if (!before)
+      before = linker_recorded(recorded(), toolchain.id);
+    if (!before)
       return tl::unexpected(std::move(found).error());
-    found = device::Linker{*before->linker, {}, {}};
+    found = device::Linker{*before, {}, {}};
   }
   const MutexLock lock(mutex_);
   return linkers_
@@ -227,23 +250,40 @@ Result<void> Toolchains::record(device::Toolchain toolchain) {
       toolchain.linker = known->second->id;
   }
   if (!toolchain.linker) {
-    if (const auto before = recorded(); before && before->id == toolchain.id)
-      toolchain.linker = before->linker;
+    const auto own = own_records();  // so that no seed is asked where there are any
+    toolchain.linker = linker_recorded(own.empty() ? recorded() : own, toolchain.id);
   }
   return device::write_recorded(folders_.hints, toolchain);
 }
 
-std::optional<device::Toolchain> Toolchains::recorded() const {
-  if (auto own = own_record())
-    return own;
-  auto found = seed_records(SeedNeed::kChoice);
-  return found.empty() ? std::nullopt : std::optional(std::move(found.front()));
+std::vector<device::Toolchain> Toolchains::recorded() const {
+  auto records = own_records();
+  add_seed_records(SeedNeed::kChoice, records);
+  return records;
 }
 
-std::optional<device::Toolchain> Toolchains::own_record() const {
+std::vector<std::shared_ptr<const device::ToolchainChoice>> Toolchains::others(
+    const device::ToolchainChoice& chosen) {
+  {
+    const MutexLock lock(mutex_);
+    const bool is_chosen = std::ranges::any_of(
+        choices_, [&](const auto& each) { return each.second.get() == &chosen; });
+    if (!is_chosen || config_.toolchain || chosen.toolchain.is_explicit)
+      return {};
+  }
+  std::vector<std::shared_ptr<const device::ToolchainChoice>> others;
+  for (device::Toolchain& each : recorded()) {
+    if (each.id != chosen.toolchain.id)
+      others.push_back(std::make_shared<const device::ToolchainChoice>(
+          device::ToolchainChoice{std::move(each), "it is recorded as well", ""}));
+  }
+  return others;
+}
+
+std::vector<device::Toolchain> Toolchains::own_records() const {
   if (folders_.hints.empty())
-    return std::nullopt;
-  auto recorded = device::read_recorded(folders_.hints);
+    return {};
+  auto recorded = device::read_records(folders_.hints);
   if (recorded)
     return *std::move(recorded);
   const bool is_closed = recorded.error().code == ErrorCode::kIo;
@@ -252,16 +292,17 @@ std::optional<device::Toolchain> Toolchains::own_record() const {
       {"the NVRTC that this cache was warmed with is not known: ",
        recorded.error().message,
        is_closed ? "; the cache's owner can let others read it (chmod -R a+rX)" : ""});
-  return std::nullopt;
+  return {};
 }
 
-std::vector<device::Toolchain> Toolchains::seed_records(SeedNeed need) const {
-  std::vector<device::Toolchain> found;
-  for (const std::string& record : seeds_ ? seeds_(need) : std::vector<std::string>()) {
-    if (auto recorded = device::parse_recorded(record))
-      found.push_back(*std::move(recorded));
+void Toolchains::add_seed_records(SeedNeed need,
+                                  std::vector<device::Toolchain>& records) const {
+  for (const std::string& text : seeds_ ? seeds_(need) : std::vector<std::string>()) {
+    for (device::Toolchain& each : device::parse_records(text)) {
+      if (std::ranges::find(records, each.id, &device::Toolchain::id) == records.end())
+        records.push_back(std::move(each));
+    }
   }
-  return found;
 }
 
 void Toolchains::warn_once(const std::string& warning) {

@@ -104,14 +104,20 @@ class Toolchains {
   /// kUnavailable if the cache keeps nothing.
   [[nodiscard]] Result<void> record(device::Toolchain toolchain);
 
-  /// The toolchain that the last warm recorded here, else in the first seed that has
-  /// one; nullopt if none can be read.
-  [[nodiscard]] std::optional<device::Toolchain> recorded() const;
+  /// Every toolchain that is recorded, each once: here, the newest first, then in
+  /// seeds.
+  [[nodiscard]] std::vector<device::Toolchain> recorded() const;
+
+  /// Of those, what may have built what `chosen` did not; none where a setting or the
+  /// request has named `chosen`.
+  [[nodiscard]] std::vector<std::shared_ptr<const device::ToolchainChoice>> others(
+      const device::ToolchainChoice& chosen);
 
  private:
-  /// What this cache root has recorded.
-  [[nodiscard]] std::optional<device::Toolchain> own_record() const;
-  [[nodiscard]] std::vector<device::Toolchain> seed_records(SeedNeed need) const;
+  /// What this cache root has recorded, the newest first.
+  [[nodiscard]] std::vector<device::Toolchain> own_records() const;
+  /// Those that `records` has not.
+  void add_seed_records(SeedNeed need, std::vector<device::Toolchain>& records) const;
 
   using Found = std::shared_ptr<const device::FoundToolchains>;
 

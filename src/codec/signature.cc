@@ -208,6 +208,21 @@ Result<void> check_minisig(std::string_view minisig, const Blake2b512& digest,
   return {};
 }
 
+std::string_view signed_file(std::string_view minisig) {
+  constexpr std::string_view kFile = "file:";
+  next_line(minisig);
+  next_line(minisig);
+  std::string_view comment = next_line(minisig);
+  comment.remove_prefix(std::min(kTrustedComment.size(), comment.size()));
+  while (!comment.empty()) {
+    const std::size_t end = std::min(comment.find('\t'), comment.size());
+    if (comment.starts_with(kFile))
+      return comment.substr(kFile.size(), end - kFile.size());
+    comment.remove_prefix(std::min(end + 1, comment.size()));
+  }
+  return {};
+}
+
 Bytes encode_signatures(std::span<const Signature> signatures) {
   Bytes block;
   append(block, as_bytes(kBlockMagic));

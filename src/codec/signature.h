@@ -99,6 +99,10 @@ struct Signer {
                                          const Blake2b512& digest,
                                          std::span<const PublicKey> trusted);
 
+/// The name of the file that it is of, by its trusted comment, "file:job.kpack"; "" if
+/// that names none. It must be one that check_minisig() takes.
+[[nodiscard]] std::string_view signed_file(std::string_view minisig);
+
 // The block of signatures behind a pack or an object.
 
 inline constexpr std::size_t kMostSignatures = 16;

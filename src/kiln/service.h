@@ -97,7 +97,8 @@ struct Options {
   std::optional<std::vector<std::uint32_t>> trusted_uids{};  // KILN_TRUSTED_UIDS
   /// Group ids whose members may write the folders on the way to the cache.
   std::optional<std::vector<std::uint32_t>> trusted_gids{};  // KILN_TRUSTED_GIDS
-  /// Packs and cache folders that are read where the cache has no kernel.
+  /// Packs and cache folders that are read where the cache has no kernel. A pack may
+  /// have options: "/a.kpack;signed=1;min_serial=7".
   std::optional<std::vector<std::filesystem::path>> seeds{};  // KILN_SEED
   /// File of public keys. What a remote cache delivers must be signed by one of them,
   /// and so must a pack among the seeds that has signatures.

@@ -9,6 +9,7 @@
 
 #include "util/ascii.h"
 #include "util/nearest.h"
+#include "util/trailing_options.h"
 #include "util/try.h"
 
 namespace kiln::remote {
@@ -110,19 +111,11 @@ Result<void> set_option(ServerAddress& server, const std::string& name,
 
 Result<ServerAddress> parse_server(std::string_view text) {
   ServerAddress server;
-  server.base = KILN_TRY(parse_base(next_part(text, ";")));
-  std::vector<std::string> given;
-  while (!text.empty()) {
-    std::string_view value = next_part(text, ";");
-    const std::string name(next_part(value, "="));
-    if (name.empty() && value.empty())
-      continue;
-    KILN_TRY(about(server.base + ";" + name,
-                   std::ranges::find(given, name) == given.end()
-                       ? set_option(server, name, std::string(value))
-                       : fail(ErrorCode::kInvalidArgument, "it is given twice")));
-    given.push_back(name);
-  }
+  server.base = KILN_TRY(parse_base(before_options(text)));
+  KILN_TRY(read_options(server.base, text,
+                        [&](const std::string& name, const std::string& value) {
+                          return set_option(server, name, value);
+                        }));
   return server;
 }
 

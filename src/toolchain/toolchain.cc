@@ -223,12 +223,17 @@ Result<ToolchainChoice> choose_wanted(std::span<const Toolchain> found,
 // Called if no NVRTC found can build it.
 Result<ToolchainChoice> choose_recorded(std::span<const Toolchain> found,
                                         const ToolchainCriteria& criteria) {
-  if (criteria.recorded && check_supports(*criteria.recorded, criteria) &&
-      check_loads(*criteria.recorded, "", criteria)) {
-    return choice_of(*criteria.recorded,
-                     "the last warm recorded it; it is not installed here, so that "
-                     "only kernels in the cache can be had",
-                     criteria);
+  std::vector<const Toolchain*> recorded;
+  if (criteria.recorded)
+    recorded.push_back(&*criteria.recorded);
+  for (const Toolchain& each : criteria.recorded_before) recorded.push_back(&each);
+  for (const Toolchain* const each : recorded) {
+    if (check_supports(*each, criteria) && check_loads(*each, "", criteria))
+      return ToolchainChoice{
+          *each,
+          "the last warm recorded it; it is not installed here, so that only "
+          "kernels in the cache can be had",
+          ""};
   }
   if (found.empty() && criteria.only_for_driver)
     return none_for_driver(found, criteria);

@@ -103,7 +103,8 @@ struct FoundToolchains {
 struct ToolchainCriteria {
   std::string wanted = {};                        // "" for none
   std::string_view wanted_by = "KILN_TOOLCHAIN";  // the setting that named it
-  std::optional<Toolchain> recorded = {};  // by the last `warm` in this cache root
+  std::optional<Toolchain> recorded = {};       // by the last `warm` in this cache root
+  std::vector<Toolchain> recorded_before = {};  // and in seeds, the newest first
   std::optional<CudaVersion> driver = {};  // of this machine; none: it has no driver
   /// `driver` is not that of this machine but of a job's: what it does not take is not
   /// chosen.
@@ -123,11 +124,11 @@ struct ToolchainChoice {
 /// Takes the first that exists: the explicit one; `wanted` ("13.0", a name as printed,
 /// or at least 8 digits of a build id); among those that support `build_for` the
 /// recorded one, else the newest that the driver accepts, else the newest. If no
-/// installed one supports it, the recorded one. The warning says that the choice is not
-/// the recorded one, or that the driver will not accept its output, which is an error
-/// under `only_for_driver`, with the wheel to install.
-/// Errors: kUnavailable (nothing found; unknown `wanted`, with the known ones; no NVRTC
-/// found supports it, with one that does); kInvalidArgument (no NVRTC ever did).
+/// installed one supports it, the first recorded one that does. The warning says that
+/// the choice is not the recorded one, or that the driver will not accept its output,
+/// which is an error under `only_for_driver`, with the wheel to install. Errors:
+/// kUnavailable (nothing found; unknown `wanted`, with the known ones; no NVRTC found
+/// supports it, with one that does); kInvalidArgument (no NVRTC ever did).
 [[nodiscard]] Result<ToolchainChoice> choose_toolchain(
     std::span<const Toolchain> found, const ToolchainCriteria& criteria);
 

@@ -21,6 +21,7 @@ constexpr int kFormat = 1;
 constexpr std::uint64_t kLargestFile = 65536;
 constexpr mode_t kFileMode = S_IRUSR | S_IWUSR;
 constexpr std::string_view kRecorded = "recorded.json";
+constexpr const char* kBefore = "before";  // as this file, recorded before it
 
 /// What both kinds of file hold.
 struct Description {
@@ -34,7 +35,7 @@ bool is_build_id(std::string_view text) {
          text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-std::string to_text(const Description& description) {
+json to_json(const Description& description) {
   const auto& [id, facts, linker] = description;
   const auto& [nvrtc, builtins] = id;
   const auto& [version, architectures] = facts;
@@ -50,6 +51,10 @@ std::string to_text(const Description& description) {
     document["nvjitlink"] = nvjitlink;
     document["cudadevrt"] = device_runtime;
   }
+  return document;
+}
+
+std::string to_text(const json& document) {
   return document.dump(2) + "\n";
 }
 
@@ -75,9 +80,8 @@ std::optional<std::vector<ComputeCapability>> read_architectures(const json& doc
   return architectures;
 }
 
-// nullopt for anything that to_text() cannot have written.
-std::optional<Description> from_text(std::string_view text) {
-  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
+// nullopt for anything that to_json() cannot have made.
+std::optional<Description> from_json(const json& document) {
   if (!document.is_object() || document.value("format", json()) != json(kFormat))
     return std::nullopt;
   const auto read_version = parse_cuda_version(text_member(document, "version"));
@@ -102,6 +106,10 @@ std::optional<Description> from_text(std::string_view text) {
   return description;
 }
 
+json parse(std::string_view text) {
+  return json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
 std::string hint_name(std::string_view nvrtc_build_id) {
   return fmt::format("{}.json", nvrtc_build_id);
 }
@@ -116,7 +124,7 @@ std::optional<NvrtcFacts> read_hint(const OwnFolder& folder,
   const auto text = read_text_file(folder.path() / name, kLargestFile);
   if (!text)
     return std::nullopt;  // a worker asks the NVRTC again
-  auto description = from_text(*text);
+  auto description = from_json(parse(*text));
   if (!description || description->id.nvrtc != nvrtc_build_id)
     return std::nullopt;
   return std::move(description->facts);
@@ -125,49 +133,76 @@ std::optional<NvrtcFacts> read_hint(const OwnFolder& folder,
 Result<void> write_hint(const OwnFolder& folder, std::string_view nvrtc_build_id,
                         const NvrtcFacts& facts) {
   KILN_TRY(folder.check());
-  const std::string text = to_text({{std::string(nvrtc_build_id), ""}, facts});
+  const std::string text = to_text(to_json({{std::string(nvrtc_build_id), ""}, facts}));
   return replace_file(folder.path() / hint_name(nvrtc_build_id), as_bytes(text),
                       kFileMode);
 }
 
-Result<std::optional<Toolchain>> read_recorded(const OwnFolder& folder) {
+Result<std::vector<Toolchain>> read_records(const OwnFolder& folder) {
   if (!KILN_TRY(folder.has(kRecorded)))
-    return std::nullopt;
+    return std::vector<Toolchain>();
   const std::filesystem::path path = folder.path() / kRecorded;
   const auto bytes = KILN_TRY(read_file(path, kLargestFile));
   if (!bytes)
-    return std::nullopt;
-  auto recorded = parse_recorded(as_text(*bytes));
-  if (!recorded) {
+    return std::vector<Toolchain>();
+  auto records = parse_records(as_text(*bytes));
+  if (records.empty()) {
     return fail(ErrorCode::kCorrupt,
                 fmt::format("{} does not name a toolchain; the next warm replaces it",
                             path.native()));
   }
-  return recorded;
+  return records;
+}
+
+Result<std::optional<Toolchain>> read_recorded(const OwnFolder& folder) {
+  auto records = KILN_TRY(read_records(folder));
+  return records.empty() ? std::nullopt : std::optional(std::move(records.front()));
 }
 
 std::string record_of(const Toolchain& toolchain) {
-  return to_text({toolchain.id, toolchain.facts, toolchain.linker});
+  return to_text(to_json({toolchain.id, toolchain.facts, toolchain.linker}));
 }
 
-std::optional<Toolchain> parse_recorded(std::string_view record) {
-  auto description = from_text(record);
-  if (!description)
-    return std::nullopt;
-  Toolchain recorded;
-  recorded.id = std::move(description->id);
-  recorded.facts = std::move(description->facts);
-  recorded.linker = std::move(description->linker);
-  recorded.found_in = "the last warm's record";
-  return recorded;
+std::vector<Toolchain> parse_records(std::string_view text) {
+  std::vector<Toolchain> records;
+  const auto add = [&records](const json& document) {
+    auto description = from_json(document);
+    if (!description || records.size() == kMostRecorded)
+      return;
+    Toolchain& recorded = records.emplace_back();
+    recorded.id = std::move(description->id);
+    recorded.facts = std::move(description->facts);
+    recorded.linker = std::move(description->linker);
+    recorded.found_in = "the last warm's record";
+  };
+  const json document = parse(text);
+  add(document);
+  if (records.empty())
+    return records;
+  if (const auto before = document.find(kBefore); before != document.end())
+    std::ranges::for_each(*before, add);
+  return records;
+}
+
+std::optional<Toolchain> parse_recorded(std::string_view text) {
+  auto records = parse_records(text);
+  return records.empty() ? std::nullopt : std::optional(std::move(records.front()));
 }
 
 Result<void> write_recorded(const OwnFolder& folder, const Toolchain& toolchain) {
   KILN_TRY(folder.check());
-  const std::string text = record_of(toolchain);
+  const auto was = read_text_file(folder.path() / kRecorded, kLargestFile);
+  json document = to_json({toolchain.id, toolchain.facts, toolchain.linker});
+  json before = json::array();
+  for (const Toolchain& each : was ? parse_records(*was) : std::vector<Toolchain>()) {
+    if (each.id != toolchain.id && before.size() + 1 < kMostRecorded)
+      before.push_back(to_json({each.id, each.facts, each.linker}));
+  }
+  if (!before.empty())
+    document[kBefore] = std::move(before);
+  const std::string text = to_text(document);
   // A record that is there keeps its mode: others may have been let read it.
-  if (const auto before = read_text_file(folder.path() / kRecorded, kLargestFile);
-      before && *before == text)
+  if (was && *was == text)
     return {};
   return replace_file(folder.path() / kRecorded, as_bytes(text), kFileMode);
 }

@@ -1,13 +1,15 @@
 // Two kinds of JSON files under `<cache root>/toolchains`: `<build id>.json`, a hint
 // with what an NVRTC reported about itself, and `recorded.json`, the NVRTC of the last
-// `warm`. If a hint is missing, foreign or damaged, a worker asks the NVRTC again.
-// Neither file is trusted for what a compiled image contains.
+// `warm`, and those that were recorded before it. If a hint is missing, foreign or
+// damaged, a worker asks the NVRTC again. Neither file is trusted for what a compiled
+// image contains.
 
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kiln/result.h"
 #include "toolchain/toolchain.h"
@@ -25,18 +27,28 @@ namespace kiln::device {
                                       std::string_view nvrtc_build_id,
                                       const NvrtcFacts& facts);
 
-/// The toolchain of the last `warm`, not installed(), since no paths are stored;
-/// nullopt if none was recorded. Errors: kCorrupt, kUntrusted, kIo.
+/// So many at most: what was recorded before them is forgotten.
+inline constexpr std::size_t kMostRecorded = 16;
+
+/// The toolchain of the last `warm` or `unpack`, and those recorded before it, the
+/// newest first; not installed(), since no paths are stored. Errors: kCorrupt,
+/// kUntrusted, kIo.
+[[nodiscard]] Result<std::vector<Toolchain>> read_records(const OwnFolder& folder);
+/// The first of them; nullopt if none was recorded. Errors: the same.
 [[nodiscard]] Result<std::optional<Toolchain>> read_recorded(const OwnFolder& folder);
 
 /// The text of a record.
 [[nodiscard]] std::string record_of(const Toolchain& toolchain);
 
-/// The toolchain of a record that is not in `folder`, as text; nullopt if it is none.
-[[nodiscard]] std::optional<Toolchain> parse_recorded(std::string_view record);
+/// The toolchains of a file of records that is not in `folder`, as text, the newest
+/// first; none if it is no such file.
+[[nodiscard]] std::vector<Toolchain> parse_records(std::string_view text);
+/// The first of them.
+[[nodiscard]] std::optional<Toolchain> parse_recorded(std::string_view text);
 
-/// Creates `folder` (0700) and replaces the file atomically, unless it is the same.
-/// Errors: kIo, kUntrusted.
+/// From now on `toolchain` is the first; the others stay behind it. Creates `folder`
+/// (0700) and replaces the file atomically, unless it is the same. Of two that are
+/// recorded at one moment one may be lost. Errors: kIo, kUntrusted.
 [[nodiscard]] Result<void> write_recorded(const OwnFolder& folder,
                                           const Toolchain& toolchain);
 

@@ -146,6 +146,24 @@ TEST_F(ProgramPackTest, DoctorStatsAndWhyKnowTheSeeds) {
   EXPECT_THAT(doctor, HasSubstr("none.kpack: not used"));
 }
 
+TEST_F(ProgramPackTest, DoctorAndStatsSayWhyASeedThatMustBeSignedIsRefused) {
+  make_key("ours");
+  const std::string pack = warm_and_pack();
+  kiln_.set("KILN_SEED", pack + ";signed=1");
+  const auto no_key = kiln_.run({"stats"});
+  EXPECT_EQ(no_key.status, 2);
+  EXPECT_THAT(no_key.err, HasSubstr("KILN_SEED: " + pack + ";signed=1: no key is"));
+  kiln_.set("KILN_REMOTE_KEYS", place("ours.pub"));
+  const std::string why = "job.kpack: it has no signature (signed=1)";
+  const json seed = kiln_.json_of({"stats"})["seeds"][0];
+  EXPECT_EQ(seed["error"]["code"], "untrusted");
+  EXPECT_THAT(seed["error"]["message"].get<std::string>(), HasSubstr(why));
+  EXPECT_THAT(kiln_.run({"doctor"}).out, HasSubstr("not used"));
+  ASSERT_EQ(kiln_.run({"pack", "-o", pack, "--sign", place("ours")}).status, 0);
+  use_machine("node");
+  EXPECT_EQ(hits_of_tier(kiln_.json_of(kWarm), "seed"), kObjects);
+}
+
 TEST_F(ProgramPackTest, FiltersSelectWhatLsWouldList) {
   ASSERT_EQ(kiln_.run({"warm", "--all", "--template", "tiny_bwd", "--arch", "8.0,9.0"})
                 .status,
@@ -217,7 +235,7 @@ TEST_F(ProgramPackTest, AHeaderNamesThePackItsTimeSerialAndToolchain) {
   const std::string pack = place("job.kpack");
   const auto header_of = [&](const Arguments& more = {}) {
     const json packed = kiln_.json_of(Arguments{"pack", "-o", pack} + more)["header"];
-    EXPECT_EQ(kiln_.json_of({"unpack", pack})["header"], packed);
+    EXPECT_EQ(kiln_.json_of({"unpack", pack, "--older"})["header"], packed);
     return packed;
   };
   const json first = header_of();

@@ -336,7 +336,9 @@ TEST_F(ProgramPushTest, APackIsOneFileForTheServerAndOneGetForANode) {
   EXPECT_FALSE(fs::exists(place("kept.kpack.zst.minisig")));
   EXPECT_EQ(server_.count("GET"), 2U);
   use_machine("other");
-  EXPECT_EQ(kiln_.json_of({"unpack", place("kept.kpack.zst")})["stored"], kObjects);
+  EXPECT_EQ(
+      kiln_.json_of({"unpack", place("kept.kpack.zst"), "--name", "job"})["stored"],
+      kObjects);
 }
 
 TEST_F(ProgramPushTest, APackSignedByAKeyThatIsTrustedNoLongerMayBeSignedBesideIt) {
@@ -354,7 +356,9 @@ TEST_F(ProgramPushTest, APackSignedByAKeyThatIsTrustedNoLongerMayBeSignedBesideI
     EXPECT_EQ(kept["objects"], kObjects);
     EXPECT_EQ(server_.count("GET"), before + 2) << "the pack, and its signature";
     use_machine(std::string("node-") + name);
-    EXPECT_EQ(kiln_.json_of({"unpack", place("kept-") + name})["stored"], kObjects);
+    EXPECT_EQ(
+        kiln_.json_of({"unpack", place("kept-") + name, "--name", name})["stored"],
+        kObjects);
     kiln_.set("KILN_CACHE_DIR", kiln_.cache_dir());
   }
 }
@@ -379,6 +383,7 @@ TEST_F(ProgramPushTest, ASignedPackIsCheckedOfAServerThatNeedsNoSignatureToo) {
 TEST_F(ProgramPushTest, APackNeedsATrustedSignatureUnlessItsServerIsTrusted) {
   warm();
   const std::string unsigned_pack = pack("plain.kpack");
+  const std::string signed_later = pack("signed.kpack");
   const auto refused = kiln_.run({"push", "--pack", unsigned_pack});
   EXPECT_EQ(refused.status, 2) << refused.text();
   server_.put("/kiln/packs/plain.kpack",
@@ -388,9 +393,9 @@ TEST_F(ProgramPushTest, APackNeedsATrustedSignatureUnlessItsServerIsTrusted) {
   EXPECT_EQ(none["error"]["code"], "untrusted");
   kiln_.set("KILN_REMOTE", server_.url() + ";unsigned=1");
   EXPECT_EQ(pull({"--pack", "plain"})["stored"], kObjects);
-  // Signed on its way, and by another name.
+  // Signed on its way.
   kiln_.set("KILN_REMOTE", server_.url());
-  EXPECT_EQ(push({"--pack", unsigned_pack, "--name", "signed"})["sent"], 1);
+  EXPECT_EQ(push({"--pack", signed_later, "--name", "signed"})["sent"], 1);
   use_machine("other");
   EXPECT_EQ(pull({"--pack", "signed"})["stored"], kObjects);
   // Another pack's signature.

@@ -189,6 +189,14 @@ void check_toolchains(BuildService& service, Diagnosis& diagnosis) {
                    "reinstall that CUDA toolkit, or take it off the search path"});
   }
   diagnosis.add(choice_check(service));
+  std::vector<std::string> recorded;
+  for (const device::Toolchain& each : service.toolchains().recorded())
+    recorded.push_back(each.name());
+  if (recorded.size() > 1)
+    diagnosis.add(
+        {"nvrtc recorded", CheckVerdict::kOk,
+         fmt::format("{}: the kernels of each are hits where nothing can be built",
+                     fmt::join(recorded, ", "))});
 }
 
 void check_compile(Context& context, BuildService& service, Diagnosis& diagnosis) {

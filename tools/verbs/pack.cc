@@ -74,18 +74,48 @@ Result<void> check_output(const std::string& path) {
   return {};
 }
 
-/// But for the toolchain. Errors: kInvalidArgument.
+/// The time that a reproducible build gives to what it makes. Errors: kInvalidArgument.
+Result<std::optional<std::int64_t>> source_date_ns() {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  constexpr const char* kVariable = "SOURCE_DATE_EPOCH";
+  const auto text = process_environment()(kVariable);
+  if (!text || text->empty())
+    return std::nullopt;
+  constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max() / kSecond;
+  return static_cast<std::int64_t>(
+             KILN_TRY(parse_number(kVariable, *text, {1, kMost}))) *
+         kSecond;
+}
+
+/// When the newest of the objects was built, so that the same give the same pack; 0: no
+/// object says it.
+std::int64_t newest_ns(const WantedList& work) {
+  std::int64_t newest = 0;
+  for (const Wanted& each : work.wanted) {
+    std::int64_t created = each.created_ns;
+    if (const auto entry = each.error || created != 0
+                               ? Result<std::optional<cache::Entry>>(std::nullopt)
+                               : work.cache().describe(each.key);
+        entry && *entry)
+      created = (*entry)->created_ns;
+    newest = std::max(newest, created);
+  }
+  return newest;
+}
+
+/// But for the toolchain, and the time where nothing sets it. Errors: kInvalidArgument.
 Result<cache::PackHeader> begin_header(const PackOptions& options) {
   constexpr std::uint64_t kMostSerial = std::numeric_limits<std::int64_t>::max();
-  const std::int64_t now_ns = cache::unix_now_ns();
+  const auto set_ns = KILN_TRY(source_date_ns());
   // The time grows by itself.
-  std::uint64_t serial = static_cast<std::uint64_t>(now_ns) / 1'000'000;
+  std::uint64_t serial =
+      static_cast<std::uint64_t>(set_ns.value_or(cache::unix_now_ns())) / 1'000'000;
   if (!options.serial.empty())
     serial = KILN_TRY(parse_number("--serial", options.serial, {1, kMostSerial}));
   return cache::PackHeader{
       .producer = fmt::format("kiln {}", version()),
       .name = std::filesystem::path(options.output).filename().native(),
-      .created_ns = now_ns,
+      .created_ns = set_ns.value_or(0),
       .serial = serial};
 }
 
@@ -124,8 +154,9 @@ int report(const Context& context, const PackOptions& options, const WantedList&
         {"header", header_json(done.header)},
         {"missing", missing},
         {"failed", failed},
-        {"toolchain",
-         work.toolchain ? ordered_json(work.toolchain->name()) : ordered_json(nullptr)},
+        {"toolchain", work.toolchains.empty()
+                          ? ordered_json(nullptr)
+                          : ordered_json(work.toolchains.front().name())},
         {"signed_by", by},
         {"problems", problems}};
     if (options.selection.skip_bad)
@@ -139,18 +170,20 @@ int report(const Context& context, const PackOptions& options, const WantedList&
         done.packed == 0
             ? fmt::format("no pack is written: none of its objects is in the cache{}\n",
                           remedy)
-            : fmt::format(
-                  "{}: {}, {}{}{}{}{}\n", options.output,
-                  counted(done.packed, "object", "objects"), format_size(done.bytes),
-                  work.toolchain ? fmt::format(", of {}", work.toolchain->name()) : "",
-                  done.signed_by.empty()
-                      ? ""
-                      : fmt::format(", signed by {}",
-                                    key_name(done.signed_by.front().key)),
-                  missing + failed == 0
-                      ? ""
-                      : fmt::format("; {} not packed", missing + failed),
-                  remedy)));
+            : fmt::format("{}: {}, {}, serial {}{}{}{}{}\n", options.output,
+                          counted(done.packed, "object", "objects"),
+                          format_size(done.bytes), done.header.serial,
+                          work.toolchains.empty()
+                              ? ""
+                              : fmt::format(", of {}", work.toolchains.front().name()),
+                          done.signed_by.empty()
+                              ? ""
+                              : fmt::format(", signed by {}",
+                                            key_name(done.signed_by.front().key)),
+                          missing + failed == 0
+                              ? ""
+                              : fmt::format("; {} not packed", missing + failed),
+                          remedy)));
   }
   return missing + failed + work.bad_lines == 0 ? kAllDone : kSomeFailed;
 }
@@ -176,17 +209,18 @@ Result<int> run(Context& context, const PackOptions& options) {
                      has_filter ? "has nothing that matches" : "is empty")});
     return kSomeFailed;  // the command line was right
   }
-  if (work.toolchain)
-    header.toolchains.push_back(
-        fmt::format("{} {}", work.toolchain->name(), to_string(work.toolchain->id)));
+  for (const device::Toolchain& each : work.toolchains)
+    header.toolchains.push_back(fmt::format("{} {}", each.name(), to_string(each.id)));
   std::ranges::sort(work.wanted, {}, &Wanted::key);
+  if (header.created_ns == 0)
+    header.created_ns = newest_ns(work);
   const auto file = KILN_TRY(PackFile::create(options.output));
   cache::PackWriter writer([&](ByteView bytes) { return file->write(bytes); });
   KILN_TRY(writer.begin(header));
   const std::uint64_t packed =
       KILN_TRY(add_objects(context, work, options.with_source, writer));
-  if (work.toolchain)
-    KILN_TRY(writer.add_toolchain(device::record_of(*work.toolchain)));
+  for (const device::Toolchain& each : work.toolchains)
+    KILN_TRY(writer.add_toolchain(device::record_of(each)));
   KILN_TRY(writer.finish(signed_by));
   std::uint64_t bytes = 0;
   if (packed > 0)
@@ -210,7 +244,7 @@ Run add_pack(OptionSet& cli) {
              "written whole or not at all");
   cli.option("--serial", options->serial, "N",
              "A number that grows from pack to pack of one name (default: the time, in "
-             "ms since 1970)");
+             "ms since 1970, or that of SOURCE_DATE_EPOCH)");
   add_source_option(cli, options->with_source);
   cli.group(kFleetGroup);
   add_signing_options(cli, options->signing, "; FILE.minisig is written as well");

@@ -31,6 +31,7 @@ struct PullOptions {
   std::string pack;
   std::string output;
   std::string wait;
+  Taking taking;
   SelectionOptions selection;
 };
 
@@ -108,6 +109,9 @@ Result<int> pull_objects(Context& context, const PullOptions& options, RemoteRun
 Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& run,
                       std::chrono::milliseconds wait) {
   KILN_TRY(check_pack_name(options.pack));
+  Taking taking = options.taking;
+  taking.name = options.pack;
+  KILN_TRY(taking.parse());
   if (!options.output.empty())
     KILN_TRY(check_output_path("-o", options.output));
   const FetchedPack fetched = KILN_TRY(fetch_pack(run, options.pack, wait));
@@ -121,15 +125,21 @@ Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& r
                                           context.config.trusted_gids),
       {.keys = run.trusted(),
        .is_needed = !server.takes_unsigned,
+       .name = options.pack,
        .minisig = [&]() -> Result<std::string> {
          minisig = KILN_TRY(fetch_minisig(run, fetched.server, options.pack));
          return minisig;
        }}));
   if (options.output.empty())
-    return unpack_into_cache(context, *pack, url);
+    return unpack_into_cache(context, *pack, url, taking);
+  cache::CacheOptions opened = cache_options(context.config);
+  opened.make_root = opened.warns_when_off = false;
+  const auto cache = cache::Cache::open(std::move(opened));
+  KILN_TRY(taking.check(pack->header(), cache.get()));
   if (options.output != "-")
     KILN_TRY(replace_minisig(options.output, minisig));
   KILN_TRY(write_output_file(options.output, bytes));
+  remember(pack->header(), *cache);
   if (context.json)
     print_json({{"file", options.output},
                 {"url", url},
@@ -147,6 +157,10 @@ Result<int> run(Context& context, const PullOptions& options) {
   KILN_TRY(check_one_choice("pull", options.keys, options.pack, options.selection));
   if (options.pack.empty() && !options.output.empty())
     return fail(ErrorCode::kInvalidArgument, "pull: -o is for --pack");
+  if (options.pack.empty() &&
+      (options.taking.older || !options.taking.min_serial_given.empty()))
+    return fail(ErrorCode::kInvalidArgument,
+                "pull: --min-serial and --older are for --pack");
   std::chrono::milliseconds wait{0};
   if (!options.wait.empty())
     wait = KILN_TRY(parse_duration(options.wait));
@@ -171,6 +185,7 @@ Run add_pull(OptionSet& cli) {
   cli.option("--wait", options->wait, "DURATION",
              "Ask for missing objects again and again for so long: 60, which is "
              "seconds, or 5m (default: 0)");
+  options->taking.add_options(cli);
   cli.footer(
       "Fetches the kernels that `kiln warm` with the same words would build: the keys\n"
       "are made here, since servers have no list of keys. Each object is checked as\n"

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "build/artifact.h"
+#include "cache/pack_identity.h"
 #include "tools/exit_code.h"
 #include "tools/open_cache.h"
 #include "tools/output/progress.h"
@@ -125,7 +126,9 @@ Result<void> check_no_source(const cache::Pack& pack, const std::string& file) {
 }
 
 /// The file, whole and sound, and its signature: that beside it, or one by `signer`.
+/// What is signed under another name is an error: nobody would take it.
 Result<RemotePack> read_pack(const Context& context, const PushOptions& options,
+                             const std::string& name,
                              const std::vector<Signer>& signers,
                              std::size_t& signatures) {
   const std::string& file = options.pack;
@@ -151,6 +154,14 @@ Result<RemotePack> read_pack(const Context& context, const PushOptions& options,
   } else if (auto beside = read_minisig(path)) {
     pack.minisig = *std::move(beside);
   }
+  const std::string& own = opened->header().name;
+  if ((signatures > 0 || !pack.minisig.empty()) && !cache::check_pack_is(own, name))
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("the pack calls itself {}, and that is signed: whoever asks "
+                    "for {} would refuse it. Make it under this name: kiln pack "
+                    "-o {}.kpack",
+                    own, name, cache::bare_pack_name(name)));
   return pack;
 }
 
@@ -162,7 +173,8 @@ Result<int> push_pack(Context& context, const PushOptions& options, RemoteRun& r
                                : options.name;
   KILN_TRY(check_pack_name(name));
   std::size_t signatures = 0;
-  const RemotePack pack = KILN_TRY(read_pack(context, options, signers, signatures));
+  const RemotePack pack =
+      KILN_TRY(read_pack(context, options, name, signers, signatures));
   if (pack.minisig.empty() && signatures == 0)
     KILN_TRY(check_signers(run, signers));
   TransferTotals totals(run);

@@ -14,6 +14,7 @@ namespace {
 
 struct UnpackOptions {
   std::string file;
+  Taking taking;
   SigningOptions signing;
 };
 
@@ -22,13 +23,17 @@ Result<int> run(Context& context, const UnpackOptions& options) {
   auto path = std::filesystem::absolute(options.file, error);
   if (error)
     path = options.file;
+  Taking taking = options.taking;
+  if (taking.name.empty())
+    taking.name = path.filename();
+  KILN_TRY(taking.parse());
   const auto keys = KILN_TRY(trusted_keys(context.config, options.signing));
   const auto pack = KILN_TRY(
       open_pack_file(path,
                      cache::TrustPolicy::of_this_process(context.config.trusted_uids,
                                                          context.config.trusted_gids),
-                     keys));
-  return unpack_into_cache(context, *pack, options.file);
+                     keys, taking.name));
+  return unpack_into_cache(context, *pack, options.file, taking);
 }
 
 }  // namespace
@@ -41,6 +46,10 @@ Run add_unpack(OptionSet& cli) {
   add_keys_option(cli, options->signing,
                   "Public keys; a key of them must have signed the pack, or "
                   "FILE.minisig (default: $KILN_REMOTE_KEYS)");
+  cli.option("--name", options->taking.name, "NAME",
+             "The name that the pack must have, if keys are given (default: that of "
+             "FILE)");
+  options->taking.add_options(cli);
   cli.footer(
       "Every object is checked as `kiln verify` does. Objects that the cache\n"
       "has already stay. The NVRTC that built the pack is recorded, as by `kiln "

@@ -55,6 +55,10 @@ void record_toolchain(BuildService& service, const BuildReport& report) {
     const device::Toolchain* const chosen = chosen_toolchain(report.items[i]);
     if (chosen == nullptr || !report.entries[i].stored)
       continue;
+    // Else it may be a hit of another toolchain that is recorded.
+    if (service.config().no_jit &&
+        !service.cache().describe(*key_of(report.items[i])).value_or(std::nullopt))
+      continue;
     auto& use = uses[to_string(chosen->id)];
     ++use.first;
     use.second = chosen;

@@ -163,6 +163,21 @@ TEST(SettingsTest, EachReachesItsFieldAndTheMemberOfOptionsComesBeforeTheVariabl
   EXPECT_EQ(tried.size(), every_setting().size());
 }
 
+TEST(SettingsTest, ASeedThatMustBeSignedNeedsAKeyThatIsTrusted) {
+  std::map<std::string, std::string> variables{{"KILN_SEED", "/a:/b;signed=1"}};
+  EXPECT_THAT(
+      settings({}, environment(variables)),
+      test::IsError(ErrorCode::kInvalidArgument,
+                    testing::StartsWith("KILN_SEED: /b;signed=1: no key is trusted")));
+  EXPECT_THAT(settings({.seeds = {{"/c;signed=1"}}}, environment({})),
+              test::IsError(ErrorCode::kInvalidArgument,
+                            testing::StartsWith("Options::seeds: /c;signed=1: ")));
+  EXPECT_TRUE(settings({.seeds = {{"/c;signed=0"}}}, environment(variables)));
+  variables.emplace("KILN_REMOTE_KEYS", "/k");
+  EXPECT_EQ(settings({}, environment(variables)).value().seeds,
+            (Paths{"/a", "/b;signed=1"}));
+}
+
 TEST(SettingsTest, ARankIsWhatALauncherSaysFirst) {
   const auto rank_of = [](std::map<std::string, std::string> variables) {
     return settings({}, environment(std::move(variables))).value().rank;
@@ -195,7 +210,8 @@ TEST(SettingsTest, AWrongValueNamesItsVariable) {
                                           {"KILN_JOBS", "0"},
                                           {"KILN_REMOTE_WAIT", "soon"},
                                           {"KILN_ATTENTION", "flash"},
-                                          {"KILN_NO_JIT", "perhaps"}}) {
+                                          {"KILN_NO_JIT", "perhaps"},
+                                          {"KILN_SEED", "/a;sined"}}) {
     SCOPED_TRACE(name);
     EXPECT_THAT(settings({}, environment({{name, value}})),
                 test::IsError(ErrorCode::kInvalidArgument,

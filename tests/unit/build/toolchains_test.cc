@@ -1,5 +1,6 @@
 #include "build/toolchains.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -118,9 +119,9 @@ TEST_F(ToolchainsTest, ASeedsRecordCountsWhereTheRootHasNone) {
       config_, {dir_.path() / "toolchains"}, ask, 5min, [&](SeedNeed) {
         return std::vector<std::string>{"no record", device::record_of(theirs)};
       });
-  EXPECT_EQ(toolchains.recorded()->id, theirs.id);
+  EXPECT_EQ(toolchains.recorded().front().id, theirs.id);
   ASSERT_TRUE(toolchains.record(ours));
-  EXPECT_EQ(toolchains.recorded()->id, ours.id);
+  EXPECT_EQ(toolchains.recorded().front().id, ours.id);
   config_.nvrtc.reset();
   config_.toolchain = "bbbbbbbb";
   Toolchains asking(config_, {dir_.path() / "toolchains"}, ask, 5min,
@@ -173,6 +174,45 @@ TEST_F(ToolchainsTest, WhereAnNvrtcIsNamedSeedsAreAskedForNoMoreThanAHint) {
   EXPECT_FALSE(asking.choose(std::nullopt));
   ASSERT_EQ(needs.size(), 1U);
   EXPECT_NE(needs[0], SeedNeed::kHint) << "nobody else knows it";
+}
+
+TEST_F(ToolchainsTest, OthersThatAreRecordedMayHaveBuiltItUnlessASettingNamesOne) {
+  const auto recorded = [&](const std::string& nvrtc, ComputeCapability capability) {
+    device::Toolchain toolchain;
+    toolchain.id.nvrtc = nvrtc;
+    toolchain.facts = {{13, 0}, {capability}};
+    return toolchain;
+  };
+  const auto ask = [&](auto&, auto&, auto&) -> Facts { return facts_; };
+  const auto of_seed = [&](SeedNeed) {
+    return std::vector{device::record_of(recorded("cccccccc", {9, 0})),
+                       device::record_of(recorded("aaaaaaaa", {9, 0}))};
+  };
+  const auto open = [&] {
+    return std::make_unique<Toolchains>(
+        config_, Toolchains::Folders{dir_.path() / "toolchains"}, ask, 5min, of_seed);
+  };
+  const auto ids_beside = [](Toolchains& toolchains, const device::BuildFor& device) {
+    const auto chosen = toolchains.choose(device).value();
+    std::vector<std::string> ids{chosen->toolchain.id.nvrtc};
+    for (const auto& each : toolchains.others(*chosen))
+      ids.push_back(each->toolchain.id.nvrtc);
+    return ids;
+  };
+  using Ids = std::vector<std::string>;
+  const device::BuildFor hopper = device::Target{{{9, 0}}};
+  ASSERT_TRUE(open()->record(recorded("bbbbbbbb", {7, 0})));
+  ASSERT_TRUE(open()->record(recorded("aaaaaaaa", {9, 0})));
+  EXPECT_EQ(ids_beside(*open(), hopper).size(), 1U) << "KILN_NVRTC names it";
+  config_.nvrtc.reset();
+  EXPECT_THAT(ids_beside(*open(), hopper),
+              testing::IsSupersetOf({"aaaaaaaa", "bbbbbbbb", "cccccccc"}));
+  config_.toolchain = "aaaaaaaa";
+  EXPECT_EQ(ids_beside(*open(), hopper), Ids{"aaaaaaaa"});
+  const auto all = open();
+  EXPECT_TRUE(all->others(device::ToolchainChoice{recorded("aaaaaaaa", {9, 0}), "", ""})
+                  .empty())
+      << "a request names it";
 }
 
 }  // namespace

@@ -8,9 +8,11 @@
 #include <utility>
 
 #include "cache/cache.h"
+#include "cache/seed_place.h"
 #include "codec/private_key.h"
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/in_threads.h"
+#include "tests/support/is_error.h"
 #include "tests/support/sample_pack.h"
 #include "tests/support/temp_dir.h"
 #include "util/log.h"
@@ -240,6 +242,72 @@ TEST_F(SeedsTest, ASignedPackNeedsATrustedKeyWhereSomeAreGiven) {
   std::ofstream(keys_) << to_text(ours.public_key());
   fs::permissions(keys_, fs::perms(0666));
   EXPECT_FALSE(open()->find(key_)) << "anybody may have added a key";
+}
+
+TEST_F(SeedsTest, WithSigned1APackWhoseSignatureWasStrippedIsRefusedWithTheReason) {
+  const PrivateKey ours = PrivateKey::generate().value();
+  const Signer signer = ours.signer();
+  keys_ = dir_.path() / "trusted.pub";
+  std::ofstream(keys_) << to_text(ours.public_key());
+  fs::permissions(keys_, fs::perms(0644));
+  const auto error_of = [&](std::string_view options) {
+    return open({pack_.native() + std::string(options)})->seeds()->states().at(0).error;
+  };
+  EXPECT_FALSE(error_of("")) << "trusted by its owner";
+  const auto stripped = error_of(";signed=1");
+  ASSERT_TRUE(stripped);
+  EXPECT_EQ(stripped->code, ErrorCode::kUntrusted);
+  EXPECT_EQ(stripped->message, pack_.native() + ": it has no signature (signed=1)");
+  const auto cache = open({pack_.native() + ";signed=1"});
+  EXPECT_FALSE(cache->find(key_));
+  EXPECT_EQ(cache->counters().get(Counter::kUntrusted), 1U);
+  write_bytes(pack_, pack_of(objects_, std::span(&signer, 1)));
+  EXPECT_FALSE(error_of(";signed=1"));
+  EXPECT_TRUE(open({pack_.native() + ";signed=1"})->find(key_));
+  std::ofstream(keys_) << to_text(PrivateKey::generate().value().public_key());
+  EXPECT_TRUE(error_of(";signed=1"));
+  keys_.clear();
+  EXPECT_TRUE(error_of(";signed=1")) << "nobody is trusted";
+}
+
+TEST_F(SeedsTest, AFolderHasNeitherSignatureNorSerialAndIsRefusedWhereOneIsWanted) {
+  const fs::path other = make_root("other", 0, 4);
+  for (const char* const options : {";signed=1", ";min_serial=1"}) {
+    const auto cache = open({other.native() + options});
+    EXPECT_FALSE(cache->find(key_)) << options;
+    const SeedState state = cache->seeds()->states().at(0);
+    EXPECT_EQ(state.path, other);
+    EXPECT_THAT(state.error->message, testing::HasSubstr("is a folder: signed=1 and"));
+  }
+  EXPECT_TRUE(open({other.native() + ";signed=0;;min_serial=0"})->find(key_));
+}
+
+TEST_F(SeedsTest, APackThatIsOlderThanMinSerialIsRefused) {
+  EXPECT_TRUE(open({pack_.native() + ";min_serial=17"})->find(key_));
+  fs::remove_all(root_);
+  const auto cache = open({pack_.native() + ";min_serial=18"});
+  EXPECT_FALSE(cache->find(key_));
+  EXPECT_THAT(cache->seeds()->states().at(0).error->message,
+              testing::HasSubstr("its serial is 17, and min_serial=18"));
+}
+
+TEST_F(SeedsTest, OptionsOfASeedAreReadAndUnknownOnesNamed) {
+  EXPECT_EQ(parse_seed("/a b.kpack;signed=1;min_serial=9223372036854775807").value(),
+            (SeedPlace{"/a b.kpack", true, 9223372036854775807U}));
+  EXPECT_EQ(parse_seed("/a.kpack").value(), SeedPlace{"/a.kpack"});
+  for (const auto& [text, why] :
+       {std::pair{"/a;sined=1",
+                  "/a;sined: there is no option 'sined', did you mean "
+                  "'signed'?"},
+        {"/a;signed=1;signed=1", "/a;signed: it is given twice"},
+        {"/a;signed", "/a;signed: '' is not"},
+        {"/a;signed=yes", "/a;signed: 'yes' is not"},
+        {"/a;min_serial=-1", "/a;min_serial: '-1' is not"},
+        {"/a;min_serial=9223372036854775808", "/a;min_serial: '9223372036854775808'"}})
+    EXPECT_THAT(parse_seed(text),
+                test::IsError(ErrorCode::kInvalidArgument, testing::HasSubstr(why)));
+  const auto cache = open({pack_.native() + ";sined=1"});
+  EXPECT_FALSE(cache->find(key_)) << "whoever did not check it first";
 }
 
 TEST_F(SeedsTest, TheirToolchainsAreKnown) {

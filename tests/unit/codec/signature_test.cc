@@ -61,6 +61,19 @@ TEST_F(SignatureTest, EachChangedByteOfASignatureFileIsNoticed) {
   }
 }
 
+TEST_F(SignatureTest, TheFileThatASignatureIsOfIsInItsTrustedComment) {
+  const auto named = [&](std::string_view comment) {
+    const std::string file = make_minisig(digest_, ours_.signer(), comment).value();
+    return std::string(signed_file(file));
+  };
+  EXPECT_EQ(named("timestamp:1700000000\tfile:a b.kpack\thashed"), "a b.kpack");
+  EXPECT_EQ(named("file:a.kpack"), "a.kpack");
+  EXPECT_EQ(named("file:"), "");
+  EXPECT_EQ(named("a comment on my file:a.kpack"), "");
+  EXPECT_EQ(signed_file("untrusted comment: file:a.kpack\n"), "");
+  EXPECT_EQ(signed_file(""), "");
+}
+
 TEST_F(SignatureTest, WhatIsSignedHereIsAcceptedFromATrustedKeyAlone) {
   const std::string file = make_minisig(digest_, ours_.signer(), "a comment").value();
   const std::vector trusted{theirs_.public_key(), ours_.public_key()};

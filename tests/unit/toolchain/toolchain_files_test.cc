@@ -110,6 +110,51 @@ TEST_F(ToolchainFiles, TheSameRecordIsLeftAsItIs) {
   EXPECT_EQ(read_recorded(folder_).value()->linker, toolchain.linker);
 }
 
+TEST_F(ToolchainFiles, ARecordReplacesNoneOfAnotherToolchainAndTheNewestIsFirst) {
+  const auto of = [&](const std::string& id) {
+    Toolchain toolchain;
+    toolchain.id = {id, "08d1"};
+    toolchain.facts = facts_;
+    return toolchain;
+  };
+  const auto ids = [&] {
+    std::vector<std::string> list;
+    const auto records = read_records(folder_).value();
+    for (const Toolchain& each : records) list.push_back(each.id.nvrtc);
+    return list;
+  };
+  EXPECT_TRUE(ids().empty());
+  for (const char* const id : {"aa", "bb", "cc", "aa"})
+    ASSERT_TRUE(write_recorded(folder_, of(id)));
+  EXPECT_EQ(ids(), (std::vector<std::string>{"aa", "cc", "bb"}));
+  EXPECT_EQ(read_recorded(folder_).value()->id.nvrtc, "aa");
+  Toolchain linked = of("bb");
+  linked.linker = LinkerId{"157d67e6", ""};
+  ASSERT_TRUE(write_recorded(folder_, linked));
+  ASSERT_TRUE(write_recorded(folder_, of("dd")));
+  EXPECT_EQ(read_records(folder_).value()[1].linker, linked.linker);
+  for (int i = 10; i < 40; ++i)
+    ASSERT_TRUE(write_recorded(folder_, of(std::to_string(i))));
+  EXPECT_EQ(ids().size(), kMostRecorded);
+  EXPECT_EQ(ids().front(), "39");
+}
+
+TEST_F(ToolchainFiles, ADamagedRecordBehindTheFirstCostsThatRecord) {
+  Toolchain toolchain;
+  toolchain.facts = facts_;
+  toolchain.id = {"aa", ""};
+  const std::string other = record_of(toolchain);
+  toolchain.id = {"bb", ""};
+  for (const auto& [before, count] : {std::pair{"[7, null, " + other + "]", 2U},
+                                      {"{\"x\": " + other + "}", 2U},
+                                      {std::string("\"none\""), 1U},
+                                      {std::string("[[[]]]"), 1U}}) {
+    std::string text = record_of(toolchain);
+    text.insert(text.rfind('}'), ", \"before\": " + before);
+    EXPECT_EQ(parse_records(text).size(), count) << text;
+  }
+}
+
 TEST_F(ToolchainFiles, TheRecordHasWhatLinked) {
   Toolchain toolchain;
   toolchain.id = {std::string(kId), "08d17e32"};

@@ -1,0 +1,38 @@
+// What a pack is besides its objects: a name, which a signature covers, so that nobody
+// can give out one pack for another; and a place in the order of those of its name, the
+// last of which a root remembers. FORMAT.md, "Packs taken".
+
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cache/pack.h"
+#include "kiln/result.h"
+#include "util/own_path.h"
+
+namespace kiln::cache {
+
+/// "job" of "job", "job.kpack" and "job.kpack.zst": compression is no part of a name.
+[[nodiscard]] std::string_view bare_pack_name(std::string_view name);
+
+/// That a pack which calls itself `own` may be taken for `wanted`. Without a name of
+/// its own, as of version 1, it may be any. Errors: kUntrusted.
+[[nodiscard]] Result<void> check_pack_is(std::string_view own, std::string_view wanted);
+
+/// "serial 17, of 2023-11-14T22:13:20Z".
+[[nodiscard]] std::string order_text(const PackHeader& header);
+
+/// The last pack that was taken, by the hints in `folder`, if `header` is of an older
+/// one of its name; `name` is that of a pack that has none.
+[[nodiscard]] std::optional<PackHeader> newer_taken(const OwnFolder& folder,
+                                                    const PackHeader& header,
+                                                    std::string_view name);
+
+/// From now on it is the last of its name: of two that are taken at one moment, either.
+/// Errors: kIo, kUntrusted.
+[[nodiscard]] Result<void> remember_taken(const OwnFolder& folder,
+                                          const PackHeader& header);
+
+}  // namespace kiln::cache

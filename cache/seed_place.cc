@@ -1,0 +1,51 @@
+#include "cache/seed_place.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <limits>
+#include <string>
+
+#include "util/nearest.h"
+#include "util/trailing_options.h"
+#include "util/try.h"
+#include "util/units.h"
+
+namespace kiln::cache {
+
+Result<SeedPlace> parse_seed(const std::filesystem::path& text) {
+  const std::array<std::string, 2> names{"min_serial", "signed"};
+  std::string_view options = text.native();
+  const std::string_view path = before_options(options);
+  SeedPlace place{.path = path};
+  KILN_TRY(read_options(
+      path, options,
+      [&](const std::string& name, const std::string& value) -> Result<void> {
+        if (name == "signed")
+          place.is_signed = KILN_TRY(parse_number(value, {0, 1})) == 1;
+        else if (name == "min_serial")
+          place.min_serial = KILN_TRY(
+              parse_number(value, {0, std::numeric_limits<std::int64_t>::max()}));
+        else
+          return fail(ErrorCode::kInvalidArgument,
+                      fmt::format("there is no option '{}'{}", name,
+                                  did_you_mean(name, names)));
+        return {};
+      }));
+  return place;
+}
+
+Result<void> check_seeds(std::span<const std::filesystem::path> texts, bool has_keys) {
+  for (const std::filesystem::path& text : texts) {
+    const SeedPlace place = KILN_TRY(parse_seed(text));
+    if (place.is_signed && !has_keys)
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{};signed=1: no key is trusted, so no signature can be "
+                              "checked; name a file of public keys by "
+                              "KILN_REMOTE_KEYS (--keys)",
+                              place.path.native()));
+  }
+  return {};
+}
+
+}  // namespace kiln::cache

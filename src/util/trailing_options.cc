@@ -1,0 +1,45 @@
+#include "util/trailing_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "util/try.h"
+
+namespace kiln {
+namespace {
+
+std::string_view next_part(std::string_view& text, char separator) {
+  const std::size_t end = std::min(text.find(separator), text.size());
+  const std::string_view part = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return part;
+}
+
+}  // namespace
+
+std::string_view before_options(std::string_view& rest) {
+  return next_part(rest, ';');
+}
+
+Result<void> read_options(
+    std::string_view text, std::string_view options,
+    const std::function<Result<void>(const std::string& name,
+                                     const std::string& value)>& set) {
+  std::vector<std::string> given;
+  while (!options.empty()) {
+    std::string_view value = next_part(options, ';');
+    const std::string name(next_part(value, '='));
+    if (name.empty() && value.empty())
+      continue;
+    KILN_TRY(about(fmt::format("{};{}", text, name),
+                   std::ranges::find(given, name) == given.end()
+                       ? set(name, std::string(value))
+                       : fail(ErrorCode::kInvalidArgument, "it is given twice")));
+    given.push_back(name);
+  }
+  return {};
+}
+
+}  // namespace kiln
