@@ -318,13 +318,17 @@ std::uint64_t Server::get(const Digest& key, std::string target, Done done,
   const auto finish = [state = state_, file = *file, key, target = std::move(target)](
                           Answer& answer, std::uint64_t size) {
     auto body = file.read(0, size);
-    auto object = body ? object_in(*std::move(body),
-                                   {.key = key,
-                                    .target = target,
-                                    .payload_check = state->payload_check,
-                                    .trusted = state->trusted,
-                                    .takes_unsigned = state->address.takes_unsigned})
-                       : refuse(Rejected::kSize, body.error().message);
+    if (!body) {
+      answer.verdict = Verdict::kAbandoned;
+      answer.why = body.error().message;
+      return;
+    }
+    auto object =
+        object_in(*std::move(body), {.key = key,
+                                     .target = target,
+                                     .payload_check = state->payload_check,
+                                     .trusted = state->trusted,
+                                     .takes_unsigned = state->address.takes_unsigned});
     if (object) {
       answer.object = *std::move(object);
       return;

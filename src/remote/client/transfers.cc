@@ -34,9 +34,10 @@ using std::chrono::milliseconds;
 constexpr milliseconds kGrace{1000};
 /// Of the helper's first frame, and of a frame that has begun.
 constexpr std::chrono::seconds kFrameLimit{5};
-/// A helper that answers nothing for so long is asked for a sign of life, and has as
-/// long again for it.
-constexpr std::chrono::seconds kSilence{5};
+/// A helper that answers nothing for so long is asked for a sign of life.
+constexpr std::chrono::seconds kSilence{2};
+/// Without one it is killed.
+constexpr std::chrono::seconds kSignLimit{5};
 /// A helper that ends without one good reply so often in a row is not started again.
 constexpr int kMostStarts = 3;
 constexpr milliseconds kLookWithoutPipe{50};
@@ -200,7 +201,7 @@ struct Transfers::State {
     if (!process)
       return {};
     if (pinged_at)
-      return now - *pinged_at < kSilence
+      return now - *pinged_at < kSignLimit
                  ? Result<void>()
                  : fail(ErrorCode::kTimeout, "kiln-remote gives no answer");
     if (!is_suspect && (!first_deadline() || now - heard_at < kSilence))
@@ -214,7 +215,7 @@ struct Transfers::State {
     const auto deadline = first_deadline();
     if (!process || (!deadline && !pinged_at))
       return deadline;
-    const auto look = pinged_at.value_or(heard_at) + kSilence;
+    const auto look = pinged_at ? *pinged_at + kSignLimit : heard_at + kSilence;
     return std::min(deadline.value_or(look), look);
   }
 

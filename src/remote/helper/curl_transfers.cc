@@ -74,7 +74,7 @@ bool goes_on_at(std::uint64_t at, std::string_view range) {
       std::from_chars(range.data() + slash + 1, range.data() + range.size(), total)
               .ec != std::errc{})
     return false;
-  return range == fmt::format("bytes {}-{}/{}", at, total - 1, total);
+  return total > at && range == fmt::format("bytes {}-{}/{}", at, total - 1, total);
 }
 
 std::string header_of(CURL* easy, const char* name) {
