@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <string>
 #include <tuple>
@@ -16,12 +15,6 @@
 #include "util/unique_fd.h"
 
 namespace kiln {
-namespace {
-
-constexpr std::uint64_t kCopyStep = 1U << 20U;
-
-}  // namespace
-
 Result<void> write_all(int fd, ByteView bytes, const std::filesystem::path& path) {
   while (!bytes.empty()) {
     const ssize_t n = without_file_size_signal(
@@ -87,19 +80,6 @@ Result<void> NewFile::commit(mode_t mode) {
     return posix_error("rename", path_, errno);
   temporary_.clear();
   return {};
-}
-
-Result<std::uint64_t> copy_some(int from, std::uint64_t at, std::uint64_t most, int to,
-                                const std::filesystem::path& path) {
-  Bytes bytes(std::min<std::uint64_t>(most, kCopyStep));
-  ssize_t n = -1;
-  do n = ::pread(from, bytes.data(), bytes.size(), static_cast<off_t>(at));
-  while (n < 0 && errno == EINTR);
-  if (n < 0)
-    return posix_error("read", path, errno);
-  bytes.resize(static_cast<std::size_t>(n));
-  KILN_TRY(write_all(to, bytes, path));
-  return bytes.size();
 }
 
 Result<void> replace_file(const std::filesystem::path& path, ByteView bytes,

@@ -5,7 +5,6 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -48,12 +47,6 @@ class NewFile {
   std::string temporary_;  // empty once it is in place
   UniqueFd file_;
 };
-
-/// Copies bytes of `from`, from `at` on, to the end of what was written to `to`: at
-/// most so many, 0 at the end of `from`. Returns how many. Errors: kIo.
-[[nodiscard]] Result<std::uint64_t> copy_some(int from, std::uint64_t at,
-                                              std::uint64_t most, int to,
-                                              const std::filesystem::path& path);
 
 /// Replaces `path` atomically: readers see the whole old file or the whole new one, and
 /// a failure leaves the old one. Not synced: after a power loss the new file may be

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "util/file_range.h"
 #include "util/posix_error.h"
 #include "util/scratch_file.h"
 #include "util/try.h"
@@ -108,12 +109,12 @@ Result<void> OutputFile::commit() {
   if (auto* const file = std::get_if<NewFile>(&file_))
     return file->commit(kMode);
   return write_in_place(path_, [&](int to, const std::string& name) -> Result<void> {
-    for (std::uint64_t at = 0;;) {
-      const auto n = KILN_TRY(copy_some(descriptor(), at, SIZE_MAX, to, name));
-      if (n == 0)
-        return {};
-      at += n;
-    }
+    const auto bytes =
+        KILN_TRY(FileRange::of(std::move(std::get<UniqueFd>(file_)), name));
+    constexpr std::uint64_t kStep = 1U << 20U;
+    for (std::uint64_t at = 0; at < bytes.size(); at += kStep)
+      KILN_TRY(write_all(to, KILN_TRY(bytes.read_up_to(at, kStep)), name));
+    return {};
   });
 }
 

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "remote/helper/folder_put.h"
+#include "remote/helper/folder_transfer.h"
 #include "remote/helper/libcurl.h"
 #include "remote/helper/transfer_body.h"
 
@@ -42,10 +42,6 @@ struct EasyDeleter {
 struct ListDeleter {
   void operator()(curl_slist* list) const { curl().slist_free_all(list); }
 };
-
-bool is_file(const TransferRequest& request) {
-  return request.url.starts_with("file:");
-}
 
 /// A transfer that runs. libcurl has pointers to it.
 struct Running {
@@ -92,7 +88,7 @@ void begin_body(Running& running) {
   const TransferRequest& request = running.request;
   long status = 0;
   std::ignore = curl().easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
-  const bool is_whole = status == kOk || is_file(request);
+  const bool is_whole = status == kOk;
   const bool is_rest = status == kPartial && request.resumes_at != 0 &&
                        header_of(easy, "Content-Encoding").empty() &&
                        goes_on_at(request.resumes_at, header_of(easy, "Content-Range"));
@@ -105,7 +101,7 @@ void begin_body(Running& running) {
   mark = header_of(easy, "ETag");
   if (!mark.starts_with('"'))
     mark = header_of(easy, "Last-Modified");
-  if (is_file(request) || !header_of(easy, "Content-Encoding").empty())
+  if (!header_of(easy, "Content-Encoding").empty())
     mark.clear();
 }
 
@@ -197,7 +193,7 @@ void set_limits(Running& running) {
   set(easy, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
   set(easy, CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
   set(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
-  set(easy, CURLOPT_PROTOCOLS_STR, "http,https,file");
+  set(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   // Never from TLS to none.
   set(easy, CURLOPT_REDIR_PROTOCOLS_STR,
       running.request.url.starts_with("https:") ? "https" : "http,https");
@@ -305,15 +301,12 @@ struct CurlTransfers::State {
     TransferReply& reply = one->reply;
     // Only the host that looks at these bytes refuses them, and says why.
     const bool is_enough = one->took == Took::kEnough;
-    const bool is_missing = code == CURLE_FILE_COULDNT_READ_FILE;
     reply.end = !one->body.error().empty()    ? TransferEnd::kHelper
                 : one->took == Took::kTooMuch ? TransferEnd::kTooLarge
                 : one->is_too_slow            ? TransferEnd::kTimeout
-                : is_missing || is_enough     ? TransferEnd::kAnswered
+                : is_enough                   ? TransferEnd::kAnswered
                                               : end_of(code);
-    if (is_missing)
-      reply.status = 404;
-    else if (reply.end == TransferEnd::kAnswered)
+    if (reply.end == TransferEnd::kAnswered)
       note_answer(*one);
     else
       reply.error = !one->body.error().empty()   ? one->body.error()
@@ -380,8 +373,7 @@ struct CurlTransfers::State {
     std::ignore = curl().easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
     std::ignore = curl().easy_getinfo(easy, CURLINFO_RETRY_AFTER, &rest);
     begin_body(one);  // of an empty one
-    const bool is_whole = one.is_rest || is_file(one.request);
-    one.reply.status = static_cast<std::uint32_t>(is_whole ? kOk : status);
+    one.reply.status = static_cast<std::uint32_t>(one.is_rest ? kOk : status);
     constexpr curl_off_t kLongest = 1 << 30;
     if (rest > 0)
       one.reply.retry_after_s = static_cast<std::uint32_t>(std::min(rest, kLongest));
@@ -390,7 +382,7 @@ struct CurlTransfers::State {
   Done done;
   CURLM* multi = nullptr;
   std::unordered_map<std::uint64_t, std::unique_ptr<Running>> running;
-  std::unordered_map<std::uint64_t, FolderPut> puts;
+  std::unordered_map<std::uint64_t, FolderTransfer> folders;
 };
 
 Result<CurlTransfers> CurlTransfers::make(Done done) {
@@ -414,11 +406,11 @@ void CurlTransfers::start(TransferRequest request, UniqueFd body) {
     return state_->done({.id = id,
                          .end = TransferEnd::kHelper,
                          .error = "kiln-remote has too many files open"});
-  if (request.method == Method::kPut && is_file(request)) {
+  if (request.url.starts_with("file:")) {
     auto path = path_of(request.url);
     if (path.empty())
       return state_->done({.id = id, .error = "it is no URL of a file"});
-    state_->puts.try_emplace(id, request, std::move(path), std::move(body));
+    state_->folders.try_emplace(id, request, std::move(path), std::move(body));
     return;
   }
   TransferBody bytes(std::move(body), request);
@@ -445,7 +437,7 @@ void CurlTransfers::start(TransferRequest request, UniqueFd body) {
 }
 
 void CurlTransfers::cancel(std::uint64_t id) {
-  state_->puts.erase(id);
+  state_->folders.erase(id);
   const auto found = state_->running.find(id);
   if (found == state_->running.end())
     return;
@@ -467,17 +459,17 @@ void CurlTransfers::poll(int descriptor, bool or_write) {
     state_->end(static_cast<Running*>(user)->request.id, code);
     has_ended = true;
   }
-  for (auto each = state_->puts.begin(); each != state_->puts.end();) {
+  for (auto each = state_->folders.begin(); each != state_->folders.end();) {
     auto reply = each->second.step();
     const auto next = std::next(each);
     if (reply) {
-      state_->puts.erase(each);
+      state_->folders.erase(each);
       state_->done(*std::move(reply));
       has_ended = true;
     }
     each = next;
   }
-  if (has_ended || !state_->puts.empty())
+  if (has_ended || !state_->folders.empty())
     return;
   const int events = CURL_WAIT_POLLIN | (or_write ? CURL_WAIT_POLLOUT : 0);
   curl_waitfd extra{
