@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -46,6 +47,14 @@ Result<std::uint64_t> BodyFile::size() const {
 
 Result<Bytes> BodyFile::read(std::uint64_t at, std::uint64_t size) const {
   return KILN_TRY(range()).read(at, size);
+}
+
+Result<Digest> BodyFile::sha256(std::uint64_t size) const {
+  constexpr std::uint64_t kStep = 1U << 20U;
+  Sha256 hasher;
+  for (std::uint64_t at = 0; at < size; at += kStep)
+    hasher.update(KILN_TRY(read(at, std::min(kStep, size - at))));
+  return hasher.finish();
 }
 
 }  // namespace kiln::remote

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "codec/digest.h"
 #include "kiln/result.h"
 #include "util/bytes.h"
 #include "util/file_range.h"
@@ -35,6 +36,9 @@ class BodyFile {
   [[nodiscard]] Result<std::uint64_t> size() const;
   /// So many bytes. Errors: kIo; kCorrupt, where it has fewer.
   [[nodiscard]] Result<Bytes> read(std::uint64_t at, std::uint64_t size) const;
+
+  /// Of its first bytes. Errors: as read().
+  [[nodiscard]] Result<Digest> sha256(std::uint64_t size) const;
 
  private:
   [[nodiscard]] Result<FileRange> range() const;

@@ -141,14 +141,6 @@ Result<WrittenBody> signed_body(const cache::StoredObject& object,
   return WrittenBody{file, object.file().size() + block.size()};
 }
 
-Result<std::string> sha256_of(const BodyFile& file, std::uint64_t size) {
-  constexpr std::uint64_t kStep = 1U << 20U;
-  Sha256 hasher;
-  for (std::uint64_t at = 0; at < size; at += kStep)
-    hasher.update(KILN_TRY(file.read(at, std::min(kStep, size - at))));
-  return hasher.finish().hex();
-}
-
 std::string_view name_of(Method method) {
   constexpr std::array<std::string_view, 3> kNames{"GET", "HEAD", "PUT"};
   return kNames[static_cast<std::size_t>(method)];
@@ -257,10 +249,10 @@ struct Server::State {
       return 0;
     }
     if (!who->aws_region.empty()) {
-      auto digest = sha256_of(body, request.body_bytes);
+      const auto digest = body.sha256(request.body_bytes);
       if (!digest)
         return abandon(done, digest.error());
-      request.body_sha256 = *std::move(digest);
+      request.body_sha256 = digest->hex();
     }
     request.credentials = *std::move(who);
     const Method method = request.method;

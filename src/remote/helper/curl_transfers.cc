@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <unordered_map>
@@ -12,7 +11,7 @@
 
 #include "remote/helper/folder_transfer.h"
 #include "remote/helper/libcurl.h"
-#include "remote/helper/transfer_body.h"
+#include "remote/helper/running_transfer.h"
 
 namespace kiln::remote {
 namespace {
@@ -21,132 +20,9 @@ constexpr long kMostRedirects = 3;
 constexpr int kPollMs = 200;  // how often a running transfer's speed is looked at
 constexpr int kIdlePollMs = 10'000;
 constexpr long kOk = 200;
-constexpr long kPartial = 206;
 
 using Clock = std::chrono::steady_clock;
 using Took = TransferBody::Took;
-
-const Result<Libcurl>& opened_libcurl() {
-  static const Result<Libcurl> opened = open_libcurl();
-  return opened;
-}
-
-/// CurlTransfers::make() fails without it.
-const Libcurl& curl() {
-  return *opened_libcurl();
-}
-
-struct EasyDeleter {
-  void operator()(CURL* easy) const { curl().easy_cleanup(easy); }
-};
-struct ListDeleter {
-  void operator()(curl_slist* list) const { curl().slist_free_all(list); }
-};
-
-/// A transfer that runs. libcurl has pointers to it.
-struct Running {
-  TransferRequest request;
-  TransferReply reply;
-  TransferBody body;
-  Took took = Took::kAll;
-  bool has_begun = false;  // the body of the answer
-  bool is_rest = false;    // of the file
-  bool is_too_slow = false;
-  bool is_repeated = false;
-  // Since then it has moved fewer bytes than it must in `slow_for`.
-  const Clock::time_point began = Clock::now();
-  Clock::time_point slow_since = began;
-  curl_off_t moved_then = 0;
-  std::unique_ptr<curl_slist, ListDeleter> headers{};
-  std::array<char, CURL_ERROR_SIZE> error{};  // of libcurl: why it failed
-  std::unique_ptr<CURL, EasyDeleter> easy{};
-};
-
-/// "bytes 5-9/10" of a body that goes on at 5, and up to its end.
-bool goes_on_at(std::uint64_t at, std::string_view range) {
-  std::uint64_t total = 0;
-  const std::size_t slash = range.rfind('/');
-  if (slash == std::string_view::npos ||
-      std::from_chars(range.data() + slash + 1, range.data() + range.size(), total)
-              .ec != std::errc{})
-    return false;
-  return total > at && range == fmt::format("bytes {}-{}/{}", at, total - 1, total);
-}
-
-std::string header_of(CURL* easy, const char* name) {
-  curl_header* header = nullptr;
-  return curl().easy_header(easy, name, 0, CURLH_HEADER, -1, &header) == CURLHE_OK
-             ? header->value
-             : "";
-}
-
-/// What the body of an answer is, when its first byte comes, or its end.
-void begin_body(Running& running) {
-  if (std::exchange(running.has_begun, true))
-    return;
-  CURL* const easy = running.easy.get();
-  const TransferRequest& request = running.request;
-  long status = 0;
-  std::ignore = curl().easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
-  const bool is_whole = status == kOk;
-  const bool is_rest = status == kPartial && request.resumes_at != 0 &&
-                       header_of(easy, "Content-Encoding").empty() &&
-                       goes_on_at(request.resumes_at, header_of(easy, "Content-Range"));
-  running.is_rest = is_rest;
-  if (request.method != Method::kGet || !(is_whole || is_rest))
-    return running.body.ignore();
-  running.body.begin_at(is_rest ? request.resumes_at : 0);
-  // A mark of the bytes as they are, and of nothing that decodes to them.
-  std::string& mark = running.reply.validator;
-  mark = header_of(easy, "ETag");
-  if (!mark.starts_with('"'))
-    mark = header_of(easy, "Last-Modified");
-  if (!header_of(easy, "Content-Encoding").empty())
-    mark.clear();
-}
-
-std::size_t on_bytes(const char* bytes, std::size_t one, std::size_t size, void* user) {
-  auto& running = *static_cast<Running*>(user);
-  begin_body(running);
-  running.took = running.body.take({bytes, one * size});
-  return running.took == Took::kAll ? one * size : 0;
-}
-
-std::size_t on_read(char* bytes, std::size_t one, std::size_t size, void* user) {
-  const ssize_t n = static_cast<Running*>(user)->body.give(bytes, one * size);
-  return n < 0 ? CURL_READFUNC_ABORT : static_cast<std::size_t>(n);
-}
-
-/// A server may close a connection that was kept just when it is used again: then
-/// libcurl sends the body once more, from its beginning, over a new one.
-int on_seek(void* user, curl_off_t offset, int origin) {
-  const bool is_there =
-      origin == SEEK_SET && offset >= 0 &&
-      static_cast<Running*>(user)->body.seek(static_cast<std::uint64_t>(offset));
-  return is_there ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_FAIL;
-}
-
-/// libcurl's own limit looks at a mean of five seconds, so a transfer that stalls after
-/// a quick start would be given up late.
-int on_progress(void* user, curl_off_t total, curl_off_t received, curl_off_t to_send,
-                curl_off_t sent) {
-  auto& running = *static_cast<Running*>(user);
-  const TransferLimits& limits = running.request.limits;
-  const curl_off_t moved = received + sent;
-  const auto least = static_cast<curl_off_t>(limits.least_bytes_per_second) *
-                     static_cast<curl_off_t>(limits.slow_for.count());
-  const auto now = Clock::now();
-  if (moved - running.moved_then >= least) {
-    running.slow_since = now;
-    running.moved_then = moved;
-  }
-  running.is_too_slow =
-      now - running.slow_since >= limits.slow_for ||
-      (limits.grows &&
-       now - running.began >=
-           whole_limit(limits, static_cast<std::uint64_t>(total + to_send)));
-  return running.is_too_slow ? 1 : 0;
-}
 
 TransferEnd end_of(CURLcode code) {
   switch (code) {
