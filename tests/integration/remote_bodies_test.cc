@@ -151,9 +151,11 @@ TEST_F(RemoteBodiesTest, APutToAFolderIsWholeOrNotThere) {
                           [&](const Reply&) { is_reported = true; }));
   EXPECT_TRUE(run(get(url)).body == large);
   EXPECT_FALSE(is_reported);
-  EXPECT_EQ(std::ranges::distance(
-                std::filesystem::directory_iterator(dir.path() / "new/packs")),
-            1);
+  for (const auto& each :
+       std::filesystem::directory_iterator(dir.path() / "new/packs")) {
+    EXPECT_TRUE(each.path().filename().native().starts_with("job")) << each;
+    EXPECT_EQ(each.file_size(), large.size());
+  }
 }
 
 // Where a cut one goes on.
