@@ -33,7 +33,9 @@ class NewFile {
   /// Only this user can read it yet. Errors: kIo.
   [[nodiscard]] static Result<NewFile> create(std::filesystem::path path);
   NewFile(NewFile&& other) noexcept;
+  NewFile(const NewFile&) = delete;
   NewFile& operator=(NewFile&&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
   ~NewFile();
 
   [[nodiscard]] int descriptor() const { return file_.get(); }

@@ -102,7 +102,8 @@ TEST_F(RemoteBodiesTest, ABodyThatBeginsWronglyIsPassedOnAtOnceForItsReader) {
 }
 
 TEST_F(RemoteBodiesTest, WhatUnpacksToMoreThanItsHeadSaysEndsThere) {
-  const std::string plain = beginning(1000) + std::string(100'000'000, 'x');
+  std::string plain = beginning(1000);
+  plain.resize(100'000'000, 'x');
   std::string small(::ZSTD_compressBound(plain.size()), '\0');
   small.resize(
       ::ZSTD_compress(small.data(), small.size(), plain.data(), plain.size(), 1));
@@ -139,7 +140,8 @@ TEST_F(RemoteBodiesTest, ABodyThatCannotBeWrittenFailsThatTransferAlone) {
 
 TEST_F(RemoteBodiesTest, APutToAFolderIsWholeOrNotThere) {
   const test::TempDir dir;
-  const std::string large(20'000'000, 'x');
+  std::string large;
+  large.assign(20'000'000, 'x');
   const std::string url = "file://" + (dir.path() / "new/packs/job").native();
   EXPECT_EQ(run(put(url, large)).status, 201U);
   EXPECT_TRUE(run(get(url)).body == large);

@@ -383,7 +383,8 @@ TEST_F(RemoteTransferTest, AHelperThatIsStoppedIsGivenUpAfterTheLimit) {
 }
 
 TEST_F(RemoteTransferTest, ALargeBodyTakesNoMemoryOfTheHelper) {
-  const std::string large(64'000'000, 'x');
+  std::string large;
+  large.assign(64'000'000, 'x');
   const FaultServer server([&](const Exchange& exchange) {
     if (exchange.head.starts_with("GET /large ")) {
       // What it has, and hardly more.
