@@ -64,13 +64,13 @@ bool is_compressed(const std::string& begin) {
 }
 
 Result<UniqueFd> decompressed(int file, const std::filesystem::path& path,
-                              const std::filesystem::path& scratch_folder) {
+                              std::span<const std::filesystem::path> scratch_folders) {
   struct stat info {};
   if (::fstat(file, &info) != 0)
     return posix_error("stat", path, errno);
   const std::uint64_t most =
       kAlwaysAllowed + kMostGrowth * static_cast<std::uint64_t>(info.st_size);
-  UniqueFd scratch = KILN_TRY(open_scratch(scratch_folder));
+  UniqueFd scratch = KILN_TRY(open_scratch(scratch_folders));
   const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(ZSTD_createDCtx(),
                                                                      &ZSTD_freeDCtx);
   if (context == nullptr)
@@ -104,61 +104,7 @@ Result<UniqueFd> decompressed(int file, const std::filesystem::path& path,
   return scratch;
 }
 
-Result<std::unique_ptr<const cache::Pack>> open_pack(
-    UniqueFd file, const std::filesystem::path& path, const cache::TrustPolicy& trust,
-    const PackSigning& signing, const std::filesystem::path& scratch) {
-  const auto open =
-      [&](std::span<const PublicKey> keys,
-          bool needs_signature) -> Result<std::unique_ptr<const cache::Pack>> {
-    UniqueFd contents(::fcntl(file.get(), F_DUPFD_CLOEXEC, 0));
-    if (!contents)
-      return posix_error("duplicate", path, errno);
-    if (is_compressed(KILN_TRY(begin_of(file.get(), path))))
-      contents = KILN_TRY(decompressed(file.get(), path, scratch));
-    auto pack = cache::Pack::from(std::move(contents),
-                                  {.file_system = cache::real_file_system(),
-                                   .trust = trust,
-                                   .keys = keys,
-                                   .needs_signature = needs_signature});
-    if (!pack)
-      pack.error().message = fmt::format("{}: {}", path.native(), pack.error().message);
-    return pack;
-  };
-  // A name is worth as much as the signature that covers it.
-  const auto checked_name = [&](std::string_view own) {
-    return signing.is_needed && !signing.name.empty()
-               ? about(path.native(), cache::check_pack_is(own, signing.name))
-               : Result<void>();
-  };
-  auto pack = open(signing.keys, signing.is_needed);
-  if (pack)
-    KILN_TRY(checked_name((*pack)->header().name));
-  if (pack || signing.keys.empty())
-    return pack;
-  const std::string minisig = KILN_TRY(signing.minisig());
-  if (minisig.empty())
-    return pack;
-  Blake2bHasher hasher;
-  KILN_TRY(read_all(file.get(), path, [&](ByteView bytes) -> Result<void> {
-    hasher.update(bytes);
-    return {};
-  }));
-  const auto checked = check_minisig(minisig, KILN_TRY(hasher.finish()), signing.keys);
-  if (!checked)
-    return fail(checked.error().code, fmt::format("{}: {}", minisig_of(path).native(),
-                                                  checked.error().message));
-  pack = open({}, false);
-  const std::string_view by_signer = signed_file(minisig);
-  if (pack)
-    KILN_TRY(checked_name(by_signer.empty() ? (*pack)->header().name : by_signer));
-  return pack;
-}
-
 const PackSigning kUnsigned{.keys = {}, .is_needed = false, .minisig = {}};
-
-std::filesystem::path folder_of(const std::filesystem::path& path) {
-  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-}
 
 }  // namespace
 
@@ -184,12 +130,8 @@ struct PackFile::Compressor {
 };
 
 Result<std::unique_ptr<PackFile>> PackFile::create(const std::filesystem::path& path) {
-  std::string temporary = (folder_of(path) / ".new-XXXXXX").native();
-  UniqueFd file(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (!file)
-    return posix_error("create", temporary, errno);
-  std::unique_ptr<PackFile> made(
-      new PackFile(path, std::move(temporary), std::move(file)));
+  auto file = KILN_TRY(NewFile::create(path));
+  std::unique_ptr<PackFile> made(new PackFile(path, std::move(file)));
   if (path.native().ends_with(".zst")) {
     made->compressor_ = std::make_unique<Compressor>();
     ZSTD_CCtx* const context = made->compressor_->context.get();
@@ -202,20 +144,15 @@ Result<std::unique_ptr<PackFile>> PackFile::create(const std::filesystem::path& 
   return made;
 }
 
-PackFile::PackFile(std::filesystem::path path, std::string temporary, UniqueFd file)
-    : path_(std::move(path)),
-      temporary_(std::move(temporary)),
-      file_(std::move(file)) {}
+PackFile::PackFile(std::filesystem::path path, NewFile file)
+    : path_(std::move(path)), file_(std::move(file)) {}
 
-PackFile::~PackFile() {
-  if (!temporary_.empty())
-    std::ignore = ::unlink(temporary_.c_str());  // nothing more can be done
-}
+PackFile::~PackFile() = default;
 
 Result<void> PackFile::write_through(ByteView bytes) {
   hasher_.update(bytes);
   written_bytes_ += bytes.size();
-  return write_all(file_.get(), bytes, path_);
+  return write_all(file_.descriptor(), bytes, path_);
 }
 
 Result<void> PackFile::write(ByteView bytes) {
@@ -228,12 +165,10 @@ Result<void> PackFile::write(ByteView bytes) {
 
 Result<void> PackFile::read_back(std::uint64_t objects,
                                  const std::stop_token& stop) const {
-  UniqueFd contents(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
-  if (!contents)
-    return posix_error("duplicate", path_, errno);
-  const auto pack = KILN_TRY(open_pack(std::move(contents), path_,
+  const auto folder = path_.has_parent_path() ? path_.parent_path() : ".";
+  const auto pack = KILN_TRY(open_pack(file_.descriptor(), path_,
                                        cache::TrustPolicy::of_this_process({}),
-                                       kUnsigned, folder_of(path_)));
+                                       kUnsigned, std::span(&folder, 1)));
   const auto& bad = pack->bad_rows();
   if (!bad.empty() || pack->unknown_rows() != 0 || pack->object_count() != objects)
     return fail(
@@ -263,22 +198,16 @@ Result<std::uint64_t> PackFile::commit(std::uint64_t objects, const Signer* sign
     KILN_TRY(compressor_->compress({}, ZSTD_e_end, [this](ByteView compressed) {
       return write_through(compressed);
     }));
-  if (::fchmod(file_.get(), kMode) != 0)
-    return posix_error("chmod", temporary_, errno);
-  if (::fdatasync(file_.get()) != 0)
+  if (::fdatasync(file_.descriptor()) != 0)
     return posix_error("sync", path_, errno);
   KILN_TRY(read_back(objects, stop));
-  if (::close(file_.release()) != 0)
-    return posix_error("close", path_, errno);
   std::string minisig;
   if (signer != nullptr)
     minisig = KILN_TRY(
         make_minisig(KILN_TRY(hasher_.finish()), *signer,
                      fmt::format("file:{}\thashed", path_.filename().native())));
   KILN_TRY(replace_minisig(path_, minisig));
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
-    return posix_error("rename", path_, errno);
-  temporary_.clear();
+  KILN_TRY(file_.commit(kMode));
   return written_bytes_;
 }
 
@@ -299,9 +228,17 @@ Result<void> replace_minisig(const std::filesystem::path& path, std::string_view
   return {};
 }
 
-Result<std::unique_ptr<const cache::Pack>> open_pack_file(
-    const std::filesystem::path& path, const cache::TrustPolicy& trust,
-    std::span<const PublicKey> keys, const std::string& name) {
+Result<Blake2b512> blake2b_of(int file, const std::filesystem::path& path) {
+  Blake2bHasher hasher;
+  KILN_TRY(read_all(file, path, [&](ByteView bytes) -> Result<void> {
+    hasher.update(bytes);
+    return {};
+  }));
+  return hasher.finish();
+}
+
+Result<UniqueFd> open_packed_file(const std::filesystem::path& path,
+                                  const cache::TrustPolicy& trust) {
   std::error_code unknown;  // then opening it says why
   if (std::filesystem::is_directory(path, unknown))
     return fail(ErrorCode::kInvalidArgument,
@@ -312,22 +249,67 @@ Result<std::unique_ptr<const cache::Pack>> open_pack_file(
   if (begin != cache::pack::kMagic && !is_compressed(begin))
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} is no pack: `kiln pack` makes one", path.native()));
+  return file;
+}
+
+Result<std::unique_ptr<const cache::Pack>> open_pack_file(
+    const std::filesystem::path& path, const cache::TrustPolicy& trust,
+    std::span<const PublicKey> keys, const std::string& name) {
+  const UniqueFd file = KILN_TRY(open_packed_file(path, trust));
   const auto minisig = [&path] {
     return Result<std::string>(read_minisig(path).value_or(""));
   };
+  const auto scratch = temporary_folder();
   return open_pack(
-      std::move(file), path, trust,
+      file.get(), path, trust,
       {.keys = keys, .is_needed = !keys.empty(), .name = name, .minisig = minisig},
-      temporary_folder());
+      std::span(&scratch, 1));
 }
 
-Result<std::unique_ptr<const cache::Pack>> open_pack_bytes(
-    ByteView bytes, const std::string& name, const cache::TrustPolicy& trust,
-    const PackSigning& signing) {
-  const auto folder = temporary_folder();
-  UniqueFd file = KILN_TRY(open_scratch(folder));
-  KILN_TRY(write_all(file.get(), bytes, name));
-  return open_pack(std::move(file), name, trust, signing, folder);
+Result<std::unique_ptr<const cache::Pack>> open_pack(
+    int file, const std::filesystem::path& path, const cache::TrustPolicy& trust,
+    const PackSigning& signing, std::span<const std::filesystem::path> scratch) {
+  const auto open =
+      [&](std::span<const PublicKey> keys,
+          bool needs_signature) -> Result<std::unique_ptr<const cache::Pack>> {
+    UniqueFd contents(::fcntl(file, F_DUPFD_CLOEXEC, 0));
+    if (!contents)
+      return posix_error("duplicate", path, errno);
+    if (is_compressed(KILN_TRY(begin_of(file, path))))
+      contents = KILN_TRY(decompressed(file, path, scratch));
+    auto pack = cache::Pack::from(std::move(contents),
+                                  {.file_system = cache::real_file_system(),
+                                   .trust = trust,
+                                   .keys = keys,
+                                   .needs_signature = needs_signature});
+    if (!pack)
+      pack.error().message = fmt::format("{}: {}", path.native(), pack.error().message);
+    return pack;
+  };
+  // A name is worth as much as the signature that covers it.
+  const auto checked_name = [&](std::string_view own) {
+    return signing.is_needed && !signing.name.empty()
+               ? about(path.native(), cache::check_pack_is(own, signing.name))
+               : Result<void>();
+  };
+  auto pack = open(signing.keys, signing.is_needed);
+  if (pack)
+    KILN_TRY(checked_name((*pack)->header().name));
+  if (pack || signing.keys.empty())
+    return pack;
+  const std::string minisig = KILN_TRY(signing.minisig());
+  if (minisig.empty())
+    return pack;
+  const auto checked =
+      check_minisig(minisig, KILN_TRY(blake2b_of(file, path)), signing.keys);
+  if (!checked)
+    return fail(checked.error().code, fmt::format("{}: {}", minisig_of(path).native(),
+                                                  checked.error().message));
+  pack = open({}, false);
+  const std::string_view by_signer = signed_file(minisig);
+  if (pack)
+    KILN_TRY(checked_name(by_signer.empty() ? (*pack)->header().name : by_signer));
+  return pack;
 }
 
 }  // namespace kiln::tools

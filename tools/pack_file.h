@@ -18,12 +18,12 @@
 #include "kiln/result.h"
 #include "util/bytes.h"
 #include "util/unique_fd.h"
+#include "util/write_file.h"
 
 namespace kiln::tools {
 
-/// A new file beside `path`, which takes its place at commit(); until then, and if that
-/// is never called, `path` stays as it was.
-/// Thread safety: none.
+/// A pack that takes the place of `path` at commit(); until then, and if that is never
+/// called, `path` stays as it was. Thread safety: none.
 class PackFile {
  public:
   /// Errors: kIo, kUnavailable (zstd).
@@ -45,14 +45,13 @@ class PackFile {
  private:
   struct Compressor;
 
-  PackFile(std::filesystem::path path, std::string temporary, UniqueFd file);
+  PackFile(std::filesystem::path path, NewFile file);
   [[nodiscard]] Result<void> write_through(ByteView bytes);
   [[nodiscard]] Result<void> read_back(std::uint64_t objects,
                                        const std::stop_token& stop) const;
 
   const std::filesystem::path path_;
-  std::string temporary_;  // empty once it is in place
-  UniqueFd file_;
+  NewFile file_;
   std::unique_ptr<Compressor> compressor_;  // null: written as it is
   Blake2bHasher hasher_;
   std::uint64_t written_bytes_ = 0;
@@ -69,9 +68,18 @@ class PackFile {
 [[nodiscard]] Result<void> replace_minisig(const std::filesystem::path& path,
                                            std::string_view text);
 
-/// Opens a pack, compressed or not, that only trusted users can write. With `keys` one
-/// of them must have signed: the pack itself, or its .minisig the file; and as `name`.
-/// Errors: those of Pack::open and check_pack_is(); kResourceLimit, where it
+/// Blake2b of a file, which minisign signs. Errors: kIo.
+[[nodiscard]] Result<Blake2b512> blake2b_of(int file,
+                                            const std::filesystem::path& path);
+
+/// A file that begins as a pack does, compressed or not, and that only trusted users
+/// can write. Errors: those of open_trusted_file(); kInvalidArgument.
+[[nodiscard]] Result<UniqueFd> open_packed_file(const std::filesystem::path& path,
+                                                const cache::TrustPolicy& trust);
+
+/// Opens such a pack. With `keys` one of them must have signed: the pack itself, or its
+/// .minisig the file; and as `name`. Errors: those of Pack::open and check_pack_is();
+/// kResourceLimit, where it
 /// decompresses to too much.
 [[nodiscard]] Result<std::unique_ptr<const cache::Pack>> open_pack_file(
     const std::filesystem::path& path, const cache::TrustPolicy& trust,
@@ -87,9 +95,10 @@ struct PackSigning {
   std::function<Result<std::string>()> minisig;
 };
 
-/// The same of bytes from elsewhere.
-[[nodiscard]] Result<std::unique_ptr<const cache::Pack>> open_pack_bytes(
-    ByteView bytes, const std::string& name, const cache::TrustPolicy& trust,
-    const PackSigning& signing);
+/// The same of a file that is open and stays so; messages call it `name`. What it
+/// decompresses to is kept in the first of `scratch` that takes a file.
+[[nodiscard]] Result<std::unique_ptr<const cache::Pack>> open_pack(
+    int file, const std::filesystem::path& name, const cache::TrustPolicy& trust,
+    const PackSigning& signing, std::span<const std::filesystem::path> scratch);
 
 }  // namespace kiln::tools

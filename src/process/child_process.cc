@@ -48,6 +48,29 @@ tl::unexpected<Error> start_error(const ChildCommand& command, std::string_view 
                   call, std::generic_category().message(err)));
 }
 
+/// Room for one descriptor beside a message.
+struct DescriptorRoom {
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> bytes{};
+};
+
+ssize_t send_some(int socket, ByteView bytes, int descriptor) {
+  iovec part{.iov_base = const_cast<std::byte*>(bytes.data()), .iov_len = bytes.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  DescriptorRoom room;
+  if (descriptor != -1) {
+    message.msg_control = room.bytes.data();
+    message.msg_controllen = room.bytes.size();
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
+  }
+  return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 /// Moves the descriptor to a number that SpawnSetup does not overwrite.
 UniqueFd move_above_reserved_fds(UniqueFd fd) {
   UniqueFd moved(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kFirstSafeFd));
@@ -187,6 +210,33 @@ bool send_to_host(ByteView bytes) {
   return true;
 }
 
+bool receive_from_host(Bytes& bytes, std::deque<UniqueFd>& descriptors) {
+  const std::size_t begun = bytes.size();
+  bytes.resize(begun + kReadStepBytes);
+  iovec part{.iov_base = bytes.data() + begun, .iov_len = kReadStepBytes};
+  DescriptorRoom room;
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = room.bytes.data();
+  message.msg_controllen = room.bytes.size();
+  const ssize_t n = ::recvmsg(kWorkerSocket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  const int error = errno;
+  bytes.resize(begun + static_cast<std::size_t>(n > 0 ? n : 0));
+  if (n < 0)
+    return error == EINTR || error == EAGAIN;
+  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  if (header != nullptr && header->cmsg_type == SCM_RIGHTS &&
+      header->cmsg_len == CMSG_LEN(sizeof(int))) {
+    int descriptor = -1;
+    std::memcpy(&descriptor, CMSG_DATA(header), sizeof(int));
+    descriptors.emplace_back(descriptor);
+  } else if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    descriptors.emplace_back();
+  }
+  return n > 0;
+}
+
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> children;
   std::error_code gone;  // a process that has ended has no children
@@ -298,15 +348,19 @@ Result<void> ChildProcess::wait_until_ready(short events,
   }
 }
 
-Result<void> ChildProcess::send(ByteView frame, const ExchangeLimits& limits) {
+Result<void> ChildProcess::send(ByteView frame, const ExchangeLimits& limits,
+                                int descriptor) {
   while (!frame.empty()) {
     KILN_TRY(wait_until_ready(POLLOUT, limits));
-    const ssize_t n =
-        ::send(socket_.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n >= 0)
+    const ssize_t n = send_some(socket_.get(), frame, descriptor);
+    if (n >= 0) {
       frame = frame.subspan(static_cast<std::size_t>(n));
-    else if (errno != EINTR && errno != EAGAIN)
+      descriptor = -1;
+    } else if (errno == ETOOMANYREFS) {
+      std::this_thread::sleep_for(kTick);  // until the child has taken some
+    } else if (errno != EINTR && errno != EAGAIN) {
       return crashed();
+    }
   }
   return {};
 }

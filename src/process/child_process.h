@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "codec/frame.h"
 #include "kiln/result.h"
 #include "util/kept_fd.h"
+#include "util/unique_fd.h"
 
 namespace kiln {
 
@@ -31,6 +33,11 @@ inline constexpr int kExitOverMemory = 82;
 
 /// Called in the child: sends all of it to the host. False: the host is gone.
 [[nodiscard]] bool send_to_host(ByteView bytes);
+
+/// Called in the child: some of what the host has sent, behind `bytes`; and the
+/// descriptors that came with it, behind `descriptors`. One that this process has no
+/// room for is null. False: the host is gone. Does not wait.
+[[nodiscard]] bool receive_from_host(Bytes& bytes, std::deque<UniqueFd>& descriptors);
 
 /// Direct children, zombies too; none where the kernel does not say. Thread-safe.
 [[nodiscard]] std::vector<pid_t> children_of(pid_t pid);
@@ -70,8 +77,10 @@ class ChildProcess {
   ChildProcess& operator=(const ChildProcess&) = delete;
   ~ChildProcess();
 
-  /// Sends one frame, watching `limits`. Errors: as receive_frame().
-  [[nodiscard]] Result<void> send(ByteView frame, const ExchangeLimits& limits);
+  /// Sends one frame, watching `limits`, and with its first byte a copy of the
+  /// `descriptor`; -1: none. Errors: as receive_frame().
+  [[nodiscard]] Result<void> send(ByteView frame, const ExchangeLimits& limits,
+                                  int descriptor = -1);
 
   /// The next frame, undecoded. Errors: kTimeout, kResourceLimit and kCancelled when a
   /// limit is hit (the child still runs: kill it); kWorkerCrashed, with how it ended

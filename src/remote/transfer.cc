@@ -1,5 +1,6 @@
 #include "remote/transfer.h"
 
+#include <algorithm>
 #include <array>
 
 #include "codec/message.h"
@@ -10,7 +11,7 @@ template <>
 inline constexpr auto kLastEnumerator<remote::Method> = remote::Method::kPut;
 template <>
 inline constexpr auto kLastEnumerator<remote::TransferEnd> =
-    remote::TransferEnd::kBroken;
+    remote::TransferEnd::kHelper;
 
 }  // namespace kiln
 
@@ -23,6 +24,7 @@ constexpr MessageForms kForms{
     message_form<TransferCancel>(0x101),
     message_form<HelperHello>(0x102, kHelloFields),
     message_form<TransferReply>(0x103),
+    message_form<Ping>(0x104),
 };
 
 }  // namespace
@@ -31,6 +33,15 @@ std::string_view to_string(TransferEnd end) {
   constexpr std::array<std::string_view, 7> kNames{
       "answered", "connect", "tls", "timeout", "too_large", "broken", "helper"};
   return kNames[static_cast<std::size_t>(end)];
+}
+
+std::chrono::milliseconds whole_limit(const TransferLimits& limits,
+                                      std::uint64_t body_bytes) {
+  if (!limits.grows)
+    return limits.whole;
+  return limits.whole + std::chrono::seconds(
+                            std::min(body_bytes, limits.most_bytes) /
+                            std::max<std::uint64_t>(limits.least_bytes_per_second, 1));
 }
 
 Bytes encode(const ToHelper& message) {

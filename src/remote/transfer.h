@@ -1,5 +1,6 @@
 // What kiln-remote is asked to fetch or to send, and what it answers. The answer is
-// bytes from a network: nothing in it is trusted.
+// bytes from a network: nothing in it is trusted. Bodies are no part of the messages: a
+// GET and a PUT each come with the descriptor of a file that has the body, or gets it.
 
 #pragma once
 
@@ -22,6 +23,7 @@ struct TransferLimits {
   std::uint64_t least_bytes_per_second = 16U << 10U;
   std::chrono::seconds slow_for{2};          // below that rate for so long: given up
   std::uint64_t most_bytes = 512ULL << 20U;  // of a body, also decompressed
+  bool grows = false;  // `whole` is without the bytes, at the least rate
   friend bool operator==(const TransferLimits&, const TransferLimits&) = default;
 };
 
@@ -39,20 +41,39 @@ struct Credentials {
   friend bool operator==(const Credentials&, const Credentials&) = default;
 };
 
+/// A body that says itself how long it is: nothing is taken of one that does not begin
+/// so, and no more than it says of one that does.
+struct BodyHead {
+  std::string magic{};            // empty: any body
+  std::uint64_t size_at = 0;      // 8 bytes, little-endian
+  std::uint64_t most_behind = 0;  // bytes that may follow
+  friend bool operator==(const BodyHead&, const BodyHead&) = default;
+};
+
 struct TransferRequest {
   std::uint64_t id = 0;
   Method method = Method::kGet;
   std::string url{};  // http, https or file
   Credentials credentials{};
   TransferLimits limits{};
-  std::string body{};     // of a PUT
-  bool replaces = false;  // a PUT takes the place of what is there
+  BodyHead head{};               // of a GET
+  std::uint64_t resumes_at = 0;  // a GET goes on behind these bytes of its file
+  std::string validator{};       // if the server's file still has this mark
+  std::uint64_t body_bytes = 0;  // of a PUT
+  std::string body_sha256{};     // in hex, where the credentials sign it
+  bool replaces = false;         // a PUT takes the place of what is there
   friend bool operator==(const TransferRequest&, const TransferRequest&) = default;
 };
 
 struct TransferCancel {
   std::uint64_t id = 0;
   friend bool operator==(const TransferCancel&, const TransferCancel&) = default;
+};
+
+/// Answered as it is, so that its reader knows that the other lives.
+struct Ping {
+  std::uint64_t number = 0;
+  friend bool operator==(const Ping&, const Ping&) = default;
 };
 
 enum class TransferEnd : std::uint8_t {
@@ -62,7 +83,7 @@ enum class TransferEnd : std::uint8_t {
   kTimeout,  // also too slow
   kTooLarge,
   kBroken,  // cut off, or no HTTP
-  kHelper,  // kiln-remote itself has ended; not sent over the socket
+  kHelper,  // kiln-remote itself has ended, or the body's file fails
 };
 
 /// "answered", "connect", ...: of a metric's label.
@@ -85,8 +106,10 @@ struct TransferReply {
   std::optional<std::uint32_t> retry_after_s{};
   std::string error{};  // for people, if not answered
   TransferTimes times{};
-  std::int64_t server_time{};  // its clock, in Unix seconds; 0: it did not say
-  std::string body{};
+  std::int64_t server_time{};    // its clock, in Unix seconds; 0: it did not say
+  std::uint64_t body_bytes = 0;  // in the file
+  std::string validator{};       // a GET may go on behind them, if it has this
+  std::string refusal{};         // the first bytes of an answer that is no success
   friend bool operator==(const TransferReply&, const TransferReply&) = default;
 };
 
@@ -96,8 +119,16 @@ struct HelperHello {
   friend bool operator==(const HelperHello&, const HelperHello&) = default;
 };
 
-using ToHelper = std::variant<TransferRequest, TransferCancel>;
-using FromHelper = std::variant<HelperHello, TransferReply>;
+using ToHelper = std::variant<TransferRequest, TransferCancel, Ping>;
+using FromHelper = std::variant<HelperHello, TransferReply, Ping>;
+
+/// Whether a request comes with a descriptor.
+[[nodiscard]] inline bool has_body(const TransferRequest& request) {
+  return request.method != Method::kHead;
+}
+/// Of a body of so many bytes.
+[[nodiscard]] std::chrono::milliseconds whole_limit(const TransferLimits& limits,
+                                                    std::uint64_t body_bytes);
 
 [[nodiscard]] Bytes encode(const ToHelper& message);
 [[nodiscard]] Bytes encode(const FromHelper& message);

@@ -20,20 +20,26 @@ std::filesystem::path temporary_folder() {
   return error ? "/tmp" : folder;
 }
 
-Result<UniqueFd> open_scratch(const std::filesystem::path& folder) {
-  UniqueFd file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  if (file)
-    return file;
-  std::string name = (folder / "kiln-XXXXXX").native();  // NFS, overlayfs
-  file = UniqueFd(::mkostemp(name.data(), O_CLOEXEC));
-  if (file) {
-    std::ignore = ::unlink(name.c_str());
-    return file;
+Result<UniqueFd> open_scratch(std::span<const std::filesystem::path> folders) {
+  for (const std::filesystem::path& folder : folders) {
+    UniqueFd file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+    if (file)
+      return file;
+    std::string name = (folder / "kiln-XXXXXX").native();  // NFS, overlayfs
+    file = UniqueFd(::mkostemp(name.data(), O_CLOEXEC));
+    if (file) {
+      std::ignore = ::unlink(name.c_str());
+      return file;
+    }
   }
-  file = UniqueFd(::memfd_create("kiln scratch", MFD_CLOEXEC));
+  UniqueFd file(::memfd_create("kiln scratch", MFD_CLOEXEC));
   if (!file)
-    return posix_error("create", name, errno);
+    return posix_error("create", "a file in memory", errno);
   return file;
+}
+
+Result<UniqueFd> open_scratch(const std::filesystem::path& folder) {
+  return open_scratch(std::span(&folder, 1));
 }
 
 }  // namespace kiln

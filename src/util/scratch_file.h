@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 
 #include "kiln/result.h"
 #include "util/unique_fd.h"
@@ -12,8 +13,10 @@ namespace kiln {
 /// TMPDIR, else /tmp.
 [[nodiscard]] std::filesystem::path temporary_folder();
 
-/// In `folder`, else, as in a container whose temporary folder is read-only, in memory.
-/// Errors: kIo.
+/// In the first of `folders` that takes it, else, as in a container whose temporary
+/// folder is read-only, in memory. Errors: kIo.
+[[nodiscard]] Result<UniqueFd> open_scratch(
+    std::span<const std::filesystem::path> folders);
 [[nodiscard]] Result<UniqueFd> open_scratch(const std::filesystem::path& folder);
 
 }  // namespace kiln

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "util/file_size_limit.h"
 #include "util/posix_error.h"
@@ -14,7 +15,6 @@
 #include "util/unique_fd.h"
 
 namespace kiln {
-
 Result<void> write_all(int fd, ByteView bytes, const std::filesystem::path& path) {
   while (!bytes.empty()) {
     const ssize_t n = without_file_size_signal(
@@ -46,25 +46,49 @@ Result<void> make_folder(const std::filesystem::path& path) {
   return posix_error("mkdir", path, errno);
 }
 
-Result<void> replace_file(const std::filesystem::path& path, ByteView bytes,
-                          mode_t mode) {
+Result<NewFile> NewFile::create(std::filesystem::path path) {
   const std::filesystem::path folder =
       path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-  KILN_TRY(make_folder(folder));
   std::string temporary = (folder / ".new-XXXXXX").native();
   UniqueFd file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!file)
     return posix_error("create", temporary, errno);
-  Result<void> done = write_all(file.get(), bytes, path);
-  if (done && ::fchmod(file.get(), mode) != 0)
-    done = posix_error("chmod", temporary, errno);
-  if (::close(file.release()) != 0 && done)
-    done = posix_error("close", path, errno);
-  if (done && ::rename(temporary.c_str(), path.c_str()) != 0)
-    done = posix_error("rename", path, errno);
-  if (!done)
-    std::ignore = ::unlink(temporary.c_str());  // report the first error
-  return done;
+  return NewFile(std::move(path), std::move(temporary), std::move(file));
+}
+
+NewFile::NewFile(std::filesystem::path path, std::string temporary, UniqueFd file)
+    : path_(std::move(path)),
+      temporary_(std::move(temporary)),
+      file_(std::move(file)) {}
+
+NewFile::NewFile(NewFile&& other) noexcept
+    : path_(other.path_),
+      temporary_(std::exchange(other.temporary_, "")),
+      file_(std::move(other.file_)) {}
+
+NewFile::~NewFile() {
+  if (!temporary_.empty())
+    std::ignore = ::unlink(temporary_.c_str());  // nothing more can be done
+}
+
+Result<void> NewFile::commit(mode_t mode) {
+  if (::fchmod(file_.get(), mode) != 0)
+    return posix_error("chmod", temporary_, errno);
+  if (::close(file_.release()) != 0)
+    return posix_error("close", path_, errno);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
+    return posix_error("rename", path_, errno);
+  temporary_.clear();
+  return {};
+}
+
+Result<void> replace_file(const std::filesystem::path& path, ByteView bytes,
+                          mode_t mode) {
+  if (path.has_parent_path())
+    KILN_TRY(make_folder(path.parent_path()));
+  auto file = KILN_TRY(NewFile::create(path));
+  KILN_TRY(write_all(file.descriptor(), bytes, path));
+  return file.commit(mode);
 }
 
 }  // namespace kiln

@@ -6,9 +6,11 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <string>
 
 #include "kiln/result.h"
 #include "util/bytes.h"
+#include "util/unique_fd.h"
 
 namespace kiln {
 
@@ -23,6 +25,30 @@ namespace kiln {
 
 /// Makes a folder, 0700, one level; one that is there stays as it is. Errors: kIo.
 [[nodiscard]] Result<void> make_folder(const std::filesystem::path& path);
+
+/// A new file beside `path`, which takes its place at commit(); until then, and if that
+/// is never called, `path` stays as it was. Thread safety: none.
+class NewFile {
+ public:
+  /// Only this user can read it yet. Errors: kIo.
+  [[nodiscard]] static Result<NewFile> create(std::filesystem::path path);
+  NewFile(NewFile&& other) noexcept;
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(NewFile&&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+  ~NewFile();
+
+  [[nodiscard]] int descriptor() const { return file_.get(); }
+  /// Not synced: after a power loss the file may be torn. Errors: kIo.
+  [[nodiscard]] Result<void> commit(mode_t mode);
+
+ private:
+  NewFile(std::filesystem::path path, std::string temporary, UniqueFd file);
+
+  const std::filesystem::path path_;
+  std::string temporary_;  // empty once it is in place
+  UniqueFd file_;
+};
 
 /// Replaces `path` atomically: readers see the whole old file or the whole new one, and
 /// a failure leaves the old one. Not synced: after a power loss the new file may be

@@ -439,16 +439,21 @@ TEST_F(RemoteServerTest, AnotherFileIsSentAndFetchedAsItIs) {
     return true;
   });
   const std::string url = own_->address().pack_url("job");
+  const auto file = BodyFile::make().value();
+  ASSERT_TRUE(file.append(as_bytes("a pack that grows")));
   EXPECT_TRUE(answer_of([&](Server::Done done) {
-                own_->put_file(url, "a pack", std::move(done));
+                own_->put_file(url, file, 6, std::move(done));
               }).is_there);
   EXPECT_EQ(received, "a pack");
   EXPECT_THAT(server_.heads().back(), AllOf(HasSubstr("PUT /kiln/packs/job.kpack "),
                                             Not(HasSubstr("If-None-Match"))));
-  set_body("a pack");
-  EXPECT_EQ(
-      answer_of([&](Server::Done done) { own_->get_file(url, std::move(done)); }).file,
-      "a pack");
+  set_body("another pack");
+  const auto into = BodyFile::make().value();
+  const Answer answer = answer_of(
+      [&](Server::Done done) { own_->get_file(url, into, {}, std::move(done)); });
+  ASSERT_EQ(answer.file_bytes, 12U);
+  EXPECT_EQ(into.size(), 12U);
+  EXPECT_EQ(as_text(into.read(0, 12).value()), "another pack");
 }
 
 // Who asks.

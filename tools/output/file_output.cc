@@ -8,7 +8,9 @@
 #include <filesystem>
 #include <utility>
 
+#include "util/file_range.h"
 #include "util/posix_error.h"
+#include "util/scratch_file.h"
 #include "util/try.h"
 #include "util/unique_fd.h"
 #include "util/write_file.h"
@@ -18,13 +20,25 @@ namespace {
 
 constexpr mode_t kMode = 0644;
 
-/// Writes to a device, pipe or link that the user names, and never replaces it:
+/// A device, pipe or link that the user names is written to, and never replaced:
 /// /dev/stdout is a link, which leads to a file if the output is redirected to one.
-Result<void> write_in_place(const std::string& path, ByteView bytes) {
+bool is_written_in_place(const std::string& path) {
+  std::error_code ignored;
+  const auto status = std::filesystem::status(path, ignored);
+  return path == "-" || (std::filesystem::exists(status) &&
+                         (std::filesystem::is_symlink(path, ignored) ||
+                          !std::filesystem::is_regular_file(status)));
+}
+
+/// Calls `write` with a descriptor.
+template <typename Write>
+Result<void> write_in_place(const std::string& path, const Write& write) {
+  if (path == "-")
+    return write(STDOUT_FILENO, "standard output");
   UniqueFd file(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
   if (!file)
     return posix_error("open", path, errno);
-  KILN_TRY(write_all(file.get(), bytes, path));
+  KILN_TRY(write(file.get(), path));
   if (::close(file.release()) != 0)
     return posix_error("close", path, errno);
   return {};
@@ -70,14 +84,38 @@ Result<void> check_output_folder(std::string_view option, const std::string& pat
 }
 
 Result<void> write_output_file(const std::string& path, ByteView bytes) {
-  if (path == "-")
-    return write_all(STDOUT_FILENO, bytes, "standard output");
-  std::error_code ignored;
-  const auto status = std::filesystem::status(path, ignored);
-  const bool is_link = std::filesystem::is_symlink(path, ignored);
-  if (std::filesystem::exists(status) && (is_link || !is_regular_file(status)))
-    return write_in_place(path, bytes);
-  return replace_file(path, bytes, kMode);
+  if (!is_written_in_place(path))
+    return replace_file(path, bytes, kMode);
+  return write_in_place(path, [&](int to, const std::string& name) {
+    return write_all(to, bytes, name);
+  });
+}
+
+Result<OutputFile> OutputFile::create(const std::string& path) {
+  if (is_written_in_place(path)) {
+    auto scratch = KILN_TRY(open_scratch(temporary_folder()));
+    return OutputFile(path, std::move(scratch));
+  }
+  auto file = KILN_TRY(NewFile::create(path));
+  return OutputFile(path, std::move(file));
+}
+
+int OutputFile::descriptor() const {
+  const auto* const scratch = std::get_if<UniqueFd>(&file_);
+  return scratch != nullptr ? scratch->get() : std::get<NewFile>(file_).descriptor();
+}
+
+Result<void> OutputFile::commit() {
+  if (auto* const file = std::get_if<NewFile>(&file_))
+    return file->commit(kMode);
+  return write_in_place(path_, [&](int to, const std::string& name) -> Result<void> {
+    const auto bytes =
+        KILN_TRY(FileRange::of(std::move(std::get<UniqueFd>(file_)), name));
+    constexpr std::uint64_t kStep = 1U << 20U;
+    for (std::uint64_t at = 0; at < bytes.size(); at += kStep)
+      KILN_TRY(write_all(to, KILN_TRY(bytes.read_up_to(at, kStep)), name));
+    return {};
+  });
 }
 
 }  // namespace kiln::tools

@@ -4,9 +4,13 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 
 #include "kiln/result.h"
 #include "util/bytes.h"
+#include "util/unique_fd.h"
+#include "util/write_file.h"
 
 namespace kiln::tools {
 
@@ -23,5 +27,23 @@ namespace kiln::tools {
 /// Replaces `path` in one step, so that a full disk leaves the old file whole; "-" is
 /// standard output. The permissions are rw-r--r--. Errors: kIo.
 [[nodiscard]] Result<void> write_output_file(const std::string& path, ByteView bytes);
+
+/// The same of a file that is written by others, in any order, up to commit().
+/// Thread safety: none.
+class OutputFile {
+ public:
+  /// Errors: kIo.
+  [[nodiscard]] static Result<OutputFile> create(const std::string& path);
+
+  [[nodiscard]] int descriptor() const;
+  [[nodiscard]] Result<void> commit();
+
+ private:
+  OutputFile(std::string path, std::variant<NewFile, UniqueFd> file)
+      : path_(std::move(path)), file_(std::move(file)) {}
+
+  std::string path_;
+  std::variant<NewFile, UniqueFd> file_;  // the latter is copied to its place
+};
 
 }  // namespace kiln::tools

@@ -3,17 +3,21 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <string>
 
 #include "cache/trust.h"
 #include "kiln/result.h"
+#include "remote/client/body_file.h"
 #include "tools/remote/remote_run.h"
 
 namespace kiln::tools {
 
-/// `<base>/packs/<name>.kpack`, as bytes, and what minisign says of them.
+/// `<base>/packs/<name>.kpack`, and what minisign says of it.
 struct RemotePack {
-  std::string bytes;
+  remote::BodyFile file;
+  std::uint64_t bytes = 0;
   std::string minisig;  // empty: none
 };
 
@@ -25,14 +29,17 @@ struct RemotePack {
 [[nodiscard]] Result<void> send_pack(RemoteRun& run, std::size_t server,
                                      const std::string& name, const RemotePack& pack);
 
-/// What the first server that has it sends, in one request. It is asked for again until
-/// `wait` is over. Checks nothing. Errors: kNotFound; those of the server.
-struct FetchedPack {
-  std::string bytes;
-  std::size_t server = 0;
-};
-[[nodiscard]] Result<FetchedPack> fetch_pack(RemoteRun& run, const std::string& name,
-                                             std::chrono::milliseconds wait);
+/// Whether what a server has sent is used. A server whose pack is refused is not asked
+/// for it any more, but for a failure of this machine (kIo), which ends the search.
+using PackCheck = std::function<Result<void>(std::size_t server, std::uint64_t bytes)>;
+
+/// Asks each server for it, until `into` has one that passes `check`, and again until
+/// `wait` is over. Goes on behind what came of a transfer that was cut. Errors:
+/// kNotFound; of a server whose pack is not used, else of one that fails.
+[[nodiscard]] Result<void> fetch_pack(RemoteRun& run, const std::string& name,
+                                      std::chrono::milliseconds wait,
+                                      const remote::BodyFile& into,
+                                      const PackCheck& check);
 
 /// The signature file beside that pack; "" if server number `server` has none. Errors:
 /// those of the server.

@@ -132,7 +132,8 @@ const remote::Server& RemoteRun::server(std::size_t server) const {
   return *peers_[server]->server;
 }
 
-Answer RemoteRun::ask(std::size_t server, remote::Method method, const Start& start) {
+Answer RemoteRun::ask(std::size_t server, remote::Method method, const Start& start,
+                      int most_retries) {
   Peer& peer = *peers_[server];
   for (int retry = 1;; ++retry) {
     TimePoint rest_until;
@@ -154,7 +155,7 @@ Answer RemoteRun::ask(std::size_t server, remote::Method method, const Start& st
     Answer answer = ask_once(server, start);
     if (answer.verdict == Verdict::kAbandoned)
       return answer;
-    if (!repeats(peer, method, credentials, retry, answer))
+    if (!repeats(peer, method, credentials, retry > most_retries, answer))
       return answer;
     if (!answer.retry_after &&
         !wait_until(Clock::now() + remote::retry_delay(retry, random_)))
@@ -162,9 +163,15 @@ Answer RemoteRun::ask(std::size_t server, remote::Method method, const Start& st
   }
 }
 
+void RemoteRun::forgive(std::size_t server, remote::Method method) {
+  Peer& peer = *peers_[server];
+  const MutexLock lock(peer.mutex);
+  peer.line(method).failures = 0;
+}
+
 /// Notes how a request with those credentials ended; true: once more.
-bool RemoteRun::repeats(Peer& peer, remote::Method method, int credentials, int retry,
-                        Answer& answer) {
+bool RemoteRun::repeats(Peer& peer, remote::Method method, int credentials,
+                        bool is_last, Answer& answer) {
   const MutexLock lock(peer.mutex);
   Peer::Line& line = peer.line(method);
   if (answer.verdict == Verdict::kGood) {
@@ -172,8 +179,8 @@ bool RemoteRun::repeats(Peer& peer, remote::Method method, int credentials, int 
     line.has_read_again = false;
     return false;
   }
-  bool is_last = !is_worth_repeating(answer) || retry > remote::kMostRetries;
-  if (answer.verdict == Verdict::kDenied && retry <= remote::kMostRetries) {
+  const bool was_last = std::exchange(is_last, is_last || !is_worth_repeating(answer));
+  if (answer.verdict == Verdict::kDenied && !was_last) {
     if (credentials == peer.credentials && !std::exchange(line.has_read_again, true)) {
       peer.server->read_credentials_again();
       ++peer.credentials;

@@ -54,7 +54,10 @@ class RemoteRun {
   /// which three requests in a row have failed for good is not asked any more. After a
   /// stop of the program: kAbandoned.
   [[nodiscard]] remote::Answer ask(std::size_t server, remote::Method method,
-                                   const Start& start);
+                                   const Start& start,
+                                   int most_retries = remote::kMostRetries);
+  /// Such a server is asked again.
+  void forgive(std::size_t server, remote::Method method);
 
   /// The same, and repeats nothing.
   [[nodiscard]] remote::Answer ask_once(std::size_t server, const Start& start);
@@ -66,7 +69,7 @@ class RemoteRun {
 
   RemoteRun(RemoteSetup setup, ChildCommand helper, std::stop_token stop);
   [[nodiscard]] bool repeats(Peer& peer, remote::Method method, int credentials,
-                             int retry, remote::Answer& answer);
+                             bool is_last, remote::Answer& answer);
   const std::vector<PublicKey> trusted_;
   const std::vector<Signer> signers_;
   const std::stop_token stop_;

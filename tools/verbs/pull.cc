@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "build/build_options.h"
 #include "tools/exit_code.h"
@@ -17,6 +19,7 @@
 #include "tools/unpacking.h"
 #include "tools/verbs.h"
 #include "tools/wanted.h"
+#include "util/scratch_file.h"
 #include "util/try.h"
 #include "util/units.h"
 
@@ -106,31 +109,53 @@ Result<int> pull_objects(Context& context, const PullOptions& options, RemoteRun
   return report.totals.problems.empty() && work.bad_lines == 0 ? kAllDone : kSomeFailed;
 }
 
+/// Where a pack is kept that is put into the cache: on its disk, which has to take the
+/// objects in any case.
+std::array<std::filesystem::path, 3> scratch_folders(const Context& context) {
+  const std::filesystem::path root = cache_options(context.config).root;
+  return {root, root.parent_path(), temporary_folder()};
+}
+
 Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& run,
                       std::chrono::milliseconds wait) {
   KILN_TRY(check_pack_name(options.pack));
   Taking taking = options.taking;
   taking.name = options.pack;
   KILN_TRY(taking.parse());
-  if (!options.output.empty())
+  const auto scratch = scratch_folders(context);
+  std::optional<OutputFile> output;
+  UniqueFd kept;
+  if (options.output.empty()) {
+    kept = KILN_TRY(open_scratch(scratch));
+  } else {
     KILN_TRY(check_output_path("-o", options.output));
-  const FetchedPack fetched = KILN_TRY(fetch_pack(run, options.pack, wait));
-  const ByteView bytes = as_bytes(fetched.bytes);
-  const remote::ServerAddress& server = run.address(fetched.server);
-  const std::string url = server.pack_url(options.pack);
+    output.emplace(KILN_TRY(OutputFile::create(options.output)));
+  }
+  const int file = output ? output->descriptor() : kept.get();
+  const auto trust = cache::TrustPolicy::of_this_process(context.config.trusted_uids,
+                                                         context.config.trusted_gids);
+  std::unique_ptr<const cache::Pack> pack;
+  std::string url;
   std::string minisig;
-  const auto pack = KILN_TRY(open_pack_bytes(
-      bytes, url,
-      cache::TrustPolicy::of_this_process(context.config.trusted_uids,
-                                          context.config.trusted_gids),
-      {.keys = run.trusted(),
-       .is_needed = !server.takes_unsigned,
-       .name = options.pack,
-       .minisig = [&]() -> Result<std::string> {
-         minisig = KILN_TRY(fetch_minisig(run, fetched.server, options.pack));
-         return minisig;
-       }}));
-  if (options.output.empty())
+  std::uint64_t bytes = 0;
+  const auto check = [&](std::size_t server, std::uint64_t size) -> Result<void> {
+    bytes = size;
+    url = run.address(server).pack_url(options.pack);
+    minisig.clear();
+    const PackSigning signing{.keys = run.trusted(),
+                              .is_needed = !run.address(server).takes_unsigned,
+                              .name = options.pack,
+                              .minisig = [&]() -> Result<std::string> {
+                                minisig =
+                                    KILN_TRY(fetch_minisig(run, server, options.pack));
+                                return minisig;
+                              }};
+    pack = KILN_TRY(open_pack(file, url, trust, signing, scratch));
+    return {};
+  };
+  KILN_TRY(fetch_pack(run, options.pack, wait,
+                      KILN_TRY(remote::BodyFile::copy_of(file)), check));
+  if (!output)
     return unpack_into_cache(context, *pack, url, taking);
   cache::CacheOptions opened = cache_options(context.config);
   opened.make_root = opened.warns_when_off = false;
@@ -138,18 +163,17 @@ Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& r
   KILN_TRY(taking.check(pack->header(), cache.get()));
   if (options.output != "-")
     KILN_TRY(replace_minisig(options.output, minisig));
-  KILN_TRY(write_output_file(options.output, bytes));
+  KILN_TRY(output->commit());
   remember(pack->header(), *cache);
   if (context.json)
     print_json({{"file", options.output},
                 {"url", url},
                 {"objects", pack->object_count()},
-                {"bytes", bytes.size()}});
+                {"bytes", bytes}});
   else
-    print(context.out.fitted(
-        fmt::format("{}: {}, {}, from {}\n", options.output,
-                    counted(pack->object_count(), "object", "objects"),
-                    format_size(bytes.size()), url)));
+    print(context.out.fitted(fmt::format(
+        "{}: {}, {}, from {}\n", options.output,
+        counted(pack->object_count(), "object", "objects"), format_size(bytes), url)));
   return kAllDone;
 }
 

@@ -18,7 +18,7 @@
 #include "tools/signing.h"
 #include "tools/verbs.h"
 #include "tools/wanted.h"
-#include "util/read_file.h"
+#include "util/scratch_file.h"
 #include "util/try.h"
 #include "util/units.h"
 
@@ -136,18 +136,21 @@ Result<RemotePack> read_pack(const Context& context, const PushOptions& options,
   auto path = std::filesystem::absolute(file, error);
   if (error)
     path = file;
-  const auto opened = KILN_TRY(
-      open_pack_file(path,
-                     cache::TrustPolicy::of_this_process(context.config.trusted_uids,
-                                                         context.config.trusted_gids),
-                     {}));
+  const auto trust = cache::TrustPolicy::of_this_process(context.config.trusted_uids,
+                                                         context.config.trusted_gids);
+  const UniqueFd descriptor = KILN_TRY(open_packed_file(path, trust));
+  const auto scratch = temporary_folder();
+  const auto opened = KILN_TRY(open_pack(
+      descriptor.get(), path, trust, {.keys = {}, .is_needed = false, .minisig = {}},
+      std::span(&scratch, 1)));
   if (!options.with_source)
     KILN_TRY(check_no_source(*opened, file));
   signatures = opened->signatures().size();
   RemotePack pack;
-  pack.bytes = KILN_TRY(from_input(read_text_file(path, cache::kMaxObjectBytes)));
+  pack.file = KILN_TRY(remote::BodyFile::copy_of(descriptor.get()));
+  pack.bytes = KILN_TRY(pack.file.size());
   if (!signers.empty()) {
-    const auto digest = KILN_TRY(Blake2bHasher::of(as_bytes(pack.bytes)));
+    const auto digest = KILN_TRY(blake2b_of(descriptor.get(), path));
     pack.minisig = KILN_TRY(
         make_minisig(digest, signers.front(),
                      fmt::format("file:{}\thashed", path.filename().native())));
@@ -181,7 +184,7 @@ Result<int> push_pack(Context& context, const PushOptions& options, RemoteRun& r
   for (std::size_t i = 0; i < run.server_count(); ++i) {
     if (auto sent = send_pack(run, i, name, pack); sent) {
       ++totals.servers[i].moved;
-      totals.bytes += pack.bytes.size();
+      totals.bytes += pack.bytes;
       continue;
     } else {
       ++totals.servers[i].failed;
@@ -202,7 +205,7 @@ Result<int> push_pack(Context& context, const PushOptions& options, RemoteRun& r
     for (std::size_t i = 0; i < run.server_count(); ++i) {
       if (totals.servers[i].moved > 0)
         print(fmt::format("{}: {}\n", run.address(i).pack_url(name),
-                          format_size(pack.bytes.size())));
+                          format_size(pack.bytes)));
     }
   }
   return totals.problems.empty() ? kAllDone : kSomeFailed;

@@ -86,10 +86,10 @@ struct Expected {
 };
 
 /// The object in a body: its own bytes, and then a block of signatures or nothing.
-tl::expected<cache::StoredObject, BadBody> object_in(std::string body,
+tl::expected<cache::StoredObject, BadBody> object_in(Bytes body,
                                                      const Expected& expected) {
-  const auto owner = std::make_shared<const std::string>(std::move(body));
-  const ByteView bytes = as_bytes(*owner);
+  const auto owner = std::make_shared<const Bytes>(std::move(body));
+  const ByteView bytes = *owner;
   // Where it is no object, parse() says why.
   std::uint64_t size = bytes.size();
   if (as_text(bytes).starts_with(cache::header::kMagic) &&
@@ -125,16 +125,25 @@ tl::expected<cache::StoredObject, BadBody> object_in(std::string body,
   return *std::move(object);
 }
 
-Result<std::string> signed_body(const cache::StoredObject& object,
+struct WrittenBody {
+  BodyFile file;
+  std::uint64_t size;
+};
+
+Result<WrittenBody> signed_body(const cache::StoredObject& object,
                                 std::span<const Signer> signers) {
-  std::string body(as_text(object.file()));
-  if (signers.empty())
-    return body;
-  const Blake2b512 digest = KILN_TRY(Blake2bHasher::of(object.file()));
-  std::vector<Signature> signatures;
-  for (const Signer& signer : signers)
-    signatures.push_back({signer.key, KILN_TRY(signer.sign(digest))});
-  return body.append(as_text(encode_signatures(signatures)));
+  Bytes block;
+  if (!signers.empty()) {
+    const Blake2b512 digest = KILN_TRY(Blake2bHasher::of(object.file()));
+    std::vector<Signature> signatures;
+    for (const Signer& signer : signers)
+      signatures.push_back({signer.key, KILN_TRY(signer.sign(digest))});
+    block = encode_signatures(signatures);
+  }
+  const auto file = KILN_TRY(BodyFile::make());
+  KILN_TRY(file.append(object.file()));
+  KILN_TRY(file.append(block));
+  return WrittenBody{file, object.file().size() + block.size()};
 }
 
 std::string_view name_of(Method method) {
@@ -224,7 +233,7 @@ Answer read_status(Method method, TransferReply& reply, bool has_session) {
     return answer;
   }
   const std::string_view code =
-      reply.status >= kBadRequest ? error_code_of(reply.body) : std::string_view();
+      reply.status >= kBadRequest ? error_code_of(reply.refusal) : std::string_view();
   const auto [verdict, is_there, advice] =
       meaning_of(method, reply.status, code, has_session);
   answer.verdict = verdict;
@@ -273,30 +282,47 @@ struct Server::State {
   }
 
   /// `finish` adds to the answer what the body says.
-  using Finish = std::function<void(Answer&, std::string body)>;
-  std::uint64_t start(TransferRequest request, Finish finish, Done done) {
+  using Finish = std::function<void(Answer&, std::uint64_t body_bytes)>;
+  std::uint64_t start(TransferRequest request, BodyFile body, Finish finish,
+                      Done done) {
     auto who = credentials();
     if (!who) {
       done({.verdict = Verdict::kDenied,
             .why = fmt::format("{}: {}", address.base, who.error().message)});
       return 0;
     }
+    if (!who->aws_region.empty()) {
+      const auto digest = body.sha256(request.body_bytes);
+      if (!digest)
+        return abandon(done, digest.error());
+      request.body_sha256 = digest->hex();
+    }
     request.credentials = *std::move(who);
     const Method method = request.method;
     const bool has_session = !request.credentials.aws_token.empty();
     const std::string url = request.url;
-    const std::size_t sent = request.body.size();
+    const std::uint64_t begun = request.resumes_at;
+    const std::uint64_t sent = request.body_bytes;
     return transfers.start(
-        std::move(request), [method, url, sent, has_session, finish = std::move(finish),
-                             done = std::move(done)](TransferReply reply) {
+        std::move(request), std::move(body),
+        [method, url, begun, sent, has_session, finish = std::move(finish),
+         done = std::move(done)](TransferReply reply) {
           Answer answer = read_status(method, reply, has_session);
-          answer.bytes = sent + reply.body.size();
+          answer.bytes = sent + reply.body_bytes - std::min(begun, reply.body_bytes);
+          if (!reply.validator.empty())
+            answer.resume = {reply.body_bytes, std::move(reply.validator)};
           if (finish && answer.status == kOk && answer.verdict == Verdict::kGood)
-            finish(answer, std::move(reply.body));
+            finish(answer, reply.body_bytes);
           if (!answer.why.empty())
             answer.why = fmt::format("{} {}: {}", name_of(method), url, answer.why);
           done(std::move(answer));
         });
+  }
+
+  /// Of what went wrong on this machine.
+  static std::uint64_t abandon(const Done& done, const Error& error) {
+    done({.verdict = Verdict::kAbandoned, .why = error.message});
+    return 0;
   }
 
   const ServerAddress address;
@@ -322,14 +348,23 @@ const ServerAddress& Server::address() const {
 
 std::uint64_t Server::get(const Digest& key, std::string target, Done done,
                           const TransferLimits& limits) {
-  const auto finish = [state = state_, key, target = std::move(target)](
-                          Answer& answer, std::string body) {
+  auto file = BodyFile::make();
+  if (!file)
+    return State::abandon(done, file.error());
+  const auto finish = [state = state_, file = *file, key, target = std::move(target)](
+                          Answer& answer, std::uint64_t size) {
+    auto body = file.read(0, size);
+    if (!body) {
+      answer.verdict = Verdict::kAbandoned;
+      answer.why = body.error().message;
+      return;
+    }
     auto object =
-        object_in(std::move(body), {.key = key,
-                                    .target = target,
-                                    .payload_check = state->payload_check,
-                                    .trusted = state->trusted,
-                                    .takes_unsigned = state->address.takes_unsigned});
+        object_in(*std::move(body), {.key = key,
+                                     .target = target,
+                                     .payload_check = state->payload_check,
+                                     .trusted = state->trusted,
+                                     .takes_unsigned = state->address.takes_unsigned});
     if (object) {
       answer.object = *std::move(object);
       return;
@@ -338,49 +373,58 @@ std::uint64_t Server::get(const Digest& key, std::string target, Done done,
     answer.rejected = object.error().check;
     answer.why = std::move(object.error().why);
   };
-  return state_->start(
-      {.method = Method::kGet, .url = address().object_url(key), .limits = limits},
-      finish, std::move(done));
+  return state_->start({.method = Method::kGet,
+                        .url = address().object_url(key),
+                        .limits = limits,
+                        .head = {.magic = std::string(cache::header::kMagic),
+                                 .size_at = cache::header::kFileBytes,
+                                 .most_behind = kLargestSignatureBlock}},
+                       *std::move(file), finish, std::move(done));
 }
 
 std::uint64_t Server::head(const Digest& key, Done done, const TransferLimits& limits) {
   return state_->start(
       {.method = Method::kHead, .url = address().object_url(key), .limits = limits}, {},
-      std::move(done));
+      {}, std::move(done));
 }
 
 std::uint64_t Server::put(const cache::StoredObject& object,
                           std::span<const Signer> signers, Done done,
                           const TransferLimits& limits, Existing existing) {
-  const auto body = signed_body(object, signers);
-  if (!body) {
-    done({.verdict = Verdict::kAbandoned, .why = body.error().message});
-    return 0;
-  }
+  auto body = signed_body(object, signers);
+  if (!body)
+    return State::abandon(done, body.error());
   return state_->start({.method = Method::kPut,
                         .url = address().object_url(object.key()),
                         .limits = limits,
-                        .body = *body,
+                        .body_bytes = body->size,
                         .replaces = existing == Existing::kIsReplaced},
-                       {}, std::move(done));
+                       std::move(body->file), {}, std::move(done));
 }
 
-std::uint64_t Server::get_file(const std::string& url, Done done,
+std::uint64_t Server::get_file(const std::string& url, BodyFile into,
+                               const Resume& from, Done done,
                                const TransferLimits& limits) {
   return state_->start(
-      {.method = Method::kGet, .url = url, .limits = limits},
-      [](Answer& answer, std::string body) { answer.file = std::move(body); },
+      {.method = Method::kGet,
+       .url = url,
+       .limits = limits,
+       .resumes_at = from.bytes,
+       .validator = from.validator},
+      std::move(into),
+      [](Answer& answer, std::uint64_t size) { answer.file_bytes = size; },
       std::move(done));
 }
 
-std::uint64_t Server::put_file(const std::string& url, std::string bytes, Done done,
+std::uint64_t Server::put_file(const std::string& url, BodyFile file,
+                               std::uint64_t size, Done done,
                                const TransferLimits& limits) {
   return state_->start({.method = Method::kPut,
                         .url = url,
                         .limits = limits,
-                        .body = std::move(bytes),
+                        .body_bytes = size,
                         .replaces = true},
-                       {}, std::move(done));
+                       std::move(file), {}, std::move(done));
 }
 
 void Server::cancel(std::uint64_t id) {

@@ -20,6 +20,7 @@
 #include "codec/signature.h"
 #include "kiln/result.h"
 #include "remote/breaker.h"
+#include "remote/client/body_file.h"
 #include "remote/client/credentials.h"
 #include "remote/client/transfers.h"
 #include "remote/server_address.h"
@@ -32,12 +33,20 @@ enum class Rejected : std::uint8_t { kSignature, kChecksum, kFormat, kTarget, kS
 /// "signature", "checksum", "format", "target", "size".
 [[nodiscard]] std::string_view to_string(Rejected check);
 
+/// Where a GET of a file may go on: behind these bytes, if the server has the same
+/// file.
+struct Resume {
+  std::uint64_t bytes = 0;
+  std::string validator{};
+};
+
 /// How one request ended.
 struct Answer {
   Verdict verdict = Verdict::kGood;
   /// Of a GET that succeeded. Without it and with kGood: the server has none.
   std::optional<cache::StoredObject> object{};
-  std::optional<std::string> file{};  // likewise, of get_file()
+  std::optional<std::uint64_t> file_bytes{};  // likewise, of get_file()
+  Resume resume{};                            // of get_file() that failed
   /// Of a HEAD or a PUT: it is there (now). A PUT that is denied says nothing of GETs.
   bool is_there = false;
   std::optional<Rejected> rejected{};  // then `verdict` is kFailed
@@ -84,11 +93,11 @@ class Server {
 
   /// A file of another kind, such as a pack, whose URL is of address(). Nothing in it
   /// has been checked.
-  std::uint64_t get_file(const std::string& url, Done done,
-                         const TransferLimits& limits = {});
-  /// Replaces it, if it is there.
-  std::uint64_t put_file(const std::string& url, std::string bytes, Done done,
-                         const TransferLimits& limits = {});
+  std::uint64_t get_file(const std::string& url, BodyFile into, const Resume& from,
+                         Done done, const TransferLimits& limits = {});
+  /// Replaces it by the first `size` bytes, if it is there.
+  std::uint64_t put_file(const std::string& url, BodyFile file, std::uint64_t size,
+                         Done done, const TransferLimits& limits = {});
 
   /// The credentials are read at the first request, and again after this.
   void read_credentials_again();

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <iterator>
 #include <optional>
 #include <thread>
 #include <unordered_map>
@@ -33,9 +34,14 @@ using std::chrono::milliseconds;
 constexpr milliseconds kGrace{1000};
 /// Of the helper's first frame, and of a frame that has begun.
 constexpr std::chrono::seconds kFrameLimit{5};
+/// A helper that answers nothing for so long is asked for a sign of life.
+constexpr std::chrono::seconds kSilence{2};
+/// Without one it is killed.
+constexpr std::chrono::seconds kSignLimit{5};
 /// A helper that ends without one good reply so often in a row is not started again.
 constexpr int kMostStarts = 3;
 constexpr milliseconds kLookWithoutPipe{50};
+constexpr std::chrono::minutes kLongestSleep{1};
 
 TransferReply no_helper(std::uint64_t id, const std::string& why) {
   return {.id = id, .end = TransferEnd::kHelper, .error = why};
@@ -60,8 +66,26 @@ Result<ChildProcess> start_helper(const ChildCommand& command,
 
 struct Transfers::State {
   struct Pending {
+    TransferRequest request;
+    BodyFile body;
     Done done;
-    Clock::time_point deadline;
+    Clock::time_point deadline = {};
+    bool is_sent = false;
+    bool is_repeated = false;  // to another helper
+
+    void set_deadline() {
+      const TransferLimits& limits = request.limits;
+      deadline = Clock::now() + kGrace +
+                 whole_limit(limits, std::max(request.body_bytes, limits.most_bytes));
+    }
+  };
+
+  /// What waits to be sent.
+  struct Outgoing {
+    std::uint64_t id;
+    Bytes frame;
+    std::optional<BodyFile> body{};
+    bool starts_helper = true;
   };
 
   explicit State(ChildCommand helper) : command(std::move(helper)) {
@@ -88,26 +112,64 @@ struct Transfers::State {
     return thread.joinable() ? next_id++ : 0;
   }
 
-  [[nodiscard]] std::optional<Bytes> take_outgoing() {
+  void add(std::uint64_t id, Pending transfer) {
     const MutexLock lock(mutex);
-    if (outgoing.empty())
-      return std::nullopt;
-    Bytes frame = std::move(outgoing.front());
-    outgoing.pop_front();
-    return frame;
+    transfer.request.id = id;
+    transfer.set_deadline();
+    pending.emplace(id, std::move(transfer));
+    requests.push_back(id);
+  }
+
+  void cancel(std::uint64_t id) {
+    const MutexLock lock(mutex);
+    cancels.push_back(id);
+  }
+
+  [[nodiscard]] std::optional<Outgoing> take_outgoing() {
+    const MutexLock lock(mutex);
+    if (!cancels.empty()) {
+      const std::uint64_t id = cancels.front();
+      cancels.pop_front();
+      return Outgoing{.id = id,
+                      .frame = encode(ToHelper(TransferCancel{id})),
+                      .starts_helper = false};
+    }
+    while (!requests.empty()) {
+      const auto found = pending.find(requests.front());
+      requests.pop_front();
+      if (found == pending.end())
+        continue;  // cancelled
+      Pending& transfer = found->second;
+      transfer.is_sent = true;
+      return Outgoing{.id = transfer.request.id,
+                      .frame = encode(ToHelper(transfer.request)),
+                      .body = has_body(transfer.request) ? std::optional(transfer.body)
+                                                         : std::nullopt};
+    }
+    return std::nullopt;
   }
 
   // Of the thread alone.
 
   [[nodiscard]] Result<void> send_waiting() {
-    while (const auto frame = take_outgoing()) {
+    while (const auto message = take_outgoing()) {
+      if (!process && !message->starts_helper)
+        continue;
       if (!process) {
         if (starts >= kMostStarts)
           return fail(ErrorCode::kUnavailable, "kiln-remote has ended three times");
         ++starts;
         process = KILN_TRY(start_helper(command, closing.get_token()));
+        heard();
       }
-      KILN_TRY(process->send(*frame, limits()));
+      // One that the host has closed is now a file of the host's.
+      const int body = message->body ? message->body->descriptor() : -1;
+      if (message->body && body == -1) {
+        if (const auto done = take(message->id))
+          (*done)(no_helper(message->id, "this program has closed its file"));
+        continue;
+      }
+      KILN_TRY(process->send(message->frame, limits(), body));
     }
     return {};
   }
@@ -115,8 +177,11 @@ struct Transfers::State {
   [[nodiscard]] Result<void> receive_one() {
     auto message =
         KILN_TRY(decode_from_helper(KILN_TRY(process->receive_frame(limits()))));
+    heard();
+    if (std::holds_alternative<Ping>(message))
+      return {};
     auto* const reply = std::get_if<TransferReply>(&message);
-    if (reply == nullptr || reply->end == TransferEnd::kHelper)
+    if (reply == nullptr)
       return corrupt_message("it is no reply");
     starts = 0;
     if (const auto done = take(reply->id))
@@ -124,14 +189,61 @@ struct Transfers::State {
     return {};
   }
 
+  void heard() {
+    heard_at = Clock::now();
+    pinged_at.reset();
+    is_suspect = false;
+  }
+
+  /// Asks for a sign of life where one is missed. Errors: there is none.
+  [[nodiscard]] Result<void> watch() {
+    const auto now = Clock::now();
+    if (!process)
+      return {};
+    if (pinged_at)
+      return now - *pinged_at < kSignLimit
+                 ? Result<void>()
+                 : fail(ErrorCode::kTimeout, "kiln-remote gives no answer");
+    if (!is_suspect && (!first_deadline() || now - heard_at < kSilence))
+      return {};
+    pinged_at = now;
+    return process->send(encode(ToHelper(Ping{})), limits());
+  }
+
+  /// When expire() or watch() has something to do; nullopt: never.
+  [[nodiscard]] std::optional<Clock::time_point> next_look() {
+    const auto deadline = first_deadline();
+    if (!process || (!deadline && !pinged_at))
+      return deadline;
+    const auto look = pinged_at ? *pinged_at + kSignLimit : heard_at + kSilence;
+    return std::min(deadline.value_or(look), look);
+  }
+
   [[nodiscard]] ExchangeLimits limits() const {
     return {.deadline = Clock::now() + kFrameLimit, .stop = closing.get_token()};
   }
 
+  /// Where a helper was lost, another does what it has left. Without one all fail.
   void lose(const std::string& why) {
+    const bool had_helper = process.has_value();
     process.reset();  // killed
-    if (!closing.stop_requested())
-      fail_all(why);
+    if (closing.stop_requested())
+      return;
+    decide(why, [&](const Pending& transfer) {
+      if (!had_helper || (transfer.is_sent && transfer.is_repeated))
+        return Fate::kFails;
+      return transfer.is_sent ? Fate::kIsRepeated : Fate::kStays;
+    });
+  }
+
+  /// Those whose time is over fail. The others go on.
+  void expire() {
+    const auto now = Clock::now();
+    const bool has_failed =
+        decide("kiln-remote gives no answer", [&](const Pending& each) {
+          return each.deadline <= now ? Fate::kFails : Fate::kStays;
+        });
+    is_suspect = is_suspect || has_failed;
   }
 
   [[nodiscard]] std::optional<Done> take(std::uint64_t id) {
@@ -144,14 +256,35 @@ struct Transfers::State {
     return done;
   }
 
-  void fail_all(const std::string& why) {
-    std::unordered_map<std::uint64_t, Pending> lost;
+  enum class Fate : std::uint8_t { kStays, kFails, kIsRepeated };
+  /// True if any fails.
+  template <typename Judge>
+  bool decide(const std::string& why, const Judge& judge) {
+    std::vector<std::pair<std::uint64_t, Done>> failed;
     {
       const MutexLock lock(mutex);
-      lost.swap(pending);
-      outgoing.clear();
+      for (auto each = pending.begin(); each != pending.end();) {
+        const auto next = std::next(each);
+        auto& [id, transfer] = *each;
+        switch (judge(transfer)) {
+          case Fate::kStays:
+            break;
+          case Fate::kIsRepeated:
+            transfer.is_sent = false;
+            transfer.is_repeated = true;
+            transfer.set_deadline();
+            requests.push_back(id);
+            break;
+          case Fate::kFails:
+            failed.emplace_back(id, std::move(transfer.done));
+            cancels.push_back(id);
+            pending.erase(each);
+        }
+        each = next;
+      }
     }
-    for (auto& [id, each] : lost) each.done(no_helper(id, why));
+    for (auto& [id, done] : failed) done(no_helper(id, why));
+    return !failed.empty();
   }
 
   /// Of the requests that wait; nullopt if there is none.
@@ -169,12 +302,16 @@ struct Transfers::State {
   std::stop_source closing;
   Mutex mutex;
   std::unordered_map<std::uint64_t, Pending> pending KILN_GUARDED_BY(mutex);
-  std::deque<Bytes> outgoing KILN_GUARDED_BY(mutex);
+  std::deque<std::uint64_t> requests KILN_GUARDED_BY(mutex);  // not sent yet
+  std::deque<std::uint64_t> cancels KILN_GUARDED_BY(mutex);
   std::uint64_t next_id KILN_GUARDED_BY(mutex) = 1;
   std::thread thread KILN_GUARDED_BY(mutex);
   // Of the thread alone.
   std::optional<ChildProcess> process;
   int starts = 0;  // since the last good reply
+  Clock::time_point heard_at;
+  std::optional<Clock::time_point> pinged_at;  // without an answer yet
+  bool is_suspect = false;                     // it is late
 };
 
 Transfers::Transfers(ChildCommand helper)
@@ -199,23 +336,17 @@ Transfers::~Transfers() {
     thread.join();
 }
 
-std::uint64_t Transfers::start(TransferRequest request, Done done) {
+std::uint64_t Transfers::start(TransferRequest request, BodyFile body, Done done) {
   if (!owner_.is_this()) {
     done(no_helper(0, "this process was forked"));
     return 0;
   }
-  const auto deadline = Clock::now() + request.limits.whole + kGrace;
   const std::uint64_t id = state_->add_thread([state = state_] { run(state); });
   if (id == 0) {
     done(no_helper(0, "no thread can be started"));
     return 0;
   }
-  request.id = id;
-  {
-    const MutexLock lock(state_->mutex);
-    state_->pending.emplace(id, State::Pending{std::move(done), deadline});
-    state_->outgoing.push_back(encode(ToHelper(request)));
-  }
+  state_->add(id, {std::move(request), std::move(body), std::move(done)});
   state_->rouse();
   return id;
 }
@@ -223,10 +354,7 @@ std::uint64_t Transfers::start(TransferRequest request, Done done) {
 void Transfers::cancel(std::uint64_t id) {
   if (!owner_.is_this() || !state_->take(id))
     return;
-  {
-    const MutexLock lock(state_->mutex);
-    state_->outgoing.push_back(encode(ToHelper(TransferCancel{id})));
-  }
+  state_->cancel(id);
   state_->rouse();
 }
 
@@ -238,13 +366,14 @@ void Transfers::run(const std::shared_ptr<State>& state) {
       state->lose(sent.error().message);
       continue;
     }
-    const auto deadline = state->first_deadline();
+    const auto look_at = state->next_look();
     // Without the pipe nobody can wake this thread.
     const bool can_wake = state->wake.is_ours() && state->waker.is_ours();
     int timeout = can_wake ? -1 : static_cast<int>(kLookWithoutPipe.count());
-    if (deadline) {
-      const auto left = static_cast<int>(std::max<std::int64_t>(
-          std::chrono::ceil<milliseconds>(*deadline - Clock::now()).count(), 0));
+    if (look_at) {
+      const auto left = static_cast<int>(std::clamp<std::int64_t>(
+          std::chrono::ceil<milliseconds>(*look_at - Clock::now()).count(), 0,
+          milliseconds(kLongestSleep).count()));
       timeout = can_wake ? left : std::min(left, timeout);
     }
     std::array<pollfd, 2> fds{
@@ -260,9 +389,10 @@ void Transfers::run(const std::shared_ptr<State>& state) {
     if (fds[1].revents != 0) {
       if (const auto received = state->receive_one(); !received)
         state->lose(received.error().message);
-    } else if (deadline && Clock::now() >= *deadline) {
-      state->lose("kiln-remote gives no answer");
     }
+    state->expire();
+    if (const auto alive = state->watch(); !alive)
+      state->lose(alive.error().message);
   }
   state->process.reset();
 }

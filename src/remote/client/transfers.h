@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "process/child_process.h"
+#include "remote/client/body_file.h"
 #include "remote/transfer.h"
 #include "util/fork_count.h"
 
@@ -18,7 +19,8 @@ namespace kiln::remote {
 class Transfers {
  public:
   /// Called once, on a thread of this object, which it must not hold up; or by start()
-  /// itself if nothing can be sent. A helper that ends or hangs gives kHelper.
+  /// itself if nothing can be sent. A helper that ends or hangs gives kHelper, and to
+  /// the transfers that have not had one before another helper.
   using Done = std::function<void(TransferReply)>;
 
   explicit Transfers(ChildCommand helper);
@@ -27,8 +29,9 @@ class Transfers {
   /// Kills the helper. What runs gets no reply any more.
   ~Transfers();
 
-  /// `request.id` is chosen here, and returned.
-  std::uint64_t start(TransferRequest request, Done done);
+  /// `request.id` is chosen here, and returned. `body` has the bytes of a PUT; it gets
+  /// those of a GET, and is nobody else's until then.
+  std::uint64_t start(TransferRequest request, BodyFile body, Done done);
   /// Its Done is not called any more, unless it is being called.
   void cancel(std::uint64_t id);
 

@@ -1,7 +1,6 @@
 #include "remote/helper/curl_transfers.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -10,9 +9,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "codec/digest.h"
+#include "remote/helper/folder_transfer.h"
 #include "remote/helper/libcurl.h"
-#include "util/write_file.h"
+#include "remote/helper/running_transfer.h"
 
 namespace kiln::remote {
 namespace {
@@ -20,90 +19,10 @@ namespace {
 constexpr long kMostRedirects = 3;
 constexpr int kPollMs = 200;  // how often a running transfer's speed is looked at
 constexpr int kIdlePollMs = 10'000;
-constexpr mode_t kFileMode = 0644;
+constexpr long kOk = 200;
 
 using Clock = std::chrono::steady_clock;
-
-const Result<Libcurl>& opened_libcurl() {
-  static const Result<Libcurl> opened = open_libcurl();
-  return opened;
-}
-
-/// CurlTransfers::make() fails without it.
-const Libcurl& curl() {
-  return *opened_libcurl();
-}
-
-struct EasyDeleter {
-  void operator()(CURL* easy) const { curl().easy_cleanup(easy); }
-};
-struct ListDeleter {
-  void operator()(curl_slist* list) const { curl().slist_free_all(list); }
-};
-
-/// A transfer that runs. libcurl has pointers to it.
-struct Running {
-  TransferRequest request;
-  TransferReply reply;
-  std::size_t sent = 0;
-  bool is_too_large = false;
-  bool is_too_slow = false;
-  bool is_repeated = false;
-  // Since then it has moved fewer bytes than it must in `slow_for`.
-  Clock::time_point slow_since = Clock::now();
-  curl_off_t moved_then = 0;
-  std::unique_ptr<curl_slist, ListDeleter> headers;
-  std::array<char, CURL_ERROR_SIZE> error{};  // of libcurl: why it failed
-  std::unique_ptr<CURL, EasyDeleter> easy;
-};
-
-std::size_t on_bytes(const char* bytes, std::size_t one, std::size_t size, void* user) {
-  auto& running = *static_cast<Running*>(user);
-  if (size > running.request.limits.most_bytes - running.reply.body.size()) {
-    running.is_too_large = true;  // also what a few bytes decompress to
-    return 0;
-  }
-  running.reply.body.append(bytes, one * size);
-  return size;
-}
-
-std::size_t on_read(char* bytes, std::size_t one, std::size_t size, void* user) {
-  auto& running = *static_cast<Running*>(user);
-  const std::size_t n =
-      std::min(one * size, running.request.body.size() - running.sent);
-  std::copy_n(running.request.body.data() + running.sent, n, bytes);
-  running.sent += n;
-  return n;
-}
-
-/// A server may close a connection that was kept just when it is used again: then
-/// libcurl sends the body once more, from its beginning, over a new one.
-int on_seek(void* user, curl_off_t offset, int origin) {
-  auto& running = *static_cast<Running*>(user);
-  const auto place = static_cast<std::size_t>(offset);
-  if (origin != SEEK_SET || offset < 0 || place > running.request.body.size())
-    return CURL_SEEKFUNC_FAIL;
-  running.sent = place;
-  return CURL_SEEKFUNC_OK;
-}
-
-/// libcurl's own limit looks at a mean of five seconds, so a transfer that stalls after
-/// a quick start would be given up late.
-int on_progress(void* user, curl_off_t /*total*/, curl_off_t received,
-                curl_off_t /*to_send*/, curl_off_t sent) {
-  auto& running = *static_cast<Running*>(user);
-  const TransferLimits& limits = running.request.limits;
-  const curl_off_t moved = received + sent;
-  const auto least = static_cast<curl_off_t>(limits.least_bytes_per_second) *
-                     static_cast<curl_off_t>(limits.slow_for.count());
-  const auto now = Clock::now();
-  if (moved - running.moved_then >= least) {
-    running.slow_since = now;
-    running.moved_then = moved;
-  }
-  running.is_too_slow = now - running.slow_since >= limits.slow_for;
-  return running.is_too_slow ? 1 : 0;
-}
+using Took = TransferBody::Took;
 
 TransferEnd end_of(CURLcode code) {
   switch (code) {
@@ -142,10 +61,6 @@ void set_text(CURL* easy, CURLoption option, const std::string& text) {
     set(easy, option, text.c_str());
 }
 
-bool is_file(const TransferRequest& request) {
-  return request.url.starts_with("file:");
-}
-
 /// What every transfer has: its limits, and nothing of this machine's settings.
 void set_limits(Running& running) {
   CURL* const easy = running.easy.get();
@@ -158,7 +73,7 @@ void set_limits(Running& running) {
   set(easy, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
   set(easy, CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
   set(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
-  set(easy, CURLOPT_PROTOCOLS_STR, "http,https,file");
+  set(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   // Never from TLS to none.
   set(easy, CURLOPT_REDIR_PROTOCOLS_STR,
       running.request.url.starts_with("https:") ? "https" : "http,https");
@@ -183,8 +98,7 @@ void set_credentials(Running& running) {
   if (!who.aws_region.empty()) {
     set(easy, CURLOPT_AWS_SIGV4, ("aws:amz:" + who.aws_region + ":s3").c_str());
     // S3 wants it, and libcurl does not send it before 8.
-    add_header(running, "x-amz-content-sha256: " +
-                            Digest::of(as_bytes(running.request.body)).hex());
+    add_header(running, "x-amz-content-sha256: " + running.request.body_sha256);
   }
   if (!who.aws_token.empty())
     add_header(running, "x-amz-security-token: " + who.aws_token);
@@ -203,7 +117,12 @@ void set_method(Running& running) {
   set(easy, CURLOPT_WRITEDATA, static_cast<void*>(&running));
   switch (request.method) {
     case Method::kGet:
-      set(easy, CURLOPT_ACCEPT_ENCODING, "zstd");
+      if (request.resumes_at == 0) {
+        set(easy, CURLOPT_ACCEPT_ENCODING, "zstd");
+      } else {
+        set(easy, CURLOPT_RANGE, fmt::format("{}-", request.resumes_at).c_str());
+        add_header(running, "If-Range: " + request.validator);
+      }
       break;
     case Method::kHead:
       set(easy, CURLOPT_NOBODY, 1L);
@@ -214,7 +133,7 @@ void set_method(Running& running) {
       set(easy, CURLOPT_READDATA, static_cast<void*>(&running));
       set(easy, CURLOPT_SEEKFUNCTION, &on_seek);
       set(easy, CURLOPT_SEEKDATA, static_cast<void*>(&running));
-      set(easy, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+      set(easy, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(request.body_bytes));
       // nginx ignores it; others answer 412 where an equal object is there.
       if (!request.replaces)
         add_header(running, "If-None-Match: *");
@@ -228,29 +147,17 @@ void set_method(Running& running) {
   set(easy, CURLOPT_MAXREDIRS, kMostRedirects);
 }
 
-/// To a mounted folder: atomically, unlike libcurl.
-TransferReply put_file(const TransferRequest& request) {
-  TransferReply reply{.id = request.id};
+/// "" if it is no URL of a file.
+std::filesystem::path path_of(const std::string& file_url) {
   char* decoded = nullptr;
   CURLU* const url = curl().url();
   const bool is_url =
-      curl().url_set(url, CURLUPART_URL, request.url.c_str(), 0) == CURLUE_OK &&
+      curl().url_set(url, CURLUPART_URL, file_url.c_str(), 0) == CURLUE_OK &&
       curl().url_get(url, CURLUPART_PATH, &decoded, CURLU_URLDECODE) == CURLUE_OK;
-  const std::filesystem::path path = is_url ? decoded : "";
+  std::filesystem::path path = is_url ? decoded : "";
   curl().free(decoded);
   curl().url_cleanup(url);
-  if (path.empty()) {
-    reply.error = "it is no URL of a file";
-    return reply;
-  }
-  std::error_code error;
-  std::filesystem::create_directories(path.parent_path(), error);
-  const auto written = replace_file(path, as_bytes(request.body), kFileMode);
-  reply.end = TransferEnd::kAnswered;
-  reply.status = written ? 201 : 507;
-  if (!written)
-    reply.error = written.error().message;
-  return reply;
+  return path;
 }
 
 }  // namespace
@@ -274,28 +181,27 @@ struct CurlTransfers::State {
     running.erase(found);
     CURL* const easy = one->easy.get();
     TransferReply& reply = one->reply;
-    const bool is_missing = code == CURLE_FILE_COULDNT_READ_FILE;
-    reply.end = one->is_too_large  ? TransferEnd::kTooLarge
-                : one->is_too_slow ? TransferEnd::kTimeout
-                : is_missing       ? TransferEnd::kAnswered
-                                   : end_of(code);
+    // Only the host that looks at these bytes refuses them, and says why.
+    const bool is_enough = one->took == Took::kEnough;
+    reply.end = !one->body.error().empty()    ? TransferEnd::kHelper
+                : one->took == Took::kTooMuch ? TransferEnd::kTooLarge
+                : one->is_too_slow            ? TransferEnd::kTimeout
+                : is_enough                   ? TransferEnd::kAnswered
+                                              : end_of(code);
     long tunnel = 0;  // what a proxy has answered to CONNECT
     std::ignore = curl().easy_getinfo(easy, CURLINFO_HTTP_CONNECTCODE, &tunnel);
     constexpr long kRefusals = 400;
     if (reply.end == TransferEnd::kBroken && tunnel >= kRefusals)
       reply.end = TransferEnd::kConnect;
-    if (is_missing)
-      reply.status = 404;
-    else if (reply.end == TransferEnd::kAnswered)
+    if (reply.end == TransferEnd::kAnswered)
       note_answer(*one);
     else
-      reply.error = one->is_too_slow             ? "it is too slow"
+      reply.error = !one->body.error().empty()   ? one->body.error()
+                    : one->is_too_slow           ? "it is too slow"
                     : one->error.front() != '\0' ? one->error.data()
                                                  : curl().easy_strerror(code);
     note_times(*one);
-    // libcurl writes headers for the HEAD of a file.
-    if (reply.end != TransferEnd::kAnswered || one->request.method == Method::kHead)
-      reply.body.clear();
+    reply.body_bytes = one->body.received();
     curl().multi_remove_handle(multi, easy);
     done(std::move(reply));
   }
@@ -319,12 +225,13 @@ struct CurlTransfers::State {
     if (connected != 0 || received != 0 || left.count() <= 0)
       return false;
     curl().multi_remove_handle(multi, easy);
-    one.sent = 0;
+    std::ignore = one.body.seek(0);
     one.moved_then = 0;
     one.slow_since = Clock::now();
     one.error.front() = '\0';
     set(easy, CURLOPT_FRESH_CONNECT, 1L);
-    set(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(left.count()));
+    if (!one.request.limits.grows)
+      set(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(left.count()));
     return curl().multi_add_handle(multi, easy) == CURLM_OK;
   }
 
@@ -340,10 +247,10 @@ struct CurlTransfers::State {
                        .tls = time(CURLINFO_APPCONNECT_TIME_T),
                        .first_byte = time(CURLINFO_STARTTRANSFER_TIME_T),
                        .whole = time(CURLINFO_TOTAL_TIME_T)};
-    curl_header* date = nullptr;
-    if (curl().easy_header(easy, "Date", 0, CURLH_HEADER, -1, &date) == CURLHE_OK)
+    const std::string date = header_of(easy, "Date");
+    if (!date.empty())
       one.reply.server_time =
-          std::max<std::int64_t>(0, curl().getdate(date->value, nullptr));
+          std::max<std::int64_t>(0, curl().getdate(date.c_str(), nullptr));
   }
 
   static void note_answer(Running& one) {
@@ -352,8 +259,8 @@ struct CurlTransfers::State {
     curl_off_t rest = 0;
     std::ignore = curl().easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
     std::ignore = curl().easy_getinfo(easy, CURLINFO_RETRY_AFTER, &rest);
-    constexpr long kOk = 200;
-    one.reply.status = static_cast<std::uint32_t>(is_file(one.request) ? kOk : status);
+    begin_body(one);  // of an empty one
+    one.reply.status = static_cast<std::uint32_t>(one.is_rest ? kOk : status);
     constexpr curl_off_t kLongest = 1 << 30;
     if (rest > 0)
       one.reply.retry_after_s = static_cast<std::uint32_t>(std::min(rest, kLongest));
@@ -362,6 +269,7 @@ struct CurlTransfers::State {
   Done done;
   CURLM* multi = nullptr;
   std::unordered_map<std::uint64_t, std::unique_ptr<Running>> running;
+  std::unordered_map<std::uint64_t, FolderTransfer> folders;
 };
 
 Result<CurlTransfers> CurlTransfers::make(Done done) {
@@ -379,13 +287,23 @@ CurlTransfers::CurlTransfers(CurlTransfers&&) noexcept = default;
 CurlTransfers& CurlTransfers::operator=(CurlTransfers&&) noexcept = default;
 CurlTransfers::~CurlTransfers() = default;
 
-void CurlTransfers::start(TransferRequest request) {
-  if (request.method == Method::kPut && is_file(request))
-    return state_->done(put_file(request));
-  auto running = std::make_unique<Running>();
-  running->request = std::move(request);
-  const std::uint64_t id = running->request.id;
-  running->reply.id = id;
+void CurlTransfers::start(TransferRequest request, UniqueFd body) {
+  const std::uint64_t id = request.id;
+  if (has_body(request) && !body)
+    return state_->done({.id = id,
+                         .end = TransferEnd::kHelper,
+                         .error = "kiln-remote has too many files open"});
+  if (request.url.starts_with("file:")) {
+    auto path = path_of(request.url);
+    if (path.empty())
+      return state_->done({.id = id, .error = "it is no URL of a file"});
+    state_->folders.try_emplace(id, request, std::move(path), std::move(body));
+    return;
+  }
+  TransferBody bytes(std::move(body), request);
+  auto running = std::make_unique<Running>(Running{
+      .request = std::move(request), .reply = {.id = id}, .body = std::move(bytes)});
+  running->reply.validator = running->request.validator;
   running->easy.reset(curl().easy_init());
   CURL* const easy = running->easy.get();
   if (easy == nullptr)
@@ -394,6 +312,8 @@ void CurlTransfers::start(TransferRequest request) {
   set(easy, CURLOPT_ERRORBUFFER, running->error.data());
   set(easy, CURLOPT_PRIVATE, static_cast<void*>(running.get()));
   set_limits(*running);
+  if (running->request.limits.grows)
+    set(easy, CURLOPT_TIMEOUT_MS, 0L);  // on_progress() knows the size
   set_credentials(*running);
   set_method(*running);
   if (running->headers)
@@ -404,6 +324,7 @@ void CurlTransfers::start(TransferRequest request) {
 }
 
 void CurlTransfers::cancel(std::uint64_t id) {
+  state_->folders.erase(id);
   const auto found = state_->running.find(id);
   if (found == state_->running.end())
     return;
@@ -425,7 +346,17 @@ void CurlTransfers::poll(int descriptor, bool or_write) {
     state_->end(static_cast<Running*>(user)->request.id, code);
     has_ended = true;
   }
-  if (has_ended)
+  for (auto each = state_->folders.begin(); each != state_->folders.end();) {
+    auto reply = each->second.step();
+    const auto next = std::next(each);
+    if (reply) {
+      state_->folders.erase(each);
+      state_->done(*std::move(reply));
+      has_ended = true;
+    }
+    each = next;
+  }
+  if (has_ended || !state_->folders.empty())
     return;
   const int events = CURL_WAIT_POLLIN | (or_write ? CURL_WAIT_POLLOUT : 0);
   curl_waitfd extra{

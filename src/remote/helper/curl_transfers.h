@@ -8,6 +8,7 @@
 
 #include "kiln/result.h"
 #include "remote/transfer.h"
+#include "util/unique_fd.h"
 
 namespace kiln::remote {
 
@@ -25,7 +26,8 @@ class CurlTransfers {
   CurlTransfers& operator=(const CurlTransfers&) = delete;
   ~CurlTransfers();
 
-  void start(TransferRequest request);
+  /// `body`: see has_body(). A null one fails the transfer.
+  void start(TransferRequest request, UniqueFd body);
   /// Of an id that has ended, or never was: nothing.
   void cancel(std::uint64_t id);
   /// Goes on with all transfers until one has ended, or `descriptor` can be read (or

@@ -12,6 +12,7 @@
 #include <charconv>
 #include <csignal>
 #include <cstdlib>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -23,8 +24,6 @@
 
 namespace kiln::remote {
 namespace {
-
-constexpr std::size_t kReadStepBytes = 256U << 10U;
 
 [[noreturn]] void exit_now(int status) {
   ::_exit(status);  // a thread of libcurl may wait for a name
@@ -62,45 +61,54 @@ class Outbox {
 /// Reads what is there, and handles each whole message.
 class Inbox {
  public:
-  void read(CurlTransfers& transfers) {
-    const std::size_t begun = bytes_.size();
-    bytes_.resize(begun + kReadStepBytes);
-    const ssize_t n =
-        ::recv(kWorkerSocket, bytes_.data() + begun, kReadStepBytes, MSG_DONTWAIT);
-    const int error = errno;
-    bytes_.resize(begun + static_cast<std::size_t>(n > 0 ? n : 0));
-    if (n == 0 || (n < 0 && error != EINTR && error != EAGAIN))
+  void read(CurlTransfers& transfers, Outbox& outbox) {
+    if (!receive_from_host(bytes_, descriptors_))
       exit_now(EXIT_SUCCESS);
-    while (handle_one(transfers)) {
+    while (handle_one(transfers, outbox)) {
     }
   }
 
  private:
-  bool handle_one(CurlTransfers& transfers) {
+  bool handle_one(CurlTransfers& transfers, Outbox& outbox) {
     if (bytes_.size() < kFrameHeaderBytes)
       return false;
     const auto size = frame_bytes(bytes_);
     if (!size)
-      give_up(size.error());
+      give_up(size.error().message);
     if (bytes_.size() < *size)
       return false;
     auto message = decode_to_helper(ByteView(bytes_).first(*size));
     if (!message)
-      give_up(message.error());
+      give_up(message.error().message);
     bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(*size));
     if (auto* const request = std::get_if<TransferRequest>(&*message))
-      transfers.start(std::move(*request));
+      start(transfers, std::move(*request));
+    else if (const auto* const ping = std::get_if<Ping>(&*message))
+      outbox.add(*ping);
     else
       transfers.cancel(std::get<TransferCancel>(*message).id);
     return true;
   }
 
-  [[noreturn]] static void give_up(const Error& error) {
-    fmt::print(stderr, "{}\n", error.message);  // the parent quotes it
+  /// The descriptors come in the order of the requests that have one.
+  void start(CurlTransfers& transfers, TransferRequest request) {
+    UniqueFd body;
+    if (has_body(request)) {
+      if (descriptors_.empty())
+        give_up("a request came without its file");
+      body = std::move(descriptors_.front());
+      descriptors_.pop_front();
+    }
+    transfers.start(std::move(request), std::move(body));
+  }
+
+  [[noreturn]] static void give_up(const std::string& why) {
+    fmt::print(stderr, "{}\n", why);  // the parent quotes it
     exit_now(EXIT_FAILURE);
   }
 
   Bytes bytes_;
+  std::deque<UniqueFd> descriptors_;
 };
 
 [[noreturn]] void serve(pid_t parent) {
@@ -109,6 +117,8 @@ class Inbox {
     exit_now(EXIT_SUCCESS);
   // No core has credentials: a limit would not hold for one that goes into a pipe.
   ::prctl(PR_SET_DUMPABLE, 0);
+  // A body's file over the limit of file sizes fails that transfer alone.
+  std::signal(SIGXFSZ, SIG_IGN);
   if (::chdir("/") != 0)
     exit_now(EXIT_FAILURE);
   Outbox outbox;
@@ -123,7 +133,7 @@ class Inbox {
   while (::getppid() == parent) {
     transfers->poll(kWorkerSocket, !outbox.is_empty());
     outbox.flush();
-    inbox.read(*transfers);
+    inbox.read(*transfers, outbox);
   }
   exit_now(EXIT_SUCCESS);
 }

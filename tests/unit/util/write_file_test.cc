@@ -54,5 +54,22 @@ TEST_F(WriteFileTest, CreateRefusesAFileThatIsThereAndALink) {
   EXPECT_EQ(read_text_file(path_, 100).value(), "mine");
 }
 
+TEST_F(WriteFileTest, ANewFileIsNoneUntilItIsCommitted) {
+  ASSERT_TRUE(replace_file(path_, as_bytes("old"), kMode));
+  {
+    const auto dropped = NewFile::create(path_);
+    ASSERT_TRUE(dropped);
+    ASSERT_TRUE(write_all(dropped->descriptor(), as_bytes("new"), path_));
+  }
+  EXPECT_EQ(read_text_file(path_, 100), "old");
+  EXPECT_EQ(dir_.files().size(), 1U);
+  auto file = NewFile::create(path_);
+  ASSERT_TRUE(write_all(file->descriptor(), as_bytes("new"), path_));
+  auto moved = std::move(*file);
+  ASSERT_TRUE(moved.commit(kMode));
+  EXPECT_EQ(read_text_file(path_, 100), "new");
+  EXPECT_FALSE(NewFile::create(dir_.path() / "missing" / "file"));
+}
+
 }  // namespace
 }  // namespace kiln

@@ -1,0 +1,60 @@
+#include "remote/client/body_file.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "util/posix_error.h"
+#include "util/scratch_file.h"
+#include "util/try.h"
+#include "util/write_file.h"
+
+namespace kiln::remote {
+namespace {
+
+constexpr auto kName = "the file of a transfer";
+
+Result<UniqueFd> copied(int file) {
+  UniqueFd copy(::fcntl(file, F_DUPFD_CLOEXEC, 0));
+  if (!copy)
+    return posix_error("duplicate", kName, errno);
+  return copy;
+}
+
+}  // namespace
+
+Result<BodyFile> BodyFile::make() {
+  return BodyFile(KILN_TRY(open_scratch(temporary_folder())));
+}
+
+Result<BodyFile> BodyFile::copy_of(int file) {
+  return BodyFile(KILN_TRY(copied(file)));
+}
+
+Result<void> BodyFile::append(ByteView bytes) const {
+  return write_all(descriptor(), bytes, kName);
+}
+
+Result<FileRange> BodyFile::range() const {
+  return FileRange::of(KILN_TRY(copied(descriptor())), std::string(kName));
+}
+
+Result<std::uint64_t> BodyFile::size() const {
+  return KILN_TRY(range()).size();
+}
+
+Result<Bytes> BodyFile::read(std::uint64_t at, std::uint64_t size) const {
+  return KILN_TRY(range()).read(at, size);
+}
+
+Result<Digest> BodyFile::sha256(std::uint64_t size) const {
+  constexpr std::uint64_t kStep = 1U << 20U;
+  Sha256 hasher;
+  for (std::uint64_t at = 0; at < size; at += kStep)
+    hasher.update(KILN_TRY(read(at, std::min(kStep, size - at))));
+  return hasher.finish();
+}
+
+}  // namespace kiln::remote
