@@ -109,8 +109,8 @@ struct Options {
   /// "off", "r" (the default) or "rw": what is built here is uploaded, too.
   std::optional<std::string> remote_mode{};  // KILN_REMOTE_MODE
   /// Files: the private key that uploads are signed with; "bearer TOKEN", "basic U:P"
-  /// or "aws", perhaps behind a server's URL, which nobody else may read; certificates of authorities; a certificate
-  /// of this client with its key. Default: none.
+  /// or "aws", perhaps behind a server's URL, which nobody else may read; certificates
+  /// of authorities; a certificate of this client with its key. Default: none.
   std::optional<std::filesystem::path> remote_sign{};         // KILN_REMOTE_SIGN
   std::optional<std::filesystem::path> remote_auth{};         // KILN_REMOTE_AUTH
   std::optional<std::filesystem::path> remote_ca{};           // KILN_REMOTE_CA
