@@ -153,8 +153,8 @@ class Collector {
     for (unsigned folder = 0; folder < kFolderCount; ++folder)
       sweep_temporaries(layout_.object_folder(folder));
     // Only the root may be a link; its trailing slash follows it.
-    for (const auto& folder :
-         {layout_.root() / "", layout_.toolchains(), layout_.memo(), layout_.repro()})
+    for (const auto& folder : {layout_.root() / "", layout_.toolchains(),
+                               layout_.memo(), layout_.repro(), layout_.packs()})
       sweep_temporaries(folder.native());
     sweep_quarantine();
   }

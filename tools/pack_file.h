@@ -79,8 +79,7 @@ class PackFile {
 
 /// Opens such a pack. With `keys` one of them must have signed: the pack itself, or its
 /// .minisig the file; and as `name`. Errors: those of Pack::open and check_pack_is();
-/// kResourceLimit, where it
-/// decompresses to too much.
+/// kResourceLimit, where it decompresses to too much.
 [[nodiscard]] Result<std::unique_ptr<const cache::Pack>> open_pack_file(
     const std::filesystem::path& path, const cache::TrustPolicy& trust,
     std::span<const PublicKey> keys, const std::string& name = "");

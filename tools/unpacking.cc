@@ -71,8 +71,8 @@ std::optional<std::string> record_toolchains(const cache::Pack& pack,
   // No pack displaces all that was there.
   records.resize(std::min(records.size(), device::kMostRecorded / 2));
   const OwnFolder folder = kiln::counted(cache, cache.layout().toolchains());
-  for (const device::Toolchain& each : std::views::reverse(records)) {
-    if (auto written = device::write_recorded(folder, each); !written)
+  for (auto each = records.rbegin(); each != records.rend(); ++each) {
+    if (auto written = device::write_recorded(folder, *each); !written)
       log(LogLevel::kWarning,
           {"the toolchain is not recorded: ", written.error().message});
   }
@@ -124,8 +124,11 @@ Result<void> Taking::check(const cache::PackHeader& header, cache::Cache* cache)
                   header.name.empty() ? name : header.name, order_text(header), why));
 }
 
-void remember(const cache::PackHeader& header, cache::Cache& cache) {
-  if (cache.mode() != cache::Mode::kReadWrite)
+void Taking::remember(const cache::PackHeader& header, cache::Cache& cache) const {
+  // A pack that calls itself otherwise, as one without a signature may, says nothing
+  // of the packs of that name.
+  if (cache.mode() != cache::Mode::kReadWrite ||
+      !cache::check_pack_is(header.name, name))
     return;
   if (const auto done = cache::remember_taken(taken_folder(cache), header); !done)
     log(LogLevel::kWarning,
@@ -163,7 +166,7 @@ Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
   const auto toolchain =
       gave_up ? std::optional<std::string>() : record_toolchains(pack, *cache);
   if (!gave_up && !context.stop->token().stop_requested())
-    remember(pack.header(), *cache);
+    taking.remember(pack.header(), *cache);
   if (context.json) {
     ordered_json by = ordered_json::array();
     for (const Signature& signature : pack.signatures())

@@ -29,10 +29,10 @@ struct Taking {
   /// `older`, than the last in `cache`, which may be null.
   [[nodiscard]] Result<void> check(const cache::PackHeader& header,
                                    cache::Cache* cache) const;
+  /// From now on it is the last of its name, if that is the name that was asked for. A
+  /// failure is said, and nothing more.
+  void remember(const cache::PackHeader& header, cache::Cache& cache) const;
 };
-
-/// From now on it is the last of its name. A failure is said, and nothing more.
-void remember(const cache::PackHeader& header, cache::Cache& cache);
 
 /// Stores every object of the pack, with progress on stderr, and records its toolchains
 /// before those recorded earlier: later builds and look-ups here then use the NVRTC

@@ -38,7 +38,7 @@ struct WantedList {
   std::unique_ptr<BuildService> service;      // of requests
   std::unique_ptr<cache::Cache> opened;       // of filters
   std::vector<Wanted> wanted;                 // each key once
-  std::vector<device::Toolchain> toolchains;  // that built it; the first most
+  std::vector<device::Toolchain> toolchains;  // that are recorded; the newest first
   std::uint64_t bad_lines = 0;                // of manifests, left out
 
   [[nodiscard]] cache::Cache& cache() const {

@@ -28,6 +28,9 @@ bool is_ipv6(std::string_view text) {
 std::optional<Address> parse_address(const std::string& text) {
   constexpr std::size_t kByte = 8;
   std::array<std::uint8_t, kBits / kByte> bytes{};
+  // "cafe" is a host, though "::ffff:cafe" is an address.
+  if (!is_ipv6(text) && text.find('.') == std::string::npos)
+    return std::nullopt;
   if (::inet_pton(AF_INET6, (is_ipv6(text) ? text : "::ffff:" + text).c_str(),
                   bytes.data()) != 1)
     return std::nullopt;

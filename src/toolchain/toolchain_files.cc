@@ -77,6 +77,9 @@ std::optional<std::vector<ComputeCapability>> read_architectures(const json& doc
     architectures.push_back(architecture->capability);
   }
   std::sort(architectures.begin(), architectures.end());
+  constexpr std::size_t kMost = 64;  // no NVRTC has half as many
+  if (architectures.size() > kMost)
+    return std::nullopt;
   return architectures;
 }
 

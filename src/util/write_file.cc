@@ -15,6 +15,7 @@
 #include "util/unique_fd.h"
 
 namespace kiln {
+
 Result<void> write_all(int fd, ByteView bytes, const std::filesystem::path& path) {
   while (!bytes.empty()) {
     const ssize_t n = without_file_size_signal(

@@ -131,6 +131,9 @@ Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& r
     KILN_TRY(check_output_path("-o", options.output));
     output.emplace(KILN_TRY(OutputFile::create(options.output)));
   }
+  cache::CacheOptions opened = cache_options(context.config);
+  opened.make_root = opened.warns_when_off = false;
+  const auto cache = cache::Cache::open(std::move(opened));
   const int file = output ? output->descriptor() : kept.get();
   const auto trust = cache::TrustPolicy::of_this_process(context.config.trusted_uids,
                                                          context.config.trusted_gids);
@@ -151,20 +154,16 @@ Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& r
                                 return minisig;
                               }};
     pack = KILN_TRY(open_pack(file, url, trust, signing, scratch));
-    return {};
+    return taking.check(pack->header(), cache.get());
   };
   KILN_TRY(fetch_pack(run, options.pack, wait,
                       KILN_TRY(remote::BodyFile::copy_of(file)), check));
   if (!output)
     return unpack_into_cache(context, *pack, url, taking);
-  cache::CacheOptions opened = cache_options(context.config);
-  opened.make_root = opened.warns_when_off = false;
-  const auto cache = cache::Cache::open(std::move(opened));
-  KILN_TRY(taking.check(pack->header(), cache.get()));
   if (options.output != "-")
     KILN_TRY(replace_minisig(options.output, minisig));
   KILN_TRY(output->commit());
-  remember(pack->header(), *cache);
+  taking.remember(pack->header(), *cache);
   if (context.json)
     print_json({{"file", options.output},
                 {"url", url},
@@ -206,9 +205,10 @@ Run add_pull(OptionSet& cli) {
   cli.option("-o", options->output, "FILE",
              "Keep the pack as FILE instead, for KILN_SEED");
   cli.group(kFleetGroup);
-  cli.option("--wait", options->wait, "DURATION",
-             "Ask for missing objects again and again for so long: 60, which is "
-             "seconds, or 5m (default: 0)");
+  cli.option(
+      "--wait", options->wait, "DURATION",
+      "Ask for missing objects, or for a pack that no server can give yet, again "
+      "and again for so long: 60, which is seconds, or 5m (default: 0)");
   options->taking.add_options(cli);
   cli.footer(
       "Fetches the kernels that `kiln warm` with the same words would build: the keys\n"

@@ -152,12 +152,15 @@ Result<RemotePack> read_pack(const Context& context, const PushOptions& options,
   if (!signers.empty()) {
     const auto digest = KILN_TRY(blake2b_of(descriptor.get(), path));
     pack.minisig = KILN_TRY(
-        make_minisig(digest, signers.front(),
-                     fmt::format("file:{}\thashed", path.filename().native())));
+        make_minisig(digest, signers.front(), fmt::format("file:{}\thashed", name)));
   } else if (auto beside = read_minisig(path)) {
     pack.minisig = *std::move(beside);
   }
-  const std::string& own = opened->header().name;
+  const std::string_view by_signer = signed_file(pack.minisig);
+  const std::string own(by_signer.empty() ||
+                                !cache::check_pack_is(opened->header().name, name)
+                            ? std::string_view(opened->header().name)
+                            : by_signer);
   if ((signatures > 0 || !pack.minisig.empty()) && !cache::check_pack_is(own, name))
     return fail(
         ErrorCode::kInvalidArgument,

@@ -129,7 +129,7 @@ Run add_stats(OptionSet& cli) {
       "Examples:\n"
       "  kiln stats                                the entries, the limit, the counts\n"
       "  kiln stats --json                         for a script\n"
-      "  kiln stats --format openmetrics --output /var/lib/node_exporter/kiln.prom\n");
+      "  kiln stats --format prometheus --output /var/lib/node_exporter/kiln.prom\n");
   return [options, cli](Context& context) { return run(context, cli, *options); };
 }
 

@@ -45,12 +45,19 @@ bool is_sound(const AuthLine& line) {
   return line.kind == "aws" && is_aws(line.value);
 }
 
-/// As servers' URLs are compared: scheme and host in lower case.
+/// As servers' URLs are compared: scheme and host in lower case, without the scheme's
+/// own port and a dot behind the host.
 std::string plain_url(std::string_view url) {
   while (url.ends_with('/')) url.remove_suffix(1);
   const std::size_t host = url.find("://") + 3;
   const std::size_t path = std::min(url.find('/', host), url.size());
-  return lower_case(url.substr(0, path)) + std::string(url.substr(path));
+  std::string server = lower_case(url.substr(0, path));
+  const std::string_view port = server.starts_with("https:") ? ":443" : ":80";
+  if (server.ends_with(port))
+    server.resize(server.size() - port.size());
+  if (server.ends_with('.'))
+    server.pop_back();
+  return server + std::string(url.substr(path));
 }
 
 tl::unexpected<Error> refuse(std::string_view why) {

@@ -191,8 +191,10 @@ struct CurlTransfers::State {
     long tunnel = 0;  // what a proxy has answered to CONNECT
     std::ignore = curl().easy_getinfo(easy, CURLINFO_HTTP_CONNECTCODE, &tunnel);
     constexpr long kRefusals = 400;
+    constexpr long kWantsPassword = 407;
     if (reply.end == TransferEnd::kBroken && tunnel >= kRefusals)
-      reply.end = TransferEnd::kConnect;
+      reply.end =
+          tunnel == kWantsPassword ? TransferEnd::kAnswered : TransferEnd::kConnect;
     if (reply.end == TransferEnd::kAnswered)
       note_answer(*one);
     else
@@ -200,6 +202,8 @@ struct CurlTransfers::State {
                     : one->is_too_slow           ? "it is too slow"
                     : one->error.front() != '\0' ? one->error.data()
                                                  : curl().easy_strerror(code);
+    if (reply.end == TransferEnd::kAnswered && tunnel == kWantsPassword)
+      reply.status = kWantsPassword;
     note_times(*one);
     reply.body_bytes = one->body.received();
     curl().multi_remove_handle(multi, easy);

@@ -14,6 +14,7 @@ namespace {
 constexpr long kWhole = 200;
 constexpr long kPartial = 206;
 constexpr std::size_t kMostRefusal = 1024;
+constexpr std::chrono::seconds kStoredWithin{60};
 
 /// "bytes 5-9/10" of a body that goes on at 5, and up to its end.
 bool goes_on_at(std::uint64_t at, std::string_view range) {
@@ -102,8 +103,10 @@ int on_progress(void* user, curl_off_t total, curl_off_t received, curl_off_t to
     running.slow_since = now;
     running.moved_then = moved;
   }
+  // A server may take its time to store what it has got.
+  const bool is_sent = limits.grows && to_send > 0 && sent >= to_send;
   running.is_too_slow =
-      now - running.slow_since >= limits.slow_for ||
+      now - running.slow_since >= (is_sent ? kStoredWithin : limits.slow_for) ||
       (limits.grows &&
        now - running.began >=
            whole_limit(limits, static_cast<std::uint64_t>(total + to_send)));

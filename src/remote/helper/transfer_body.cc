@@ -45,7 +45,7 @@ void TransferBody::begin_at(std::uint64_t at) {
 TransferBody::Took TransferBody::take(std::string_view bytes) {
   if (is_ignored_) {
     ignored_ += bytes.size();
-    return ignored_ > kMostIgnored ? Took::kTooMuch : Took::kAll;
+    return ignored_ > kMostIgnored ? Took::kEnough : Took::kAll;
   }
   if (!error_.empty())
     return Took::kNothing;
