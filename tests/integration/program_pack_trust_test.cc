@@ -203,6 +203,11 @@ TEST_F(ProgramPackTrustTest,
   server.put("/kiln/packs/job.kpack", old);
   for (const Arguments& each : {pull, keep})
     EXPECT_THAT(refusal(each), HasSubstr("this cache has taken serial 7"));
+  ObjectServer mirror;
+  mirror.put("/kiln/packs/job.kpack", text_of(pack("job.kpack", {"--serial", "9"})));
+  kiln_.set("KILN_REMOTE", server.url() + " " + mirror.url());
+  EXPECT_EQ(kiln_.json_of(pull)["header"]["serial"], 9) << "the next one is asked";
+  kiln_.set("KILN_REMOTE", server.url());
   EXPECT_EQ(kiln_.json_of(keep + Arguments{"--older"})["objects"], kObjects);
   for (const Arguments& wrong :
        {pull + Arguments{"--min-serial", "x"},

@@ -102,6 +102,7 @@ TEST(ProxyTest, NoProxyNamesHostsSuffixesPortsAndNetworks) {
            {"http://10.1.2.3:9", "10.1.2.0/31", false},
            {"http://10.1.2.3", "10.1.2.2/31", true},
            {"http://10.1.2.3", "0.0.0.0/0", true},
+           {"http://cafe", "0.0.0.0/0", false},
            {"http://10.1.2.3", "10.0.0.0/33", false},
            {"http://10.1.2.3", "10.0.0.0/x", false},
            {"http://10.1.2.3", "10.1.2.3", true},

@@ -53,6 +53,7 @@ std::map<std::string, std::string> samples_of(const std::string& text) {
   std::map<std::string, std::string> samples;
   std::set<std::string> families;
   std::string family;
+  std::string helped;
   std::string type;
   EXPECT_TRUE(text.ends_with("\n# EOF\n"));
   std::istringstream lines(text.substr(0, text.rfind("# EOF\n")));
@@ -63,7 +64,12 @@ std::map<std::string, std::string> samples_of(const std::string& text) {
       std::string kind;
       std::string name;
       words >> kind >> name;
+      if (kind == "HELP") {
+        helped = name;
+        continue;
+      }
       if (kind == "TYPE") {
+        EXPECT_EQ(name, helped) << "a collector would make a text of its own up";
         EXPECT_TRUE(families.insert(name).second) << "two families " << name;
         family = name;
         words >> type;
