@@ -117,7 +117,9 @@ void add_seconds(Writer& to, const std::map<std::string, std::uint64_t>& counts)
     const auto found = counts.find(name);
     return found == counts.end() ? 0 : found->second;
   };
-  if (count_of(kMicroseconds) == 0)
+  if (std::ranges::none_of(counts, [](const auto& each) {
+        return std::string_view(each.first).starts_with(kSeconds);
+      }))
     return;
   to.begin("remote_seconds", "histogram", "How long requests to remotes took",
            "seconds");
