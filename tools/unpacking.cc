@@ -79,6 +79,48 @@ std::optional<std::string> record_toolchains(const cache::Pack& pack,
   return records.empty() ? std::nullopt : std::optional(records.front().name());
 }
 
+bool has_given_up(const Unpacked& unpacked) {
+  return unpacked.lost_in_a_row >= kMostLost;
+}
+
+/// What came of it. `toolchain` is recorded now.
+void print_unpacked(const Context& context, const cache::Pack& pack,
+                    const std::string& file, const Unpacked& unpacked,
+                    const std::optional<std::string>& toolchain) {
+  if (context.json) {
+    ordered_json by = ordered_json::array();
+    for (const Signature& signature : pack.signatures())
+      by.push_back(key_name(signature.key));
+    print_json({{"file", file},
+                {"objects", pack.object_count()},
+                {"stored", unpacked.stored},
+                {"already_there", unpacked.already_there},
+                {"failed", unpacked.failed},
+                {"skipped", pack.unknown_rows()},
+                {"header", header_json(pack.header())},
+                {"toolchain", toolchain ? ordered_json(*toolchain) : nullptr},
+                {"signed_by", by},
+                {"problems", unpacked.problems}});
+  } else {
+    const std::string header = header_text(pack.header());
+    print(context.out.fitted(fmt::format(
+        "{}: {}: {} stored, {} already there{}{}{}{}{}\n", file,
+        counted(pack.object_count(), "object", "objects"), unpacked.stored,
+        unpacked.already_there,
+        unpacked.failed == 0 ? "" : fmt::format(", {} failed", unpacked.failed),
+        pack.unknown_rows() == 0
+            ? ""
+            : fmt::format(", {} skipped, of a kind that a later Kiln has added",
+                          pack.unknown_rows()),
+        toolchain ? fmt::format("; of {}", *toolchain) : "", header.empty() ? "" : "; ",
+        header)));
+    if (has_given_up(unpacked))
+      print(context.out.fitted(
+          "the rest is not unpacked, since nothing more can be stored: make room, and "
+          "the same command again goes on from here\n"));
+  }
+}
+
 OwnFolder taken_folder(cache::Cache& cache) {
   return cache.mode() == cache::Mode::kOff
              ? OwnFolder()
@@ -162,43 +204,12 @@ Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
       progress.finish(name, std::nullopt);
     }
   }
-  const bool gave_up = unpacked.lost_in_a_row >= kMostLost;
+  const bool gave_up = has_given_up(unpacked);
   const auto toolchain =
       gave_up ? std::optional<std::string>() : record_toolchains(pack, *cache);
   if (!gave_up && !context.stop->token().stop_requested())
     taking.remember(pack.header(), *cache);
-  if (context.json) {
-    ordered_json by = ordered_json::array();
-    for (const Signature& signature : pack.signatures())
-      by.push_back(key_name(signature.key));
-    print_json({{"file", file},
-                {"objects", pack.object_count()},
-                {"stored", unpacked.stored},
-                {"already_there", unpacked.already_there},
-                {"failed", unpacked.failed},
-                {"skipped", pack.unknown_rows()},
-                {"header", header_json(pack.header())},
-                {"toolchain", toolchain ? ordered_json(*toolchain) : nullptr},
-                {"signed_by", by},
-                {"problems", unpacked.problems}});
-  } else {
-    const std::string header = header_text(pack.header());
-    print(context.out.fitted(fmt::format(
-        "{}: {}: {} stored, {} already there{}{}{}{}{}\n", file,
-        counted(pack.object_count(), "object", "objects"), unpacked.stored,
-        unpacked.already_there,
-        unpacked.failed == 0 ? "" : fmt::format(", {} failed", unpacked.failed),
-        pack.unknown_rows() == 0
-            ? ""
-            : fmt::format(", {} skipped, of a kind that a later Kiln has added",
-                          pack.unknown_rows()),
-        toolchain ? fmt::format("; of {}", *toolchain) : "", header.empty() ? "" : "; ",
-        header)));
-    if (gave_up)
-      print(context.out.fitted(
-          "the rest is not unpacked, since nothing more can be stored: make room, and "
-          "the same command again goes on from here\n"));
-  }
+  print_unpacked(context, pack, file, unpacked, toolchain);
   if (gave_up)
     return kUnavailable;
   return unpacked.failed == 0 ? kAllDone : kSomeFailed;

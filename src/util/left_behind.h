@@ -22,7 +22,7 @@ namespace kiln {
 template <typename T>
 [[nodiscard]] std::optional<T> call_or_leave(std::function<T()> body,
                                              std::chrono::milliseconds limit,
-                                             std::function<void(bool)> silent) {
+                                             const std::function<void(bool)>& silent) {
   struct Shared {
     Mutex mutex;
     ConditionVariable ended;
