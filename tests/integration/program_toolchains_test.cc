@@ -55,9 +55,9 @@ class ProgramToolchainsTest : public ProgramMachinesTest {
     Bytes id;
     for (std::size_t i = 0; i < first_.size(); i += 2)
       id.push_back(static_cast<std::byte>(std::stoi(first_.substr(i, 2), nullptr, 16)));
-    const auto found = std::ranges::search(bytes, id);
-    EXPECT_FALSE(found.empty());
-    found.front() = static_cast<std::byte>(std::to_integer<int>(found.front()) ^ 0xFF);
+    const auto found = std::search(bytes.begin(), bytes.end(), id.begin(), id.end());
+    EXPECT_NE(found, bytes.end());
+    *found = static_cast<std::byte>(std::to_integer<int>(*found) ^ 0xFF);
     fs::create_directory(place("other"));
     const std::string path = place("other/libnvrtc.so.13");
     test::write_bytes(path, bytes);
