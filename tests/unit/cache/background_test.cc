@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <new>
 #include <stop_token>
 #include <thread>
@@ -11,6 +10,7 @@
 #include "cache/counter_file.h"
 #include "cache/counters.h"
 #include "tests/support/child_process.h"
+#include "tests/support/exit_amid_threads.h"
 #include "tests/support/temp_dir.h"
 
 namespace kiln::cache {
@@ -40,7 +40,7 @@ TEST_F(BackgroundCounts, ThatAProcessNeverClosedAreWrittenAtItsEnd) {
       if (has_thread)
         open->flush(10s);
       counters_.add(Counter::kHits);
-      std::exit(0);
+      test::exit_amid_threads(0);
     });
     EXPECT_EQ(child.wait(), 0);
   }
@@ -51,7 +51,7 @@ TEST_F(BackgroundCounts, OfAParentAreNotWrittenAtTheEndOfAForkedChild) {
   Background open(nullptr, &file_, counters_, trim_nothing);
   ASSERT_TRUE(open.flush(10s));
   counters_.add(Counter::kHits);
-  test::ChildProcess child([]() -> int { std::exit(0); });
+  test::ChildProcess child([]() -> int { test::exit_amid_threads(0); });
   EXPECT_EQ(child.wait(), 0);
   EXPECT_EQ(hits(), 0);
   ASSERT_TRUE(open.flush(10s));
