@@ -35,8 +35,7 @@ void trim_nothing(std::uint64_t /*bytes*/, const std::stop_token& /*stop*/) {}
 TEST_F(BackgroundCounts, ThatAProcessNeverClosedAreWrittenAtItsEnd) {
   for (const bool has_thread : {false, true}) {
     test::ChildProcess child([&]() -> int {
-      static Background* open = nullptr;  // so that it counts as no leak
-      open = new Background(nullptr, &file_, counters_, trim_nothing);
+      auto* const open = new Background(nullptr, &file_, counters_, trim_nothing);
       if (has_thread)
         open->flush(10s);
       counters_.add(Counter::kHits);

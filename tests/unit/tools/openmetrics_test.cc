@@ -43,11 +43,11 @@ std::string without_cache(const std::string& labels) {
 
 /// Each sample with its value; a failure for every line that the grammar does not have.
 std::map<std::string, std::string> samples_of(const std::string& text) {
-  static const std::regex kMeta(
+  static const std::regex meta(
       "# (TYPE [a-zA-Z_:][a-zA-Z0-9_:]* (counter|gauge|histogram)|UNIT "
       "([a-zA-Z_:][a-zA-Z0-9_:]*) "
       "([a-z]+)|HELP [a-zA-Z_:][a-zA-Z0-9_:]* [^\"\\\\]*)");
-  static const std::regex kSample(
+  static const std::regex sample(
       "([a-zA-Z_:][a-zA-Z0-9_:]*)(\\{[a-zA-Z_][a-zA-Z0-9_]*=\"[^\"\\\\]*\""
       "(?:,[a-zA-Z_][a-zA-Z0-9_]*=\"[^\"\\\\]*\")*\\})? ([0-9.]+)");
   std::map<std::string, std::string> samples;
@@ -59,7 +59,7 @@ std::map<std::string, std::string> samples_of(const std::string& text) {
   std::istringstream lines(text.substr(0, text.rfind("# EOF\n")));
   for (std::string line; std::getline(lines, line);) {
     std::smatch part;
-    if (std::regex_match(line, part, kMeta)) {
+    if (std::regex_match(line, part, meta)) {
       std::istringstream words(line.substr(2));
       std::string kind;
       std::string name;
@@ -80,7 +80,7 @@ std::map<std::string, std::string> samples_of(const std::string& text) {
       }
       continue;
     }
-    EXPECT_TRUE(std::regex_match(line, part, kSample)) << line;
+    EXPECT_TRUE(std::regex_match(line, part, sample)) << line;
     if (type == "histogram")
       EXPECT_TRUE(part[1] == family + "_bucket" || part[1] == family + "_count" ||
                   part[1] == family + "_sum")
