@@ -1,14 +1,12 @@
 #include "cache/background.h"
 
-#include <cstdlib>
 #include <exception>
-#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "util/fork_mutex.h"
 #include "util/kept_fd.h"
 #include "util/log.h"
+#include "util/open_objects.h"
 #include "util/quiet_thread.h"
 
 namespace kiln::cache {
@@ -25,23 +23,6 @@ constexpr std::chrono::milliseconds kLastCountLimit{200};
 // again when its folder is read.
 constexpr std::size_t kMostPending = 10'000;
 
-/// Those whose counts the end of the process writes: many hosts, such as Python, end
-/// without closing a cache. Never destroyed.
-struct OpenBackgrounds {
-  Mutex mutex;
-  std::vector<Background*> all KILN_GUARDED_BY(mutex);
-};
-
-OpenBackgrounds& open_backgrounds() {
-  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): has a mutex
-  static auto* const instance = new OpenBackgrounds;
-  return *instance;
-}
-
-Mutex& backgrounds_mutex() {
-  return open_backgrounds().mutex;
-}
-
 }  // namespace
 
 Background::Background(Index* index, CounterFile* counter_file, Counters& counters,
@@ -51,22 +32,11 @@ Background::Background(Index* index, CounterFile* counter_file, Counters& counte
       counters_(counters),
       maybe_trim_(std::move(maybe_trim)),
       count_every_(count_every) {
-  static const bool is_registered = [] {
-    hold_over_forks<backgrounds_mutex>();
-    return std::atexit(end_all) == 0;
-  }();
-  std::ignore = is_registered;  // without memory the last counts are lost
-  OpenBackgrounds& open = open_backgrounds();
-  const MutexLock lock(open.mutex);
-  open.all.push_back(this);
+  OpenObjects<Background>::add(this, end_all);
 }
 
 Background::~Background() {
-  {
-    OpenBackgrounds& open = open_backgrounds();
-    const MutexLock lock(open.mutex);
-    std::erase(open.all, this);
-  }
+  OpenObjects<Background>::remove(this);
   std::optional<std::thread> thread;
   stop_.request_stop();
   if (index_ != nullptr)
@@ -88,13 +58,13 @@ Background::~Background() {
 /// of the log, which may have ended.
 void Background::end_all() noexcept {
   const auto deadline = std::chrono::steady_clock::now() + kLastCountLimit;
-  OpenBackgrounds& open = open_backgrounds();
-  const MutexLock lock(open.mutex);
-  for (Background* const each : open.all) {
-    if (!each->in_child())
-      each->try_work({}, std::chrono::duration_cast<std::chrono::milliseconds>(
-                             deadline - std::chrono::steady_clock::now()));
-  }
+  OpenObjects<Background>::with_all([&](const std::vector<Background*>& all) {
+    for (Background* const each : all) {
+      if (!each->in_child())
+        each->try_work({}, std::chrono::duration_cast<std::chrono::milliseconds>(
+                               deadline - std::chrono::steady_clock::now()));
+    }
+  });
 }
 
 bool Background::in_child() const {

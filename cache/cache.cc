@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <string_view>
 #include <tuple>
@@ -15,6 +14,7 @@
 #include "cache/unix_time.h"
 #include "util/log.h"
 #include "util/posix_error.h"
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln::cache {
@@ -443,10 +443,7 @@ Result<std::vector<Entry>> Cache::walk(const ListQuery& query, Damaged damaged) 
 }
 
 Result<Digest> Cache::resolve(std::string_view prefix) const {
-  std::string hex(prefix);
-  std::ranges::transform(hex, hex.begin(), [](unsigned char c) {
-    return static_cast<char>(std::tolower(c));
-  });
+  const std::string hex = lower_case(prefix);
   if (hex.size() < kShortestPrefix || hex.size() > 2 * Digest::kSize ||
       hex.find_first_not_of("0123456789abcdef") != std::string::npos) {
     return fail(ErrorCode::kInvalidArgument,

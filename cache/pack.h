@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,6 +29,7 @@ namespace kiln::cache {
 
 inline constexpr std::uint32_t kPackVersion = 2;  // written; 1 is read, too
 inline constexpr std::uint64_t kMostPackRows = 1'000'000;
+inline constexpr std::uint64_t kMostSerial = std::numeric_limits<std::int64_t>::max();
 
 /// What a row of the index is about, as its number in the file: not that of a Kind.
 enum class PackKind : std::uint32_t {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "cache/pack.h"
 #include "util/nearest.h"
 #include "util/trailing_options.h"
 #include "util/try.h"
@@ -24,8 +25,7 @@ Result<SeedPlace> parse_seed(const std::filesystem::path& text) {
         if (name == "signed")
           place.is_signed = KILN_TRY(parse_number(value, {0, 1})) == 1;
         else if (name == "min_serial")
-          place.min_serial = KILN_TRY(
-              parse_number(value, {0, std::numeric_limits<std::int64_t>::max()}));
+          place.min_serial = KILN_TRY(parse_number(value, {0, kMostSerial}));
         else
           return fail(ErrorCode::kInvalidArgument,
                       fmt::format("there is no option '{}'{}", name,

@@ -71,8 +71,8 @@ struct BuildEntry {
   std::string server{};               // of kRemote: its label
   std::chrono::milliseconds elapsed{0};
   std::chrono::milliseconds built_in{0};  // of kCompiled: the build alone
-  std::string why_built{};                // the same, where events are written
-  std::string name{};                     // as events have it, where there is an object
+  std::string why_built{};                // of kCompiled: why, where events are written
+  std::string name{};                     // of the object, where events are written
   std::optional<Error> error;             // of a failure, or why it was not stored
   std::shared_ptr<const cache::StoredObject> object;  // of a success
 };

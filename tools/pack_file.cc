@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <tuple>
 #include <utility>
 
 #include "cache/file_system.h"
@@ -104,8 +103,6 @@ Result<UniqueFd> decompressed(int file, const std::filesystem::path& path,
   return scratch;
 }
 
-const PackSigning kUnsigned{.keys = {}, .is_needed = false, .minisig = {}};
-
 }  // namespace
 
 struct PackFile::Compressor {
@@ -168,7 +165,7 @@ Result<void> PackFile::read_back(std::uint64_t objects,
   const auto folder = path_.has_parent_path() ? path_.parent_path() : ".";
   const auto pack = KILN_TRY(open_pack(file_.descriptor(), path_,
                                        cache::TrustPolicy::of_this_process({}),
-                                       kUnsigned, std::span(&folder, 1)));
+                                       {.is_needed = false}, std::span(&folder, 1)));
   const auto& bad = pack->bad_rows();
   if (!bad.empty() || pack->unknown_rows() != 0 || pack->object_count() != objects)
     return fail(

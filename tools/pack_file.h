@@ -86,12 +86,12 @@ class PackFile {
 
 /// Whose signature a pack needs.
 struct PackSigning {
-  std::span<const PublicKey> keys;  // one of them, if it has any; empty: nobody's
-  bool is_needed = true;            // in any case
-  std::string name{};               // that is needed with it; empty: any
+  std::span<const PublicKey> keys{};  // one of them, if it has any; empty: nobody's
+  bool is_needed = true;              // in any case
+  std::string name{};                 // that is needed with it; empty: any
   /// What its signature file says, "" if there is none. Called at most once, and only
   /// if there are keys and what the pack itself has is not enough.
-  std::function<Result<std::string>()> minisig;
+  std::function<Result<std::string>()> minisig{};
 };
 
 /// The same of a file that is open and stays so; messages call it `name`. What it

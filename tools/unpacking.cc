@@ -137,9 +137,9 @@ void Taking::add_options(OptionSet& cli) {
 }
 
 Result<void> Taking::parse() {
-  constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
   if (!min_serial_given.empty())
-    min_serial = KILN_TRY(parse_number("--min-serial", min_serial_given, {0, kMost}));
+    min_serial = KILN_TRY(
+        parse_number("--min-serial", min_serial_given, {0, cache::kMostSerial}));
   return {};
 }
 
@@ -194,7 +194,7 @@ Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
   {
     Progress progress(context.err, pack.object_count());
     for (const cache::PackRow& row : pack.rows()) {
-      if (context.stop->token().stop_requested() || unpacked.lost_in_a_row >= kMostLost)
+      if (context.stop->token().stop_requested() || has_given_up(unpacked))
         break;
       if (row.kind == cache::PackKind::kToolchain)
         continue;

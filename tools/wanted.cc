@@ -16,7 +16,6 @@
 #include "tools/catalog.h"
 #include "tools/entry_filter.h"
 #include "tools/open_cache.h"
-#include "tools/output/entries.h"
 #include "util/try.h"
 
 namespace kiln::tools {

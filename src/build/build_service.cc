@@ -392,11 +392,11 @@ Result<Fetched> BuildService::fetch_key(const KeyedRequest& request, const Asker
   const std::string target = to_string(request.target);
   if (auto fetched = builds_.find(request.key, target))
     return *std::move(fetched);
-  const std::string name = request.request.name();
   for (const KeyedRequest& other : of_other_toolchains(request, asker.stop)) {
     if (auto fetched = builds_.find(other.key, target))
       return *std::move(fetched);
   }
+  const std::string name = request.request.name();
   const auto may_build = check_may_build(request, target);
   if (!may_build || !request.objects.empty()) {
     // A link is asked for before its objects are built.

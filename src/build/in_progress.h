@@ -22,7 +22,7 @@ namespace kiln {
 /// A build, or a wait for the build of another process.
 struct InProgress {
   Digest key;
-  std::string label;   // "scaled_softmax_fwd:dtype=bf16"
+  std::string label;   // "scaled_softmax_fwd:dtype=bf16", "scale.cu: scale"
   std::string target;  // "sm_90a"; may be empty
   std::string phase;   // "queued for a slot", "compiling", ..., or "waiting"
   pid_t pid = 0;

@@ -4,16 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <exception>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "util/fork_count.h"
-#include "util/fork_mutex.h"
 #include "util/log.h"
 #include "util/mutex.h"
+#include "util/open_objects.h"
 #include "util/printable.h"
 #include "util/units.h"
 
@@ -25,22 +23,6 @@ using Clock = std::chrono::steady_clock;
 
 // A build that takes longer belongs before the job.
 constexpr std::chrono::seconds kSlowBuild{10};
-
-/// Those that are open, for the end of the process. Never destroyed.
-struct OpenJournals {
-  Mutex mutex;
-  std::vector<Journal*> all KILN_GUARDED_BY(mutex);
-};
-
-OpenJournals& open_journals() {
-  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): has a mutex
-  static auto* const instance = new OpenJournals;
-  return *instance;
-}
-
-Mutex& journals_mutex() {
-  return open_journals().mutex;
-}
 
 milliseconds since(Clock::time_point began) {
   return std::chrono::duration_cast<milliseconds>(Clock::now() - began);
@@ -81,25 +63,13 @@ Journal::Journal(std::string_view what, const Config& config, bool explains)
     else
       log(LogLevel::kWarning, {"no events are written: ", opened.error().message});
   }
-  static const bool is_registered = [] {
-    hold_over_forks<journals_mutex>();
-    return std::atexit([] { tell_all_summaries(); }) == 0;
-  }();
-  std::ignore = is_registered;  // without memory there is no summary
-  OpenJournals& open = open_journals();
-  const MutexLock lock(open.mutex);
-  open.all.push_back(this);
+  OpenObjects<Journal>::add(this, [] { tell_all_summaries(); });
 }
 
 Journal::~Journal() {
   try {
-    {
-      OpenJournals& open = open_journals();
-      const MutexLock lock(open.mutex);
-      if (std::erase(open.all, this) == 0)
-        return;  // told when the process ended
-    }
-    tell(summary());
+    if (OpenObjects<Journal>::remove(this))  // else told when the process ended
+      tell(summary());
   } catch (const std::exception&) {
     return;  // out of memory
   }
@@ -108,12 +78,10 @@ Journal::~Journal() {
 void Journal::tell_all_summaries() noexcept {
   try {
     std::vector<std::string> texts;
-    {
-      OpenJournals& open = open_journals();
-      const MutexLock lock(open.mutex);
-      for (const Journal* const journal : open.all) texts.push_back(journal->summary());
-      open.all.clear();
-    }
+    OpenObjects<Journal>::with_all([&](std::vector<Journal*>& all) {
+      for (const Journal* const journal : all) texts.push_back(journal->summary());
+      all.clear();
+    });
     if (has_log_writer())
       return;  // the host's own writer may have ended
     // Without the mutex: stderr may be a pipe that nobody reads.
@@ -151,7 +119,7 @@ std::string Journal::got(const Asked& asked, const Fetched& fetched,
                           ": another process or thread built it"});
   } else {
     ++hits_.at(static_cast<std::size_t>(fetched.tier));
-    if (is_logged(LogLevel::kDebug))
+    if (has_line)
       log(LogLevel::kDebug, {"found ", name, target, ": ", to_string(fetched.tier),
                              ", ", format_duration(took)});
   }

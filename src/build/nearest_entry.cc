@@ -26,10 +26,6 @@ std::string exactly(std::string_view name) {
   return pattern;
 }
 
-bool is_text(std::string_view field) {
-  return field.starts_with("source") || field.find("header/") != std::string_view::npos;
-}
-
 }  // namespace
 
 std::string to_text(const std::vector<key::FieldDifference>& differences,
@@ -38,7 +34,7 @@ std::string to_text(const std::vector<key::FieldDifference>& differences,
     return "";
   const key::FieldDifference& first = differences.front();
   std::string text = first.field;
-  if (quotes == Quotes::kYes || !is_text(first.field))
+  if (quotes == Quotes::kYes || !key::is_text(first.field))
     text += fmt::format(": {}, in the entry {}", first.a.empty() ? "none" : first.a,
                         first.b.empty() ? "none" : first.b);
   if (differences.size() > 1)
@@ -48,10 +44,11 @@ std::string to_text(const std::vector<key::FieldDifference>& differences,
 
 Likeness likeness_of(const PreparedRequest& request) {
   if (const request::TemplateRequest* const wanted = request.as_template())
-    return {.template_name = wanted->kernel->name(), .file = {}};
-  std::vector<std::string> kernels = request.kernels();
-  kernels.resize(std::min(kernels.size(), kMostKernels));
-  return {.template_name = {}, .file = request.file(), .kernels = std::move(kernels)};
+    return {.template_name = wanted->kernel->name()};
+  const std::vector<std::string>& all = request.kernels();
+  const auto end =
+      all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), kMostKernels));
+  return {.file = request.file(), .kernels = {all.begin(), end}};
 }
 
 Result<NearestEntries::Candidates*> NearestEntries::candidates(const Likeness& like) {

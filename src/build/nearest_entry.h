@@ -20,8 +20,8 @@ namespace kiln {
 /// Of what a request may differ from: entries of its template, or of kernels of its
 /// file.
 struct Likeness {
-  std::string template_name;  // also of files; empty: a source
-  std::string file;
+  std::string template_name{};  // also of files; empty: a source
+  std::string file{};
   std::vector<std::string> kernels{};  // of the source, one of which an entry needs
   friend auto operator<=>(const Likeness&, const Likeness&) = default;
 };

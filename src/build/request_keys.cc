@@ -301,12 +301,15 @@ struct PreparedRequest::Content {
   const std::vector<Digest> file_digests;
 
   /// Found once, for those who are told of the request.
-  const std::vector<std::string>& kernels(const request::SourceRequest& of) {
+  const std::vector<std::string>& kernels() {
     std::call_once(kernels_found, [&] {
-      const auto& expressions = of.source.name_expressions;
+      const auto* const of = std::get_if<request::SourceRequest>(&resolved);
+      if (of == nullptr)
+        return;
+      const auto& expressions = of->source.name_expressions;
       std::set<std::string> names(expressions.begin(), expressions.end());
       for (const request::SourceKernel& kernel :
-           request::kernels_in(of.source.source)) {
+           request::kernels_in(of->source.source)) {
         if (!kernel.is_template)
           names.insert(kernel.name);
       }
@@ -362,16 +365,13 @@ std::string PreparedRequest::label() const {
 }
 
 std::string PreparedRequest::name() const {
-  const auto* const source = std::get_if<request::SourceRequest>(&content_->resolved);
-  if (source == nullptr)
-    return label();
-  return request::source_label(content_->source->program_name,
-                               content_->kernels(*source));
+  return content_->source ? request::source_label(content_->source->program_name,
+                                                  content_->kernels())
+                          : label();
 }
 
-std::vector<std::string> PreparedRequest::kernels() const {
-  const auto* const source = std::get_if<request::SourceRequest>(&content_->resolved);
-  return source == nullptr ? std::vector<std::string>() : content_->kernels(*source);
+const std::vector<std::string>& PreparedRequest::kernels() const {
+  return content_->kernels();
 }
 
 std::string PreparedRequest::file() const {

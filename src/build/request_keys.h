@@ -54,7 +54,7 @@ class PreparedRequest {
   /// scale<half>". Kernels that only a header or a macro has are not named.
   [[nodiscard]] std::string name() const;
   /// Those of a source; of any other request none.
-  [[nodiscard]] std::vector<std::string> kernels() const;
+  [[nodiscard]] const std::vector<std::string>& kernels() const;
   /// The name of a source's program, which its object has as well; of a link the label.
   /// Empty for a template.
   [[nodiscard]] std::string file() const;

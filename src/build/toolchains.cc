@@ -20,8 +20,8 @@ namespace {
 /// A seed whose mount is dead must not hold up what is chosen without it.
 SeedNeed need_of_seeds(const std::vector<device::Toolchain>& usable,
                        const device::ToolchainCriteria& criteria) {
-  const bool has_own =
-      criteria.recorded && device::matches(*criteria.recorded, criteria.wanted);
+  const bool has_own = !criteria.recorded.empty() &&
+                       device::matches(criteria.recorded.front(), criteria.wanted);
   if (usable.empty())
     return has_own ? SeedNeed::kHint : SeedNeed::kNothingElse;
   const bool is_only =
@@ -37,21 +37,12 @@ std::optional<device::LinkerId> linker_recorded(
 }
 
 /// The first counts, unless another one is asked for.
-void take_records(std::vector<device::Toolchain> records,
-                  device::ToolchainCriteria& criteria) {
-  const auto wanted = std::ranges::find_if(records, [&](const auto& each) {
-    return device::matches(each, criteria.wanted);
-  });
-  if (wanted != records.end())
-    std::rotate(records.begin(), wanted, wanted + 1);
-  criteria.recorded.reset();
-  criteria.recorded_before.clear();
-  for (device::Toolchain& each : records) {
-    if (!criteria.recorded)
-      criteria.recorded = std::move(each);
-    else
-      criteria.recorded_before.push_back(std::move(each));
-  }
+void put_wanted_first(device::ToolchainCriteria& criteria) {
+  auto& all = criteria.recorded;
+  const auto wanted = std::ranges::find_if(
+      all, [&](const auto& each) { return device::matches(each, criteria.wanted); });
+  if (wanted != all.end())
+    std::rotate(all.begin(), wanted, wanted + 1);
 }
 
 /// A manifest may be another user's: a worker opens no library of his.
@@ -152,14 +143,13 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::choose(
   }
   device::ToolchainCriteria criteria{.wanted = config_.toolchain.value_or(""),
                                      .wanted_by = config_.toolchain_by.name,
-                                     .recorded = std::nullopt,
+                                     .recorded = own_records(),
                                      .driver = config_.for_driver,
                                      .only_for_driver = config_.for_driver.has_value(),
                                      .build_for = build_for};
-  auto records = own_records();
-  take_records(records, criteria);
-  add_seed_records(need_of_seeds(found->usable, criteria), records);
-  take_records(std::move(records), criteria);
+  put_wanted_first(criteria);
+  add_seed_records(need_of_seeds(found->usable, criteria), criteria.recorded);
+  put_wanted_first(criteria);
   // A driver that cannot be opened must not stop `kiln warm` on a login node; `kiln
   // doctor` and the loading of a kernel report its error.
   if (!criteria.only_for_driver) {
@@ -225,9 +215,12 @@ Result<std::shared_ptr<const device::Linker>> Toolchains::linker(
   }
   auto found = device::find_linker(toolchain, places_);
   if (!found) {  // as without an NVRTC: hits are served
-    auto before = linker_recorded(own_records(), toolchain.id);
-    if (!before)
-      before = linker_recorded(recorded(), toolchain.id);
+    auto records = own_records();
+    auto before = linker_recorded(records, toolchain.id);
+    if (!before) {
+      add_seed_records(SeedNeed::kChoice, records);
+      before = linker_recorded(records, toolchain.id);
+    }
     if (!before)
       return tl::unexpected(std::move(found).error());
     found = device::Linker{*before, {}, {}};
@@ -250,8 +243,10 @@ Result<void> Toolchains::record(device::Toolchain toolchain) {
       toolchain.linker = known->second->id;
   }
   if (!toolchain.linker) {
-    const auto own = own_records();  // so that no seed is asked where there are any
-    toolchain.linker = linker_recorded(own.empty() ? recorded() : own, toolchain.id);
+    auto records = own_records();
+    if (records.empty())  // else no seed is asked
+      add_seed_records(SeedNeed::kChoice, records);
+    toolchain.linker = linker_recorded(records, toolchain.id);
   }
   return device::write_recorded(folders_.hints, toolchain);
 }

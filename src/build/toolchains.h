@@ -52,10 +52,10 @@ class Toolchains {
     OwnFolder links{};  // where workers read them by this path
   };
 
-  /// `seeds` is asked where `folders.hints` has no record; it may be empty. `ask` is
-  /// called for an NVRTC that it has no record of. A search that found an unusable one
-  /// is repeated after `look_again_after`, if a device asks for which none was chosen
-  /// yet.
+  /// `seeds` is asked for its records as far as SeedNeed says; it may be empty. `ask`
+  /// is called for an NVRTC that it has no record of. A search that found an unusable
+  /// one is repeated after `look_again_after`, if a device asks for which none was
+  /// chosen yet.
   Toolchains(const Config& config, Folders folders, Ask ask,
              std::chrono::seconds look_again_after = kLookAgainAfter,
              SeedRecords seeds = {});

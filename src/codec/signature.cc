@@ -11,6 +11,7 @@
 
 #include "util/base64.h"
 #include "util/little_endian.h"
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln {
@@ -215,10 +216,9 @@ std::string_view signed_file(std::string_view minisig) {
   std::string_view comment = next_line(minisig);
   comment.remove_prefix(std::min(kTrustedComment.size(), comment.size()));
   while (!comment.empty()) {
-    const std::size_t end = std::min(comment.find('\t'), comment.size());
-    if (comment.starts_with(kFile))
-      return comment.substr(kFile.size(), end - kFile.size());
-    comment.remove_prefix(std::min(end + 1, comment.size()));
+    const std::string_view part = next_part(comment, "\t");
+    if (part.starts_with(kFile))
+      return part.substr(kFile.size());
   }
   return {};
 }

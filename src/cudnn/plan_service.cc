@@ -279,6 +279,10 @@ Fields PlanService::preimage(const KeyedPlan& plan) {
   return fields;
 }
 
+Compared PlanService::compared(const KeyedPlan& plan) {
+  return {preimage(plan), {.template_name = std::string(name_of(plan.problem))}};
+}
+
 Result<FetchedPlan> PlanService::fetch(const KeyedPlan& plan,
                                        const std::stop_token& stop,
                                        std::optional<int> device) {
@@ -292,11 +296,8 @@ Result<FetchedPlan> PlanService::fetch(const KeyedPlan& plan,
        .arch = to_string(plan.device.capability()),
        .began = began,
        .device = device},
-      fetched ? Result<Fetched>(*fetched) : tl::unexpected(fetched.error()), [&] {
-        return Compared{
-            preimage(plan),
-            {.template_name = std::string(name_of(plan.problem)), .file = {}}};
-      });
+      fetched ? Result<Fetched>(*fetched) : tl::unexpected(fetched.error()),
+      [&] { return compared(plan); });
   if (fetched)
     fetched->why_built = std::move(why);
   return fetched;

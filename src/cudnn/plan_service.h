@@ -80,7 +80,8 @@ class PlanService {
   /// The plan: from memory, disk, a seed or a remote, or built. A refusal by cuDNN is a
   /// result, which only this process remembers. Errors: as WorkerPool::build_plan;
   /// kCorrupt if cuDNN's plan is not the requested one; kUnavailable on a miss with
-  /// KILN_NO_JIT. The Journal is told that it is for `device`, an ordinal.
+  /// KILN_NO_JIT. The Journal is told of it, and that it is for `device`, an
+  /// ordinal.
   [[nodiscard]] Result<FetchedPlan> fetch(const KeyedPlan& plan,
                                           const std::stop_token& stop = {},
                                           std::optional<int> device = {});
@@ -99,6 +100,7 @@ class PlanService {
 
   /// The fields whose digest is `plan.key`.
   [[nodiscard]] static Fields preimage(const KeyedPlan& plan);
+  [[nodiscard]] static Compared compared(const KeyedPlan& plan);
 
  private:
   using Attempts = std::vector<compile::PlanAttempt>;

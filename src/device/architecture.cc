@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <optional>
 
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln::device {
@@ -72,12 +73,6 @@ std::optional<Architecture> read_architecture(std::string_view text) {
   return Architecture{*capability, suffix};
 }
 
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
-
 }  // namespace
 
 std::string to_string(Architecture architecture) {
@@ -119,7 +114,7 @@ Result<TargetList> parse_target_list(std::string_view text) {
   std::size_t start = 0;
   while (start <= text.size()) {
     const std::size_t comma = std::min(text.find(',', start), text.size());
-    const std::string_view element = trimmed(text.substr(start, comma - start));
+    const std::string_view element = trimmed(text.substr(start, comma - start), " ");
     start = comma + 1;
     if (element == "native") {
       list.native = true;

@@ -85,14 +85,13 @@ Result<ReadFiles> read_all(const fs::path& folder) {
 void files::Shared::tell(const FileRequest& request, const Digest& key,
                          std::chrono::steady_clock::time_point began,
                          const Result<Fetched>& fetched, const Fields& preimage) {
-  service->tell(
-      {.key = &key,
-       .name = files::label_of(request),
-       .arch = request.target,
-       .began = began},
-      fetched, [&] {
-        return Compared{preimage, {.template_name = request.name, .file = {}}};
-      });
+  service->tell({.key = &key,
+                 .name = files::label_of(request),
+                 .arch = request.target,
+                 .began = began},
+                fetched, [&] {
+                  return Compared{preimage, {.template_name = request.name}};
+                });
 }
 
 Result<fs::path> FileBuild::Impl::folder() {

@@ -110,10 +110,6 @@ FieldDifference make_difference(std::string_view label, std::string_view a,
           describe(b, begin, common.size())};
 }
 
-bool is_header(std::string_view label) {
-  return label.starts_with("header/") || label.starts_with("memory_header/");
-}
-
 struct Weight {
   std::string_view start;  // a prefix of the label
   int weight;
@@ -153,6 +149,11 @@ std::int64_t distance(const LabelledValues& a, const LabelledValues& b) {
 
 }  // namespace
 
+bool is_text(std::string_view field) {
+  return field == "source" || field == "source_sha256" ||
+         field.starts_with("header/") || field.starts_with("memory_header/");
+}
+
 std::vector<FieldDifference> differences(const Fields& a, const Fields& b,
                                          const Texts& texts) {
   LabelledValues left = by_label(a);
@@ -168,11 +169,9 @@ std::vector<FieldDifference> differences(const Fields& a, const Fields& b,
   if (result.empty() && a != b)
     result.push_back({"order", "other fields in between", ""});
   // Another header or source explains why the includes found other headers.
-  const bool explained =
-      std::any_of(result.begin(), result.end(), [](const FieldDifference& difference) {
-        return is_header(difference.field) || difference.field == "source" ||
-               difference.field == "source_sha256";
-      });
+  const bool explained = std::any_of(
+      result.begin(), result.end(),
+      [](const FieldDifference& difference) { return is_text(difference.field); });
   if (explained)
     std::erase_if(result, [](const FieldDifference& difference) {
       return difference.field == kGraph;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "codec/fields.h"
@@ -24,6 +25,9 @@ struct FieldDifference {
 /// Texts whose digests preimages have, by their SHA-256 in hex digits: a text of
 /// another digest is found by no field.
 using Texts = std::map<std::string, std::string, std::less<>>;
+
+/// Whether a field is a source or a header, as text or as its digest.
+[[nodiscard]] bool is_text(std::string_view field);
 
 /// Every field that differs, in preimage order; fields of one label are matched in
 /// order ("option" has many). For long texts, and for digests of which `texts` has both

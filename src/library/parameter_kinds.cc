@@ -4,6 +4,7 @@
 #include <array>
 
 #include "util/demangle.h"
+#include "util/text.h"
 
 namespace kiln {
 namespace {
@@ -33,12 +34,6 @@ ArgumentKind kind_of_param(std::string_view type) {
                                                          : ArgumentKind::kAny;
 }
 
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\n";
-  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
-  return text.substr(0, text.find_last_not_of(kBlanks) + 1);
-}
-
 }  // namespace
 
 std::vector<ArgumentKind> kinds_in_signature(std::string_view signature) {
@@ -64,7 +59,8 @@ std::vector<ArgumentKind> kinds_in_signature(std::string_view signature) {
     depth -= c == ')' || c == '>' || c == '}' || c == ']' ? 1 : 0;
     if (c != ',' || (depth != 0 && i < list.size()))
       continue;
-    if (const auto type = trimmed(list.substr(first, i - first)); !type.empty())
+    if (const auto type = trimmed(list.substr(first, i - first), " \t\n");
+        !type.empty())
       kinds.push_back(kind_of_type(type));
     first = i + 1;
   }
@@ -82,7 +78,7 @@ std::vector<ArgumentKind> kinds_in_ptx(std::string_view ptx, std::string_view en
   constexpr std::string_view kParam = ".param";
   for (std::size_t next = list.find(kParam); next != std::string_view::npos;
        next = list.find(kParam)) {
-    list = trimmed(list.substr(next + kParam.size()));
+    list = trimmed(list.substr(next + kParam.size()), " \t\n");
     kinds.push_back(kind_of_param(list.substr(0, list.find_first_of(" \t\n"))));
   }
   return kinds;

@@ -45,7 +45,6 @@ struct Call {
   const std::stop_token& stop;
   Clock::time_point began = Clock::now();
   std::string kernel{};
-  std::string key{};
   std::optional<PreparedRequest> prepared{};  // as far as it came
   std::optional<KeyedRequest> keyed{};
 };
@@ -273,7 +272,6 @@ Result<KernelMemory::Pointer> Service::Impl::provide(Call& call) {
     return not_loaded();  // else it had been found
   call.keyed = KILN_TRY(key(prepared, call));
   const KeyedRequest& keyed = *call.keyed;
-  call.key = keyed.key.hex();
   const LoadPlace place = place_of(keyed, call.device);
   if (only_loaded() && !memory_.find(place))
     return not_loaded();
@@ -427,7 +425,7 @@ void Service::Impl::report(Event::Kind kind, const Call& call,
   try {
     on_event_({.kind = kind,
                .kernel = call.kernel,
-               .key = call.key,
+               .key = call.keyed ? call.keyed->key.hex() : "",
                .device = call.device.ordinal,
                .took = Clock::now() - call.began,
                .error = error});

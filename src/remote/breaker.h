@@ -13,7 +13,7 @@ namespace kiln::remote {
 enum class Verdict : std::uint8_t {
   kGood,    // an answer: an object that passes its checks, or 404
   kFailed,  // connect, TLS, time-out, 5xx, 429, a bad body, or overtaken by the build
-  kDenied,  // 401 or 403
+  kDenied,  // 401, 403, or what else needs other credentials or another mode
   kAbandoned,  // the caller stopped: it says nothing
 };
 

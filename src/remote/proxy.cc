@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "util/text.h"
 #include "util/try.h"
 #include "util/units.h"
 
@@ -93,9 +94,7 @@ bool is_without_proxy(std::string_view url, std::string_view list) {
   const HostAndPort server = host_of(url);
   const bool is_address = parse_address(server.host).has_value();
   while (!list.empty()) {
-    const std::size_t end = std::min(list.find_first_of(", \t\n"), list.size());
-    std::string entry = lower_case(list.substr(0, end));
-    list.remove_prefix(std::min(end + 1, list.size()));
+    std::string entry = lower_case(next_part(list, ", \t\n"));
     if (entry == "*")
       return true;
     // Not that of an IPv6 address without brackets.
@@ -117,6 +116,10 @@ bool is_without_proxy(std::string_view url, std::string_view list) {
 
 bool is_loopback(std::string_view url) {
   return host_of(url).host == "localhost" || is_without_proxy(url, "127.0.0.0/8,::1");
+}
+
+bool is_open_way(std::string_view url) {
+  return url.starts_with("http:") && !is_loopback(url);
 }
 
 Result<Proxy> find_proxy(const ServerAddress& server, const Variable& variable) {

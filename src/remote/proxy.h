@@ -41,5 +41,7 @@ using Variable = std::function<std::string(const char* name)>;
 
 /// A URL of this machine itself.
 [[nodiscard]] bool is_loopback(std::string_view url);
+/// Without TLS, to another machine.
+[[nodiscard]] bool is_open_way(std::string_view url);
 
 }  // namespace kiln::remote

@@ -9,6 +9,7 @@
 
 #include "util/ascii.h"
 #include "util/nearest.h"
+#include "util/text.h"
 #include "util/trailing_options.h"
 #include "util/try.h"
 
@@ -17,13 +18,6 @@ namespace {
 
 bool is_alphanumeric(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0;
-}
-
-std::string_view next_part(std::string_view& text, std::string_view separators) {
-  const std::size_t end = std::min(text.find_first_of(separators), text.size());
-  const std::string_view part = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return part;
 }
 
 /// The part of an http or https URL that names a host, or "" for other URLs.
@@ -131,13 +125,6 @@ Result<Mode> parse_mode(const std::string& text) {
   return refuse(text, "is none of off, r and rw");
 }
 
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower)
-    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lower;
-}
-
 HostAndPort host_of(std::string_view url) {
   const std::string_view authority = authority_of(url);
   HostAndPort found{.host = lower_case(authority),
@@ -162,7 +149,7 @@ Result<std::string> parse_proxy(std::string_view text) {
   // First, so that no message shows a password.
   if (text.find('@') != std::string_view::npos)
     return fail(ErrorCode::kInvalidArgument,
-                "the proxy's URL has a user or a password in it; they belong into the "
+                "the proxy's URL has a user or a password in it; write them into the "
                 "file that KILN_REMOTE_AUTH names, or into the variable https_proxy");
   std::string url = text.find("://") == std::string_view::npos
                         ? fmt::format("http://{}", text)

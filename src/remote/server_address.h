@@ -45,8 +45,6 @@ struct ServerAddress {
 /// Letters, digits, '-', '_' and '.', and none of the last three at the beginning.
 [[nodiscard]] bool is_pack_name(std::string_view name);
 
-[[nodiscard]] std::string lower_case(std::string_view text);
-
 /// Of an http or https URL: the host in lower case and without brackets, and the port.
 struct HostAndPort {
   std::string host;

@@ -23,7 +23,7 @@ struct TransferLimits {
   std::uint64_t least_bytes_per_second = 16U << 10U;
   std::chrono::seconds slow_for{2};          // below that rate for so long: given up
   std::uint64_t most_bytes = 512ULL << 20U;  // of a body, also decompressed
-  bool grows = false;  // `whole` is without the bytes, at the least rate
+  bool grows = false;  // `whole` has a second more for so many bytes as the rate
   friend bool operator==(const TransferLimits&, const TransferLimits&) = default;
 };
 
@@ -72,7 +72,7 @@ struct TransferCancel {
 
 /// Answered as it is, so that its reader knows that the other lives.
 struct Ping {
-  std::uint64_t number = 0;
+  std::uint64_t number = 0;  // always: a message has a field
   friend bool operator==(const Ping&, const Ping&) = default;
 };
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln::request {
@@ -140,15 +141,10 @@ std::optional<std::string_view> own_value(std::string_view option,
                                                : std::nullopt;
 }
 
-/// NVRTC cuts the blanks around an entry off.
-std::string_view without_blanks(std::string_view text) {
-  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
-  return text.substr(0, text.find_last_not_of(' ') + 1);
-}
-
 std::optional<Taken> take(std::span<const std::string> options, const Row& row,
                           std::string_view name) {
-  const std::string_view option = without_blanks(options.front());
+  // NVRTC cuts the blanks around an entry off.
+  const std::string_view option = trimmed(options.front(), " ");
   const auto value = own_value(option, name, row.value);
   if (!value)
     return std::nullopt;
@@ -159,7 +155,7 @@ std::optional<Taken> take(std::span<const std::string> options, const Row& row,
   if (!is_bare) {
     taken.value = *value;
   } else if (options.size() > 1) {
-    taken.value = without_blanks(options[1]);
+    taken.value = trimmed(options[1], " ");
     taken.entries = 2;
   }
   return taken;

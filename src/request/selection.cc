@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "util/nearest.h"
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln::request {
@@ -15,11 +16,8 @@ namespace {
 
 using KernelPointer = std::shared_ptr<const render::KernelSpec>;
 
-std::string trimmed(std::string_view text) {
-  const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-  return std::string(text);
+std::string trimmed_word(std::string_view text) {
+  return std::string(trimmed(text, " \t"));
 }
 
 /// The kernel `name`, or else all kernels of the family `name`.
@@ -59,7 +57,7 @@ Result<std::vector<TemplateRequest>> variants(const KernelPointer& kernel,
 
 Result<TemplatePattern> parse_template_pattern(std::string_view text) {
   const std::size_t colon = std::min(text.find(':'), text.size());
-  TemplatePattern out{trimmed(text.substr(0, colon)), {}};
+  TemplatePattern out{trimmed_word(text.substr(0, colon)), {}};
   const auto error = [&](std::string_view what) {
     return fail(
         ErrorCode::kInvalidArgument,
@@ -75,11 +73,11 @@ Result<TemplatePattern> parse_template_pattern(std::string_view text) {
     const std::string_view part = rest.substr(0, comma);
     const std::size_t equals = part.find('=');
     if (equals == std::string_view::npos)
-      return error(fmt::format("'{}' has no '='", trimmed(part)));
-    std::string name = trimmed(part.substr(0, equals));
+      return error(fmt::format("'{}' has no '='", trimmed_word(part)));
+    const std::string name = trimmed_word(part.substr(0, equals));
     if (name.empty())
-      return error(fmt::format("'{}' has no parameter name", trimmed(part)));
-    if (!out.params.emplace(name, trimmed(part.substr(equals + 1))).second)
+      return error(fmt::format("'{}' has no parameter name", trimmed_word(part)));
+    if (!out.params.emplace(name, trimmed_word(part.substr(equals + 1))).second)
       return error(fmt::format("parameter '{}' is given twice", name));
     if (comma == rest.size())
       return out;

@@ -123,13 +123,13 @@ std::string named(const Toolchain& toolchain) {
 ToolchainChoice choice_of(const Toolchain& toolchain, std::string reason,
                           const ToolchainCriteria& criteria) {
   ToolchainChoice choice{toolchain, std::move(reason), ""};
-  if (criteria.recorded && criteria.recorded->id != toolchain.id) {
+  if (!criteria.recorded.empty() && criteria.recorded.front().id != toolchain.id) {
     choice.warning = fmt::format(
         "this cache was warmed with {}, and {} is taken, because {}: kernels that are "
         "not yet built with it are built anew; KILN_TOOLCHAIN={} asks for the NVRTC of "
         "the warm",
-        named(*criteria.recorded), named(toolchain), choice.reason,
-        criteria.recorded->id.nvrtc.substr(0, 8));
+        named(criteria.recorded.front()), named(toolchain), choice.reason,
+        criteria.recorded.front().id.nvrtc.substr(0, 8));
   }
   if (toolchain.installed() && !accepted(toolchain, criteria)) {
     choice.warning += fmt::format(
@@ -204,14 +204,13 @@ Result<ToolchainChoice> choose_wanted(std::span<const Toolchain> found,
     }
     known.push_back(named(each));
   }
-  if (criteria.recorded) {
-    if (matches(*criteria.recorded, criteria.wanted) &&
-        check_loads(*criteria.recorded, reason, criteria))
-      return choice_of(*criteria.recorded, std::move(reason), criteria);
-    if (std::none_of(found.begin(), found.end(), [&](const Toolchain& each) {
-          return each.id == criteria.recorded->id;
-        }))
-      known.push_back(named(*criteria.recorded) + " (recorded, not installed)");
+  if (!criteria.recorded.empty()) {
+    const Toolchain& recorded = criteria.recorded.front();
+    if (matches(recorded, criteria.wanted) && check_loads(recorded, reason, criteria))
+      return choice_of(recorded, std::move(reason), criteria);
+    if (std::none_of(found.begin(), found.end(),
+                     [&](const Toolchain& each) { return each.id == recorded.id; }))
+      known.push_back(named(recorded) + " (recorded, not installed)");
   }
   return fail(
       ErrorCode::kUnavailable,
@@ -223,17 +222,12 @@ Result<ToolchainChoice> choose_wanted(std::span<const Toolchain> found,
 // Called if no NVRTC found can build it.
 Result<ToolchainChoice> choose_recorded(std::span<const Toolchain> found,
                                         const ToolchainCriteria& criteria) {
-  std::vector<const Toolchain*> recorded;
-  if (criteria.recorded)
-    recorded.push_back(&*criteria.recorded);
-  for (const Toolchain& each : criteria.recorded_before) recorded.push_back(&each);
-  for (const Toolchain* const each : recorded) {
-    if (check_supports(*each, criteria) && check_loads(*each, "", criteria))
-      return ToolchainChoice{
-          *each,
-          "the last warm recorded it; it is not installed here, so that only "
-          "kernels in the cache can be had",
-          ""};
+  for (const Toolchain& each : criteria.recorded) {
+    if (check_supports(each, criteria) && check_loads(each, "", criteria))
+      return ToolchainChoice{each,
+                             "it is recorded; it is not installed here, so that only "
+                             "kernels in the cache can be had",
+                             ""};
   }
   if (found.empty() && criteria.only_for_driver)
     return none_for_driver(found, criteria);
@@ -365,7 +359,7 @@ Result<ToolchainChoice> choose_toolchain(std::span<const Toolchain> found,
     if (!runs && criteria.only_for_driver)
       continue;
     can_build.push_back(&each);
-    if (criteria.recorded && each.id == criteria.recorded->id)
+    if (!criteria.recorded.empty() && each.id == criteria.recorded.front().id)
       return choice_of(each, "the last warm recorded it", criteria);
     if (runs)
       can_run.push_back(&each);

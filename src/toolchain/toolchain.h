@@ -103,8 +103,8 @@ struct FoundToolchains {
 struct ToolchainCriteria {
   std::string wanted = {};                        // "" for none
   std::string_view wanted_by = "KILN_TOOLCHAIN";  // the setting that named it
-  std::optional<Toolchain> recorded = {};       // by the last `warm` in this cache root
-  std::vector<Toolchain> recorded_before = {};  // and in seeds, the newest first
+  /// In this cache root, the newest first, and in seeds. The first counts.
+  std::vector<Toolchain> recorded = {};
   std::optional<CudaVersion> driver = {};  // of this machine; none: it has no driver
   /// `driver` is not that of this machine but of a job's: what it does not take is not
   /// chosen.

@@ -54,6 +54,10 @@ json to_json(const Description& description) {
   return document;
 }
 
+json json_of(const Toolchain& toolchain) {
+  return to_json({toolchain.id, toolchain.facts, toolchain.linker});
+}
+
 std::string to_text(const json& document) {
   return document.dump(2) + "\n";
 }
@@ -157,13 +161,8 @@ Result<std::vector<Toolchain>> read_records(const OwnFolder& folder) {
   return records;
 }
 
-Result<std::optional<Toolchain>> read_recorded(const OwnFolder& folder) {
-  auto records = KILN_TRY(read_records(folder));
-  return records.empty() ? std::nullopt : std::optional(std::move(records.front()));
-}
-
 std::string record_of(const Toolchain& toolchain) {
-  return to_text(to_json({toolchain.id, toolchain.facts, toolchain.linker}));
+  return to_text(json_of(toolchain));
 }
 
 std::vector<Toolchain> parse_records(std::string_view text) {
@@ -176,7 +175,7 @@ std::vector<Toolchain> parse_records(std::string_view text) {
     recorded.id = std::move(description->id);
     recorded.facts = std::move(description->facts);
     recorded.linker = std::move(description->linker);
-    recorded.found_in = "the last warm's record";
+    recorded.found_in = "a record of the cache or of a seed";
   };
   const json document = parse(text);
   add(document);
@@ -187,19 +186,14 @@ std::vector<Toolchain> parse_records(std::string_view text) {
   return records;
 }
 
-std::optional<Toolchain> parse_recorded(std::string_view text) {
-  auto records = parse_records(text);
-  return records.empty() ? std::nullopt : std::optional(std::move(records.front()));
-}
-
 Result<void> write_recorded(const OwnFolder& folder, const Toolchain& toolchain) {
   KILN_TRY(folder.check());
   const auto was = read_text_file(folder.path() / kRecorded, kLargestFile);
-  json document = to_json({toolchain.id, toolchain.facts, toolchain.linker});
+  json document = json_of(toolchain);
   json before = json::array();
   for (const Toolchain& each : was ? parse_records(*was) : std::vector<Toolchain>()) {
     if (each.id != toolchain.id && before.size() + 1 < kMostRecorded)
-      before.push_back(to_json({each.id, each.facts, each.linker}));
+      before.push_back(json_of(each));
   }
   if (!before.empty())
     document[kBefore] = std::move(before);

@@ -34,8 +34,6 @@ inline constexpr std::size_t kMostRecorded = 16;
 /// newest first; not installed(), since no paths are stored. Errors: kCorrupt,
 /// kUntrusted, kIo.
 [[nodiscard]] Result<std::vector<Toolchain>> read_records(const OwnFolder& folder);
-/// The first of them; nullopt if none was recorded. Errors: the same.
-[[nodiscard]] Result<std::optional<Toolchain>> read_recorded(const OwnFolder& folder);
 
 /// The text of a record.
 [[nodiscard]] std::string record_of(const Toolchain& toolchain);
@@ -43,8 +41,6 @@ inline constexpr std::size_t kMostRecorded = 16;
 /// The toolchains of a file of records that is not in `folder`, as text, the newest
 /// first; none if it is no such file.
 [[nodiscard]] std::vector<Toolchain> parse_records(std::string_view text);
-/// The first of them.
-[[nodiscard]] std::optional<Toolchain> parse_recorded(std::string_view text);
 
 /// From now on `toolchain` is the first; the others stay behind it. Creates `folder`
 /// (0700) and replaces the file atomically, unless it is the same. Of two that are

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "util/ascii.h"
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln {
@@ -39,15 +40,9 @@ bool is_build_time(std::string_view word) {
   return word == "__DATE__" || word == "__TIME__" || word == "__TIMESTAMP__";
 }
 
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-  return text;
-}
-
 // Appends the directive to `out` if the macro value is "x" or <x>.
 void add_macro_value(std::string_view value, std::vector<Directive>& out) {
-  value = trimmed(value);
+  value = trimmed(value, " \t\r\v\f");
   if (value.size() < 3)
     return;
   const std::string_view inner = value.substr(1, value.size() - 2);

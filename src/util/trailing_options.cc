@@ -5,22 +5,12 @@
 #include <algorithm>
 #include <vector>
 
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln {
-namespace {
-
-std::string_view next_part(std::string_view& text, char separator) {
-  const std::size_t end = std::min(text.find(separator), text.size());
-  const std::string_view part = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return part;
-}
-
-}  // namespace
-
 std::string_view before_options(std::string_view& rest) {
-  return next_part(rest, ';');
+  return next_part(rest, ";");
 }
 
 Result<void> read_options(
@@ -29,8 +19,8 @@ Result<void> read_options(
                                      const std::string& value)>& set) {
   std::vector<std::string> given;
   while (!options.empty()) {
-    std::string_view value = next_part(options, ';');
-    const std::string name(next_part(value, '='));
+    std::string_view value = next_part(options, ";");
+    const std::string name(next_part(value, "="));
     if (name.empty() && value.empty())
       continue;
     KILN_TRY(about(fmt::format("{};{}", text, name),

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <optional>
 #include <utility>
 
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln {
@@ -34,10 +34,7 @@ std::optional<Quantity> split(std::string_view text) {
     return std::nullopt;
   std::string_view rest = text.substr(digits);
   while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
-  std::string unit(rest);
-  std::transform(unit.begin(), unit.end(), unit.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return Quantity{value, unit};
+  return Quantity{value, lower_case(rest)};
 }
 
 }  // namespace

@@ -22,12 +22,9 @@ Result<int> explain_missing_plan(Context& context, const AttentionOptions& optio
   const KeyedPlan keyed = KILN_TRY(plans.key(problem, devices.front()));
   const auto note = fmt::format("cudnn-{} ({}), for {}", to_string(keyed.version),
                                 keyed.cudnn.native(), keyed.device.name);
-  const Compared wanted{
-      PlanService::preimage(keyed),
-      {.template_name = std::string(PlanService::name_of(keyed.problem)), .file = {}}};
-  print_answer(
-      KILN_TRY(MissExplainer(service->cache()).explain(keyed.key, wanted, note)),
-      context.json, context.out);
+  print_answer(KILN_TRY(MissExplainer(service->cache())
+                            .explain(keyed.key, PlanService::compared(keyed), note)),
+               context.json, context.out);
   return kAllDone;
 }
 

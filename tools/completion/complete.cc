@@ -18,7 +18,6 @@
 #include "ops/preset.h"
 #include "tools/catalog.h"
 #include "tools/open_cache.h"
-#include "tools/output/entries.h"
 #include "util/demangle.h"
 #include "util/try.h"
 

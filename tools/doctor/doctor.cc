@@ -170,7 +170,7 @@ ordered_json remote_json(const RemoteFacts& facts) {
                     {"tls_ms", ms(times.tls)},
                     {"first_byte_ms", ms(times.first_byte)},
                     {"get_ms", ms(times.whole)}};
-  json["proxy"] = facts.proxy.empty() ? nullptr : ordered_json(facts.proxy);
+  json["proxy"] = or_null(facts.proxy);
   json["put_ms"] = facts.put ? ordered_json(ms(*facts.put)) : nullptr;
   json["clock_offset_s"] =
       facts.clock_offset ? ordered_json(facts.clock_offset->count()) : nullptr;

@@ -181,8 +181,7 @@ class RemoteCheck {
     const std::string detail = fmt::format(
         "mode {}{}{}{}{}", facts_.mode, address_.takes_unsigned ? ", unsigned" : "",
         through_proxy(), times.empty() ? "" : ": ", times);
-    const bool is_open =
-        address_.base.starts_with("http:") && !remote::is_loopback(address_.base);
+    const bool is_open = remote::is_open_way(address_.base);
     if (answer.times.whole > settings_.wait)
       add("", CheckVerdict::kWarn, detail,
           fmt::format(

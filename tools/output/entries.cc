@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "build/entry_label.h"

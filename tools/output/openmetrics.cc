@@ -9,6 +9,7 @@
 
 #include "remote/client/servers.h"
 #include "tools/output/counters.h"
+#include "util/text.h"
 
 namespace kiln::tools {
 namespace {
@@ -100,10 +101,8 @@ std::string labels_text(const Family& family, std::string_view values) {
   std::vector<std::string> parts;
   for (const std::string_view label : family.labels) {
     const bool is_last = parts.size() + 1 == family.labels.size();
-    const std::size_t end =
-        is_last ? values.size() : std::min(values.find('.'), values.size());
-    parts.push_back(fmt::format("{}={}", label, quoted(values.substr(0, end))));
-    values.remove_prefix(std::min(end + 1, values.size()));
+    parts.push_back(
+        fmt::format("{}={}", label, quoted(is_last ? values : next_part(values, "."))));
   }
   return fmt::format("{}", fmt::join(parts, ","));
 }

@@ -29,8 +29,8 @@ struct RemotePack {
 [[nodiscard]] Result<void> send_pack(RemoteRun& run, std::size_t server,
                                      const std::string& name, const RemotePack& pack);
 
-/// Whether what a server has sent is used. A server whose pack is refused is not asked
-/// for it any more, but for a failure of this machine (kIo), which ends the search.
+/// Whether the pack that a server has sent is used. A server whose pack is refused is
+/// not asked for it any more. A failure of this machine (kIo) ends the search.
 using PackCheck = std::function<Result<void>(std::size_t server, std::uint64_t bytes)>;
 
 /// Asks each server for it, until `into` has one that passes `check`, and again until

@@ -171,7 +171,7 @@ void RemoteRun::forgive(std::size_t server, remote::Method method) {
 
 /// Notes how a request with those credentials ended; true: once more.
 bool RemoteRun::repeats(Peer& peer, remote::Method method, int credentials,
-                        bool is_last, Answer& answer) {
+                        bool is_last_try, Answer& answer) {
   const MutexLock lock(peer.mutex);
   Peer::Line& line = peer.line(method);
   if (answer.verdict == Verdict::kGood) {
@@ -179,8 +179,8 @@ bool RemoteRun::repeats(Peer& peer, remote::Method method, int credentials,
     line.has_read_again = false;
     return false;
   }
-  const bool was_last = std::exchange(is_last, is_last || !is_worth_repeating(answer));
-  if (answer.verdict == Verdict::kDenied && !was_last) {
+  bool is_last = is_last_try || !is_worth_repeating(answer);
+  if (answer.verdict == Verdict::kDenied && !is_last_try) {
     if (credentials == peer.credentials && !std::exchange(line.has_read_again, true)) {
       peer.server->read_credentials_again();
       ++peer.credentials;

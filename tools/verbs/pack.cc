@@ -105,13 +105,13 @@ std::int64_t newest_ns(const WantedList& work) {
 
 /// But for the toolchain, and the time where nothing sets it. Errors: kInvalidArgument.
 Result<cache::PackHeader> begin_header(const PackOptions& options) {
-  constexpr std::uint64_t kMostSerial = std::numeric_limits<std::int64_t>::max();
   const auto set_ns = KILN_TRY(source_date_ns());
   // The time grows by itself.
   std::uint64_t serial =
       static_cast<std::uint64_t>(set_ns.value_or(cache::unix_now_ns())) / 1'000'000;
   if (!options.serial.empty())
-    serial = KILN_TRY(parse_number("--serial", options.serial, {1, kMostSerial}));
+    serial =
+        KILN_TRY(parse_number("--serial", options.serial, {1, cache::kMostSerial}));
   return cache::PackHeader{
       .producer = fmt::format("kiln {}", version()),
       .name = std::filesystem::path(options.output).filename().native(),

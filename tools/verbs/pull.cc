@@ -109,20 +109,18 @@ Result<int> pull_objects(Context& context, const PullOptions& options, RemoteRun
   return report.totals.problems.empty() && work.bad_lines == 0 ? kAllDone : kSomeFailed;
 }
 
-/// Where a pack is kept that is put into the cache: on its disk, which has to take the
-/// objects in any case.
-std::array<std::filesystem::path, 3> scratch_folders(const Context& context) {
-  const std::filesystem::path root = cache_options(context.config).root;
-  return {root, root.parent_path(), temporary_folder()};
-}
-
 Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& run,
                       std::chrono::milliseconds wait) {
   KILN_TRY(check_pack_name(options.pack));
   Taking taking = options.taking;
   taking.name = options.pack;
   KILN_TRY(taking.parse());
-  const auto scratch = scratch_folders(context);
+  cache::CacheOptions opened = cache_options(context.config);
+  opened.make_root = opened.warns_when_off = false;
+  // Of a pack without -o, and of what any pack decompresses to: the disk of the cache,
+  // which usually has to take the objects.
+  const std::array<std::filesystem::path, 3> scratch{
+      opened.root, opened.root.parent_path(), temporary_folder()};
   std::optional<OutputFile> output;
   UniqueFd kept;
   if (options.output.empty()) {
@@ -131,8 +129,6 @@ Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& r
     KILN_TRY(check_output_path("-o", options.output));
     output.emplace(KILN_TRY(OutputFile::create(options.output)));
   }
-  cache::CacheOptions opened = cache_options(context.config);
-  opened.make_root = opened.warns_when_off = false;
   const auto cache = cache::Cache::open(std::move(opened));
   const int file = output ? output->descriptor() : kept.get();
   const auto trust = cache::TrustPolicy::of_this_process(context.config.trusted_uids,

@@ -140,9 +140,8 @@ Result<RemotePack> read_pack(const Context& context, const PushOptions& options,
                                                          context.config.trusted_gids);
   const UniqueFd descriptor = KILN_TRY(open_packed_file(path, trust));
   const auto scratch = temporary_folder();
-  const auto opened = KILN_TRY(open_pack(
-      descriptor.get(), path, trust, {.keys = {}, .is_needed = false, .minisig = {}},
-      std::span(&scratch, 1)));
+  const auto opened = KILN_TRY(open_pack(descriptor.get(), path, trust,
+                                         {.is_needed = false}, std::span(&scratch, 1)));
   if (!options.with_source)
     KILN_TRY(check_no_source(*opened, file));
   signatures = opened->signatures().size();
@@ -156,18 +155,17 @@ Result<RemotePack> read_pack(const Context& context, const PushOptions& options,
   } else if (auto beside = read_minisig(path)) {
     pack.minisig = *std::move(beside);
   }
-  const std::string_view by_signer = signed_file(pack.minisig);
-  const std::string own(by_signer.empty() ||
-                                !cache::check_pack_is(opened->header().name, name)
-                            ? std::string_view(opened->header().name)
-                            : by_signer);
-  if ((signatures > 0 || !pack.minisig.empty()) && !cache::check_pack_is(own, name))
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("the pack calls itself {}, and that is signed: whoever asks "
-                    "for {} would refuse it. Make it under this name: kiln pack "
-                    "-o {}.kpack",
-                    own, name, cache::bare_pack_name(name)));
+  const bool is_signed = signatures > 0 || !pack.minisig.empty();
+  for (const std::string_view own :
+       {std::string_view(opened->header().name), signed_file(pack.minisig)}) {
+    if (is_signed && !cache::check_pack_is(own, name))
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("the pack calls itself {}, and that is signed: whoever asks "
+                      "for {} would refuse it. Make it under this name: kiln pack "
+                      "-o {}.kpack",
+                      own, name, cache::bare_pack_name(name)));
+  }
   return pack;
 }
 

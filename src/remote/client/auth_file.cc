@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "remote/server_address.h"
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln::remote {
@@ -86,11 +87,6 @@ Result<AuthLine> parse_line(std::string_view text) {
 
 }  // namespace
 
-std::string_view trimmed(std::string_view text) {
-  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
-  return text.substr(0, text.find_last_not_of(kBlanks) + 1);
-}
-
 std::string_view next_word(std::string_view& text) {
   const std::string_view word = text.substr(0, text.find_first_of(kBlanks));
   text = trimmed(text.substr(word.size()));
@@ -100,9 +96,7 @@ std::string_view next_word(std::string_view& text) {
 Result<std::vector<AuthLine>> parse_auth_file(std::string_view text) {
   std::vector<AuthLine> lines;
   for (std::size_t number = 1; !text.empty(); ++number) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view each = trimmed(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::string_view each = trimmed(next_part(text, "\n"));
     if (each.empty() || each.starts_with('#'))
       continue;
     auto line = parse_line(each);

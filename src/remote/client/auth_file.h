@@ -24,8 +24,6 @@ inline constexpr const char* kAuthForms =
     "'bearer TOKEN', 'basic USER:PASSWORD', 'aws', 'aws KEY:SECRET', 'aws KEY:SECRET "
     "SESSION-TOKEN', 'aws profile NAME' or 'none', perhaps behind the URL of a server";
 
-/// Without the blanks and newlines around it.
-[[nodiscard]] std::string_view trimmed(std::string_view text);
 /// Takes the first word off, with the blanks behind it.
 std::string_view next_word(std::string_view& text);
 

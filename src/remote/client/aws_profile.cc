@@ -12,6 +12,7 @@
 #include "remote/client/credentials.h"
 #include "util/ascii.h"
 #include "util/read_file.h"
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln::remote {
@@ -27,9 +28,7 @@ Values section_of(std::string_view text, std::string_view section) {
   Values found;
   bool is_in = false;
   while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::string_view line = next_part(text, "\n");
     const std::size_t equals = line.find('=');
     if (line.starts_with('['))
       is_in = trimmed(line.substr(1, line.find(']') - 1)) == section;

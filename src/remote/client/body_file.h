@@ -24,9 +24,9 @@ class BodyFile {
 
   /// An empty one. Errors: kIo.
   [[nodiscard]] static Result<BodyFile> make();
-  /// Of another's, which may close it. Errors: kIo.
+  /// Of a copy of `file`, which its owner may close. Errors: kIo.
   [[nodiscard]] static Result<BodyFile> copy_of(int file);
-  /// Behind what was written by it. Errors: kIo.
+  /// Behind what was appended before. Errors: kIo.
   [[nodiscard]] Result<void> append(ByteView bytes) const;
 
   /// -1 if there is none, or this program has closed it.

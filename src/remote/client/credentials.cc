@@ -91,9 +91,8 @@ Result<void> check_private(const std::filesystem::path& path, std::string_view w
     return error;
   }
   if (!is_secret(info))
-    return fail(ErrorCode::kUntrusted,
-                fmt::format("{} names {}, which others may use: {}", what,
-                            path.native(), kSecretRemedy));
+    return fail(ErrorCode::kUntrusted, fmt::format("{}: others may use {}: {}", what,
+                                                   path.native(), kSecretRemedy));
   return {};
 }
 

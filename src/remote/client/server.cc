@@ -30,8 +30,8 @@ enum Status : std::uint32_t {  // NOLINT(performance-enum-size): HTTP's
   kForbidden = 403,
   kNotFound = 404,
   kMethodNotAllowed = 405,
-  kConflict = 409,
   kProxyWantsPassword = 407,
+  kConflict = 409,
   kGone = 410,
   kPreconditionFailed = 412,
   kTooLargeForIt = 413,
@@ -181,9 +181,7 @@ Meaning meaning_of_put(std::uint32_t status) {
 /// S3's code of an error, such as "AccessDenied"; "" if the body has none.
 std::string_view error_code_of(std::string_view body) {
   constexpr std::string_view kBegin = "<Code>";
-  constexpr std::size_t kMostBefore = 1024;
   constexpr std::size_t kLongest = 64;
-  body = body.substr(0, kMostBefore + kLongest);
   const std::size_t begin = body.find(kBegin);
   if (begin == std::string_view::npos)
     return {};
@@ -277,8 +275,7 @@ struct Server::State {
   }
 
   [[nodiscard]] bool is_password_open() const KILN_REQUIRES(mutex) {
-    return known && !known->authorization.empty() &&
-           address.base.starts_with("http:") && !is_loopback(address.base);
+    return known && !known->authorization.empty() && is_open_way(address.base);
   }
 
   /// `finish` adds to the answer what the body says.

@@ -75,8 +75,7 @@ struct Transfers::State {
 
     void set_deadline() {
       const TransferLimits& limits = request.limits;
-      deadline = Clock::now() + kGrace +
-                 whole_limit(limits, std::max(request.body_bytes, limits.most_bytes));
+      deadline = Clock::now() + kGrace + whole_limit(limits, limits.most_bytes);
     }
   };
 

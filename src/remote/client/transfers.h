@@ -19,8 +19,8 @@ namespace kiln::remote {
 class Transfers {
  public:
   /// Called once, on a thread of this object, which it must not hold up; or by start()
-  /// itself if nothing can be sent. A helper that ends or hangs gives kHelper, and to
-  /// the transfers that have not had one before another helper.
+  /// itself if nothing can be sent. A transfer whose helper ends or hangs is given to
+  /// another helper, once; then it gets kHelper.
   using Done = std::function<void(TransferReply)>;
 
   explicit Transfers(ChildCommand helper);

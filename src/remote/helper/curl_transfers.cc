@@ -78,7 +78,9 @@ void set_limits(Running& running) {
   set(easy, CURLOPT_REDIR_PROTOCOLS_STR,
       running.request.url.starts_with("https:") ? "https" : "http,https");
   set(easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(limits.connect.count()));
-  set(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(limits.whole.count()));
+  // on_progress() knows the size of one that grows.
+  set(easy, CURLOPT_TIMEOUT_MS,
+      limits.grows ? 0L : static_cast<long>(limits.whole.count()));
   set(easy, CURLOPT_NOPROGRESS, 0L);
   set(easy, CURLOPT_XFERINFOFUNCTION, &on_progress);
   set(easy, CURLOPT_XFERINFODATA, static_cast<void*>(&running));
@@ -316,8 +318,6 @@ void CurlTransfers::start(TransferRequest request, UniqueFd body) {
   set(easy, CURLOPT_ERRORBUFFER, running->error.data());
   set(easy, CURLOPT_PRIVATE, static_cast<void*>(running.get()));
   set_limits(*running);
-  if (running->request.limits.grows)
-    set(easy, CURLOPT_TIMEOUT_MS, 0L);  // on_progress() knows the size
   set_credentials(*running);
   set_method(*running);
   if (running->headers)

@@ -35,8 +35,8 @@ struct Running {
   bool is_rest = false;    // of the file
   bool is_too_slow = false;
   bool is_repeated = false;
-  // Since then it has moved fewer bytes than it must in `slow_for`.
   const std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
+  // Since then it has moved fewer bytes than it must in `slow_for`.
   std::chrono::steady_clock::time_point slow_since = began;
   curl_off_t moved_then = 0;
   std::unique_ptr<curl_slist, ListDeleter> headers{};

@@ -36,7 +36,6 @@ class TransferBody {
   /// False: there is no such place.
   [[nodiscard]] bool seek(std::uint64_t place);
 
-  [[nodiscard]] int file() const { return file_.get(); }
   /// Why the file could not be read or written, if so.
   [[nodiscard]] const std::string& error() const { return error_; }
 

@@ -8,6 +8,7 @@
 #include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
 #include "util/read_file.h"
+#include "util/try.h"
 
 namespace kiln::device {
 namespace {
@@ -16,6 +17,12 @@ using testing::HasSubstr;
 using testing::SizeIs;
 
 constexpr std::string_view kId = "65be0db342ad51a06876e71e210bccc5aa8322cf";
+
+/// The first record; nullopt if there is none.
+Result<std::optional<Toolchain>> read_recorded(const OwnFolder& folder) {
+  auto records = KILN_TRY(read_records(folder));
+  return records.empty() ? std::nullopt : std::optional(std::move(records.front()));
+}
 
 class ToolchainFiles : public testing::Test {
  protected:

@@ -85,8 +85,8 @@ TEST_F(ChooseToolchain, ForTheDriverOfAJobNothingElseIsChosen) {
   };
   EXPECT_EQ(chosen(for_job({12, 4})), t12_.name());
   EXPECT_EQ(chosen(for_job({13, 0})), t13_.name());
-  EXPECT_EQ(chosen(for_job({12, 4}, {.recorded = recorded(t13_)})), t12_.name());
-  EXPECT_EQ(chosen(for_job({13, 0}, {.recorded = recorded(t12_)})), t12_.name());
+  EXPECT_EQ(chosen(for_job({12, 4}, {.recorded = {recorded(t13_)}})), t12_.name());
+  EXPECT_EQ(chosen(for_job({13, 0}, {.recorded = {recorded(t12_)}})), t12_.name());
   EXPECT_EQ(chosen(for_job({10, 2})), "unavailable");
   EXPECT_EQ(chosen(for_job({12, 4}, {.wanted = "13.0"})), "unavailable");
   EXPECT_EQ(chosen(for_job({12, 4}, {.wanted = "12.9"})), t12_.name());
@@ -104,9 +104,9 @@ TEST_F(ChooseToolchain, ForTheDriverOfAJobNothingElseIsChosen) {
                 test::IsError(ErrorCode::kUnavailable, wheel));
   }
   // Where it is not installed, the recorded one serves hits if the driver takes them.
-  EXPECT_EQ(chosen(for_job({12, 4}, {.recorded = recorded(t12_)})), t12_.name());
+  EXPECT_EQ(chosen(for_job({12, 4}, {.recorded = {recorded(t12_)}})), t12_.name());
   found_.clear();
-  EXPECT_EQ(chosen(for_job({12, 4}, {.recorded = recorded(t13_)})), "unavailable");
+  EXPECT_EQ(chosen(for_job({12, 4}, {.recorded = {recorded(t13_)}})), "unavailable");
   EXPECT_EQ(chosen(for_job({12, 4})), "unavailable");
 }
 
@@ -156,14 +156,14 @@ TEST_F(ChooseToolchain, TellsWhatNobodyHereCanBuildFromWhatNobodyEverCould) {
 }
 
 TEST_F(ChooseToolchain, TheRecordedOneBeatsTheNewest) {
-  const auto choice = choose_toolchain(found_, {.recorded = recorded(t12_)}).value();
+  const auto choice = choose_toolchain(found_, {.recorded = {recorded(t12_)}}).value();
   EXPECT_EQ(choice.toolchain, t12_);
   EXPECT_TRUE(choice.toolchain.installed());
   EXPECT_EQ(choice.warning, "");
 }
 
 TEST_F(ChooseToolchain, TheRecordedOneThatCannotBuildItIsPassedOverWithAWarning) {
-  const auto choice = choose_toolchain(found_, {.recorded = recorded(t13_),
+  const auto choice = choose_toolchain(found_, {.recorded = {recorded(t13_)},
                                                 .build_for = ComputeCapability{7, 0}})
                           .value();
   EXPECT_EQ(choice.toolchain, t12_);
@@ -172,7 +172,7 @@ TEST_F(ChooseToolchain, TheRecordedOneThatCannotBuildItIsPassedOverWithAWarning)
 
 TEST_F(ChooseToolchain, TheRecordedOneThatIsGoneIsReplacedWithAWarning) {
   const Toolchain gone = recorded(toolchain("99aaaaaa", k13));
-  const auto choice = choose_toolchain(found_, {.recorded = gone}).value();
+  const auto choice = choose_toolchain(found_, {.recorded = {gone}}).value();
   EXPECT_EQ(choice.toolchain, t13_);
   EXPECT_THAT(choice.warning, AllOf(HasSubstr(gone.name()), HasSubstr(t13_.name()),
                                     HasSubstr("KILN_TOOLCHAIN=99aaaaaa")));
@@ -180,7 +180,7 @@ TEST_F(ChooseToolchain, TheRecordedOneThatIsGoneIsReplacedWithAWarning) {
 
 TEST_F(ChooseToolchain, TheRecordedOneStandsInWhereNoneIsInstalled) {
   found_.clear();
-  const auto choice = choose_toolchain(found_, {.recorded = recorded(t12_)}).value();
+  const auto choice = choose_toolchain(found_, {.recorded = {recorded(t12_)}}).value();
   EXPECT_EQ(choice.toolchain.id, t12_.id);
   EXPECT_FALSE(choice.toolchain.installed());
   EXPECT_EQ(choice.warning, "");
@@ -199,7 +199,8 @@ TEST_F(ChooseToolchain, NothingFoundAndNothingRecordedSaysWhatToInstall) {
 TEST_F(ChooseToolchain, TheExplicitOneBeatsEverything) {
   found_[2].is_explicit = true;
   const auto choice =
-      choose_toolchain(found_, {.wanted = "13.0", .recorded = recorded(t12_)}).value();
+      choose_toolchain(found_, {.wanted = "13.0", .recorded = {recorded(t12_)}})
+          .value();
   EXPECT_EQ(choice.toolchain.id, t11_.id);
   EXPECT_THAT(choice.warning, HasSubstr(t12_.name()));
 }
@@ -208,7 +209,7 @@ TEST_F(ChooseToolchain, AWishIsAVersionANameOrEightDigits) {
   for (const char* wanted :
        {"12.9", "nvrtc-12.9-12aaaaaa", "12aaaaaa", "12aaaaaa000"}) {
     const auto choice =
-        choose_toolchain(found_, {.wanted = wanted, .recorded = recorded(t13_)});
+        choose_toolchain(found_, {.wanted = wanted, .recorded = {recorded(t13_)}});
     ASSERT_TRUE(choice) << wanted;
     EXPECT_EQ(choice->toolchain, t12_);
     EXPECT_THAT(choice->warning, HasSubstr(t13_.name()));
@@ -218,7 +219,7 @@ TEST_F(ChooseToolchain, AWishIsAVersionANameOrEightDigits) {
 TEST_F(ChooseToolchain, AnUnknownWishIsAnErrorWithThoseKnown) {
   for (const char* wanted : {"12.8", "12", "12aaaaa", "12aaaaab", "aaaaaaaa"}) {
     const auto choice = choose_toolchain(
-        found_, {.wanted = wanted, .recorded = recorded(toolchain("99aaaaaa", k13))});
+        found_, {.wanted = wanted, .recorded = {recorded(toolchain("99aaaaaa", k13))}});
     EXPECT_THAT(
         choice,
         test::IsError(ErrorCode::kUnavailable,
@@ -231,7 +232,7 @@ TEST_F(ChooseToolchain, AnUnknownWishIsAnErrorWithThoseKnown) {
 TEST_F(ChooseToolchain, AWishForTheRecordedOneServesHitsWhereItIsNotInstalled) {
   const Toolchain gone = recorded(toolchain("99aaaaaa", k13));
   const auto choice =
-      choose_toolchain(found_, {.wanted = "99aaaaaa", .recorded = gone}).value();
+      choose_toolchain(found_, {.wanted = "99aaaaaa", .recorded = {gone}}).value();
   EXPECT_EQ(choice.toolchain.id, gone.id);
   EXPECT_FALSE(choice.toolchain.installed());
 }
