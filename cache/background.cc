@@ -89,6 +89,13 @@ void Background::used(const Digest& key, std::int64_t used_ns) {
   start();
 }
 
+void Background::counted() {
+  if (in_child())
+    return;
+  const MutexLock lock(mutex_);
+  start();
+}
+
 bool Background::flush(std::chrono::milliseconds limit) {
   if (in_child())
     return false;

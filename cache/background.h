@@ -43,6 +43,8 @@ class Background {
 
   void published(Entry entry);
   void used(const Digest& key, std::int64_t used_ns);
+  /// Starts the thread, for counts where nothing is published.
+  void counted();
   /// Waits, at most `limit`, until all work so far is done and the counts are written.
   /// False if it took longer.
   bool flush(std::chrono::milliseconds limit);

@@ -299,17 +299,21 @@ void Cache::open_parts() {
                          [this](const Digest& key, std::int64_t used_ns) {
                            background_->used(key, used_ns);
                          }});
-  if (!writes)
-    return;
   // The counter file needs locks, and SQLite shared memory, too; a network file system
   // has neither.
   const std::int64_t type = file_system_->type(layout_.root().c_str());
-  if (type >= 0 && !is_network_type(type)) {
-    if (sqlite_is_usable() && !is_held())
-      index_ = std::make_unique<Index>(layout_, *file_system_, *store_, lock_folder_,
-                                       counters_);
-    counter_file_ = std::make_unique<CounterFile>(layout_, *file_system_, trust_);
-  }
+  const bool is_ours = writes && type >= 0 && !is_network_type(type);
+  if (is_ours && sqlite_is_usable() && !is_held())
+    index_ = std::make_unique<Index>(layout_, *file_system_, *store_, lock_folder_,
+                                     counters_);
+  counts_at_ = layout_.counters();
+  if (!is_ours)
+    counts_at_ = make_node_folder(layout_, *file_system_, trust_, counters_dir())
+                     .map([](const auto& own) { return own / "counters"; });
+  if (counts_at_)
+    counter_file_ = std::make_unique<CounterFile>(*counts_at_, *file_system_, trust_);
+  else
+    counters_.add_if_untrusted(counts_at_.error());
   background_ = std::make_unique<Background>(
       index_.get(), counter_file_.get(), counters_,
       [this](std::uint64_t bytes, const std::stop_token& stop) {
@@ -343,8 +347,12 @@ std::optional<StoredObject> Cache::find(const Digest& key, std::string_view targ
     from = Tier::kSeed;
   }
   counters_.add(found ? Counter::kHits : Counter::kMisses);
-  if (!found)
+  if (!found) {
+    // A remote may be asked next, whose lies are counted, and no publish follows.
+    if (mode_ == Mode::kReadOnly)
+      background_->counted();
     return std::nullopt;
+  }
   if (tier != nullptr)
     *tier = from;
   if (from == Tier::kSeed) {

@@ -56,6 +56,8 @@ struct CacheOptions {
   std::chrono::milliseconds build_limit{300'000};     // in the lock record, for waiters
   std::filesystem::path runtime_dir;                  // XDG_RUNTIME_DIR, or empty
   std::filesystem::path persistent_dir = "/var/tmp";  // for locks of network roots
+  /// For counts of roots that take none, by user; empty: persistent_dir.
+  std::filesystem::path counters_dir{};
   /// Set: where the root is refused, or cannot be made and nobody named it, one in
   /// `runtime_dir`, else in here takes its place.
   std::filesystem::path temporary_dir;
@@ -146,10 +148,14 @@ class Cache {
   [[nodiscard]] const Layout& layout() const { return layout_; }
   [[nodiscard]] const LockFolder& lock_folder() const { return lock_folder_; }
   /// False if there is no index: the cache is off, read-only, held open (SQLite opens
-  /// paths) or on a network file system (then the counts of other processes are
-  /// missing, too), or sqlite_is_usable() is false.
+  /// paths) or on a network file system, or sqlite_is_usable() is false.
   [[nodiscard]] bool has_index() const { return index_ != nullptr; }
   [[nodiscard]] Counters& counters() { return counters_; }
+  /// The file with the counts of all processes: in the root, else in a folder of the
+  /// node, of this user. An error: why there is none.
+  [[nodiscard]] const Result<std::filesystem::path>& counts_at() const {
+    return counts_at_;
+  }
 
   // The data path.
 
@@ -194,7 +200,8 @@ class Cache {
                                                             Tier* tier = nullptr) const;
   /// Null without any.
   [[nodiscard]] Seeds* seeds() const { return seeds_.get(); }
-  /// The counts of this process are included.
+  /// The counts of this process are included, and those that other users have on this
+  /// node, as far as this user may read them.
   [[nodiscard]] Result<Stats> stats();
   /// Of the objects that list() has. Costs more than stats(), above all without an
   /// index. Errors: kIo.
@@ -241,6 +248,8 @@ class Cache {
   [[nodiscard]] Mode leave_absent(const std::string& path);
   void warn_once(const Error& error);
   [[nodiscard]] Result<void> writable() const;
+  [[nodiscard]] std::filesystem::path counters_dir() const;
+  [[nodiscard]] CounterFile::Counts written_counts();
   [[nodiscard]] Result<Totals> totals();
   [[nodiscard]] Result<TrimResult> collect(const TrimOptions& options);
   void trim_if_full(std::uint64_t bytes, const std::stop_token& stop);
@@ -263,6 +272,8 @@ class Cache {
   bool is_absent_ = false;
   bool is_silent_ = false;
   LockFolder lock_folder_;
+  Result<std::filesystem::path> counts_at_ =
+      fail(ErrorCode::kUnavailable, "there is no cache");
   std::array<std::atomic<bool>, 2> warned_{};  // [0] untrusted, [1] unreadable objects
   std::atomic<bool> warned_read_only_{false};
 
@@ -283,7 +294,7 @@ class Cache {
   std::unique_ptr<Index> index_;               // null: there is none
   std::unique_ptr<CounterFile> counter_file_;  // null: there is none
   std::unique_ptr<Slots> slots_;
-  std::unique_ptr<Background> background_;  // null: nothing is written
+  std::unique_ptr<Background> background_;  // null: off
 };
 
 }  // namespace kiln::cache

@@ -11,6 +11,7 @@
 
 #include "cache/background.h"
 #include "cache/cache.h"
+#include "cache/lock_folder.h"
 #include "cache/unix_time.h"
 #include "util/log.h"
 #include "util/try.h"
@@ -34,19 +35,42 @@ Result<Stats> Cache::stats() {
   Stats stats;
   stats.limit_bytes = options_.limit_bytes;
   stats.totals = KILN_TRY(totals());
-  Result<CounterFile::Counts> all;
-  if (counter_file_ != nullptr)
-    all = counter_file_->read(kStatsCountLimit);
-  if (!all)
-    counters_.add_if_untrusted(all.error());
+  const CounterFile::Counts all = written_counts();
   // The file includes our own counts, unless it could not be written or read: then ours
   // are a lower bound.
   stats.counters = counters_.snapshot();
-  for (const auto& [name, n] : all.value_or(CounterFile::Counts{})) {
+  for (const auto& [name, n] : all) {
     std::uint64_t& count = stats.counters[name];
     count = std::max(count, n);
   }
   return stats;
+}
+
+std::filesystem::path Cache::counters_dir() const {
+  return options_.counters_dir.empty() ? options_.persistent_dir
+                                       : options_.counters_dir;
+}
+
+/// Of this user's file, and of those that others have in folders of the node: a user
+/// can add to the sums, and takes nothing from them.
+CounterFile::Counts Cache::written_counts() {
+  CounterFile::Counts all;
+  if (counter_file_ != nullptr) {
+    auto own = counter_file_->read(kStatsCountLimit);
+    if (!own)
+      counters_.add_if_untrusted(own.error());
+    all = std::move(own).value_or(CounterFile::Counts{});
+  }
+  for (const auto& [user, folder] : node_folders(layout_, counters_dir())) {
+    const std::filesystem::path path = folder / "counters";
+    const TrustPolicy of_user = TrustPolicy::of_this_process({user});
+    if (path == counts_at_ || !of_user.check_path(*file_system_, path))
+      continue;
+    CounterFile file(path, *file_system_, of_user);
+    all = CounterFile::sum(std::move(all),
+                           file.read(kStatsCountLimit).value_or(CounterFile::Counts{}));
+  }
+  return all;
 }
 
 /// From the index, else from a walk over the objects.

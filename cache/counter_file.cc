@@ -74,15 +74,6 @@ std::string encode(const Counts& counts) {
   return text;
 }
 
-Counts sum(Counts counts, const Counts& more) {
-  constexpr auto kMost = std::numeric_limits<std::uint64_t>::max();
-  for (const auto& [name, n] : more) {
-    std::uint64_t& count = counts[name];
-    count += std::min(n, kMost - count);
-  }
-  return counts;
-}
-
 /// Pads to whole pages, so that growing counts need no room on a full disk, and at
 /// least to `old_size`, so that no old text remains at the end.
 void pad(std::string& text, std::size_t old_size) {
@@ -96,9 +87,18 @@ void pad(std::string& text, std::size_t old_size) {
 
 }  // namespace
 
-CounterFile::CounterFile(const Layout& layout, FileSystem& file_system,
+CounterFile::CounterFile(const std::filesystem::path& path, FileSystem& file_system,
                          const TrustPolicy& trust)
-    : path_(layout.counters().native()), file_system_(file_system), trust_(trust) {}
+    : path_(path.native()), file_system_(file_system), trust_(trust) {}
+
+Counts CounterFile::sum(Counts counts, const Counts& more) {
+  constexpr auto kMost = std::numeric_limits<std::uint64_t>::max();
+  for (const auto& [name, n] : more) {
+    std::uint64_t& count = counts[name];
+    count += std::min(n, kMost - count);
+  }
+  return counts;
+}
 
 Result<void> CounterFile::add(const Counts& counts, std::chrono::milliseconds limit) {
   if (counts.empty())

@@ -1,6 +1,7 @@
 // <root>/counters: the counts of all processes that used this root, in one small text
-// file. A hint: it may be deleted at any time, and counting starts anew. Never used on
-// a network file system. FORMAT.md, "Counters".
+// file; of a root that takes none, those of one user, in a folder of the node. A hint:
+// it may be deleted at any time, and counting starts anew. Never used on a network file
+// system. FORMAT.md, "Counters".
 //
 // If another user's file is in its place, a process keeps the count of that refusal
 // itself: its own `stats` show it, and it is written once that file is gone.
@@ -9,11 +10,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <string>
 
 #include "cache/file_system.h"
-#include "cache/layout.h"
 #include "cache/trust.h"
 #include "kiln/result.h"
 
@@ -26,7 +27,11 @@ class CounterFile {
   using Counts = std::map<std::string, std::uint64_t>;  // by name
 
   /// Opens nothing. The references must outlive this.
-  CounterFile(const Layout& layout, FileSystem& file_system, const TrustPolicy& trust);
+  CounterFile(const std::filesystem::path& path, FileSystem& file_system,
+              const TrustPolicy& trust);
+
+  /// Adds, and saturates.
+  [[nodiscard]] static Counts sum(Counts counts, const Counts& more);
 
   /// Adds `counts` to the file, or creates it; sums saturate. After an error nothing
   /// was added. Waits at most `limit` for the lock, which other processes hold for

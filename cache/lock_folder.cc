@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <system_error>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace kiln::cache {
 namespace {
 
 constexpr std::size_t kRootIdHex = 16;
+constexpr std::string_view kOfUser = "kiln-";
 
 /// The same in every process of this machine that uses this root.
 std::string root_id(const Layout& layout) {
@@ -23,6 +25,10 @@ std::string root_id(const Layout& layout) {
   const auto canonical = std::filesystem::weakly_canonical(layout.root(), ignored);
   const auto& path = canonical.empty() ? layout.root() : canonical;
   return Digest::of(as_bytes(path.native())).hex().substr(0, kRootIdHex);
+}
+
+std::filesystem::path of_this_user(const std::filesystem::path& folder) {
+  return folder / fmt::format("{}{}", kOfUser, ::geteuid());
 }
 
 /// The file system type of the nearest ancestor that exists.
@@ -70,7 +76,7 @@ LockFolder find_lock_folder(const Layout& layout, FileSystem& file_system,
   if (!runtime_dir.empty())
     candidates.push_back(runtime_dir / "kiln" / id);
   if (!persistent_dir.empty())
-    candidates.push_back(persistent_dir / fmt::format("kiln-{}", ::geteuid()) / id);
+    candidates.push_back(of_this_user(persistent_dir) / id);
   LockFolder folder;
   for (const std::filesystem::path& path : candidates) {
     const auto settled = settle(file_system, trust, path);
@@ -81,6 +87,34 @@ LockFolder find_lock_folder(const Layout& layout, FileSystem& file_system,
     folder.refused += error.code == ErrorCode::kUntrusted ? 1 : 0;
   }
   return folder;
+}
+
+Result<std::filesystem::path> make_node_folder(const Layout& layout,
+                                               FileSystem& file_system,
+                                               const TrustPolicy& trust,
+                                               const std::filesystem::path& folder) {
+  auto path = of_this_user(folder) / root_id(layout);
+  KILN_TRY(settle(file_system, trust, path));
+  return path;
+}
+
+std::vector<std::pair<uid_t, std::filesystem::path>> node_folders(
+    const Layout& layout, const std::filesystem::path& folder) {
+  const std::string id = root_id(layout);
+  std::vector<std::pair<uid_t, std::filesystem::path>> found;
+  std::error_code end;  // what cannot be listed has none
+  for (std::filesystem::directory_iterator each(folder, end), none;
+       !end && each != none; each.increment(end)) {
+    const std::string name = each->path().filename();
+    if (!name.starts_with(kOfUser))
+      continue;
+    uid_t user = 0;
+    const char* const last = name.data() + name.size();
+    const auto parsed = std::from_chars(name.data() + kOfUser.size(), last, user);
+    if (parsed.ec == std::errc() && parsed.ptr == last)
+      found.emplace_back(user, each->path() / id);
+  }
+  return found;
 }
 
 }  // namespace kiln::cache

@@ -1,14 +1,20 @@
-// Where the lock files lie: always on a local file system, whatever the root is on. No
-// lock call is ever made on a network file system.
+// Where the lock files lie, and the counts of a root that takes none: always on a local
+// file system, whatever the root is on. No lock call is ever made on a network file
+// system.
 
 #pragma once
 
+#include <sys/types.h>
+
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cache/file_system.h"
 #include "cache/layout.h"
 #include "cache/trust.h"
+#include "kiln/result.h"
 
 namespace kiln::cache {
 
@@ -28,5 +34,14 @@ struct LockFolder {
                                           const TrustPolicy& trust,
                                           const std::filesystem::path& runtime_dir,
                                           const std::filesystem::path& persistent_dir);
+
+/// <folder>/kiln-<uid>/<root id>, of this user. Creates it. Errors: kUntrusted,
+/// kUnavailable (on a network file system), kIo.
+[[nodiscard]] Result<std::filesystem::path> make_node_folder(
+    const Layout& layout, FileSystem& file_system, const TrustPolicy& trust,
+    const std::filesystem::path& folder);
+/// The same of every user, by the user that its name says; others may have made it.
+[[nodiscard]] std::vector<std::pair<uid_t, std::filesystem::path>> node_folders(
+    const Layout& layout, const std::filesystem::path& folder);
 
 }  // namespace kiln::cache

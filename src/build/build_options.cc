@@ -39,6 +39,7 @@ cache::CacheOptions cache_options(const Config& config) {
   options.slots = build_jobs(config);
   options.build_limit = config.compile_timeout;
   options.runtime_dir = config.runtime_dir;
+  options.counters_dir = config.counters_dir;
   options.seeds = config.seeds;
   options.keys = config.keys;
   options.seed_wait = config.no_jit ? cache::kLongSeedWait : cache::kSeedWait;

@@ -65,9 +65,10 @@ struct Config {
   /// See precompiled_limit().
   std::optional<std::uint64_t> precompiled_limit_bytes;
   std::optional<std::string> traceparent;  // W3C's: of the trace that this is part of
-  std::filesystem::path runtime_dir;  // XDG_RUNTIME_DIR: locks of a root on a network
-  std::vector<uid_t> trusted_uids;    // object owners besides this user and root
-  std::vector<gid_t> trusted_gids;    // groups that may write what leads to objects
+  std::filesystem::path runtime_dir;   // XDG_RUNTIME_DIR: locks of a root on a network
+  std::filesystem::path counters_dir;  // empty: /var/tmp
+  std::vector<uid_t> trusted_uids;     // object owners besides this user and root
+  std::vector<gid_t> trusted_gids;     // groups that may write what leads to objects
 
   std::chrono::milliseconds compile_timeout = compile::kDefaultTimeLimit;  // per build
   std::uint64_t worker_memory_bytes =

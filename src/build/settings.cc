@@ -146,6 +146,11 @@ constexpr std::array kSettings{
         "Limit of the precompiled headers beside the objects; 0: none are made or "
         "used.",
         "2GiB, but at most a fifth of KILN_CACHE_SIZE"),
+    setting<&Options::counters_dir, path_of, &Config::counters_dir>(
+        "Options::counters_dir", "KILN_COUNTERS_DIR", SettingKind::kPath,
+        "Folder of the node for the counts of a cache that is read-only or on a "
+        "network file system, in a folder of each user.",
+        "/var/tmp"),
     setting<&Options::trusted_uids, parse_ids, &Config::trusted_uids>(
         "Options::trusted_uids", "KILN_TRUSTED_UIDS", SettingKind::kNumbers,
         "User ids, with commas, whose objects are trusted like your own: a cache that "
@@ -266,7 +271,7 @@ constexpr std::array kSettings{
 // Service, as on_event has.
 #define KILN_MEMBERS                                                               \
   o1, o2, o3, o4, o5, o6, o7, o8, o9, o10, o11, o12, o13, o14, o15, o16, o17, o18, \
-      o19, o20, o21, o22, o23, o24, o25, o26, o27, o28, o29, o30, o31
+      o19, o20, o21, o22, o23, o24, o25, o26, o27, o28, o29, o30, o31, o32
 [[maybe_unused]] constexpr auto kCountMembers = [](const Options& options) {
   const auto& [KILN_MEMBERS] = options;
   return std::tuple_size<decltype(std::tie(KILN_MEMBERS))>();

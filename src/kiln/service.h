@@ -64,6 +64,9 @@ struct Options {
   /// Precompiled headers are made and used up to this; 0: none. Default: 2 GiB, but at
   /// most a fifth of the cache's limit.
   std::optional<std::uint64_t> precompiled_limit_bytes{};  // KILN_PCH_SIZE
+  /// Folder of the node for the counts of a cache that is read-only or on a network
+  /// file system. Default: /var/tmp.
+  std::optional<std::filesystem::path> counters_dir{};  // KILN_COUNTERS_DIR
   /// Wall-clock limit of one build, above 0. Default: 300 s.
   std::optional<std::chrono::milliseconds> compile_timeout{};  // KILN_COMPILE_TIMEOUT
   /// Limit of the resident memory of one build, 64 MiB or more. Default: 4 GiB.

@@ -76,7 +76,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   OneFile file;
   const auto bytes = std::as_bytes(std::span(data, size));
   file.bytes.assign(bytes.begin(), bytes.end());
-  kiln::cache::CounterFile counters(layout, file, trust);
+  kiln::cache::CounterFile counters(layout.counters(), file, trust);
   const auto before = counters.read(kNoWait);
   require(before && counters.add(added, kNoWait));
   require(file.bytes.size() >= size);

@@ -243,8 +243,15 @@ TEST_F(ProgramDoctorTest, ARootOnTheNetworkIsToldWithWhatFollows) {
   fs::create_directories(kiln_.folder() / "run");
   fs::permissions(kiln_.folder() / "run", fs::perms::owner_all);
   kiln_.set("XDG_RUNTIME_DIR", kiln_.folder() / "run");
+  kiln_.set("KILN_COUNTERS_DIR", kiln_.cache_dir() / "counts");
   kiln_.compiled(test::kTinySource);
+  const json refused = check(report(), "counts");
+  EXPECT_EQ(refused["verdict"], "warn") << "on the network, too";
+  EXPECT_THAT(text(refused, "remedy"), HasSubstr("KILN_COUNTERS_DIR"));
+  kiln_.set("KILN_COUNTERS_DIR", kiln_.folder() / "counts");
   const json found = report();
+  EXPECT_THAT(text(check(found, "counts"), "detail"),
+              HasSubstr(kiln_.folder() / "counts/kiln-"));
   EXPECT_EQ(found["cache"]["file_system"], "nfs");
   EXPECT_EQ(found["cache"]["network"], true);
   EXPECT_EQ(found["cache"]["index"], false);

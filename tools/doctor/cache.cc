@@ -137,8 +137,8 @@ Check file_system_check(const CacheFacts& facts) {
     return {
         kName, CheckVerdict::kWarn,
         fmt::format(
-            "{}{} on the network: no lock is taken there, and there are no "
-            "index and no counters; two machines may build one kernel at "
+            "{}{} on the network: no lock is taken there, and there is no "
+            "index; two machines may build one kernel at "
             "once, and ls and stats read every object",
             facts.file_system,
             facts.file_system.starts_with("unknown") ? ", taken for a folder" : ","),
@@ -168,6 +168,15 @@ Check space_check(const CacheFacts& facts) {
             "free some space, or lower KILN_CACHE_SIZE; a kernel that does not fit is "
             "built again in each process"};
   return {kName, CheckVerdict::kOk, detail};
+}
+
+/// Of a root that takes no counts itself.
+Check counts_check(const cache::Cache& cache) {
+  if (cache.counts_at())
+    return {"counts", CheckVerdict::kOk, "in " + cache.counts_at()->native()};
+  return {"counts", CheckVerdict::kWarn,
+          "not kept: " + cache.counts_at().error().message,
+          "set KILN_COUNTERS_DIR to a folder on a local disk that this user can write"};
 }
 
 Check lock_check(const cache::Cache& cache, const CacheFacts& facts,
@@ -279,6 +288,8 @@ void check_cache(BuildService& service, Diagnosis& diagnosis) {
   if (cache.mode() == cache::Mode::kReadWrite || facts.locks)
     diagnosis.add(lock_check(cache, facts, diagnosis.lock_probe));
   diagnosis.add(index_check(cache, diagnosis));
+  if (!cache.counts_at() || *cache.counts_at() != cache.layout().counters())
+    diagnosis.add(counts_check(cache));
   diagnosis.add(precompiled_check(service));
   // Counters are written at exit, under a lock too: drop those still unwritten.
   if (facts.locks == LockAnswer::kNoAnswer)

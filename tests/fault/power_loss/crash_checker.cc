@@ -204,7 +204,8 @@ void CrashChecker::list(Cache& cache) {
 /// What the file says is a hint; that it can be read, and counts on, is not.
 void CrashChecker::count(const fs::path& root) {
   SampleStore sample(root);
-  cache::CounterFile file(sample.layout, cache::real_file_system(), sample.trust);
+  cache::CounterFile file(sample.layout.counters(), cache::real_file_system(),
+                          sample.trust);
   const auto before = file.read(kPatience);
   expect(before.has_value(), "the counters cannot be read");
   expect(file.add({{"probe", 3}}, kPatience).has_value(), "the counters do not count");

@@ -179,7 +179,7 @@ TEST_F(PowerLoss, fault_13_NoCrashStateOfAPublishOverADamagedObjectGivesAWrongHi
 TEST_F(PowerLoss, fault_13_NoCrashStateOfTheCountersGivesAFault) {
   have({0});
   const SampleStore sample(root_);
-  CounterFile before(sample.layout, real_file_system(), sample.trust);
+  CounterFile before(sample.layout.counters(), real_file_system(), sample.trust);
   CounterFile::Counts many;  // so that they fill several sectors
   for (int i = 0; i < 150; ++i) many["count_" + std::to_string(i)] = 99;
   for (const bool are_there : {false, true}) {
@@ -187,7 +187,7 @@ TEST_F(PowerLoss, fault_13_NoCrashStateOfTheCountersGivesAFault) {
       ASSERT_TRUE(before.add(many, kCounterPatience));
     }
     record();
-    CounterFile counters(sample.layout, files(), sample.trust);
+    CounterFile counters(sample.layout.counters(), files(), sample.trust);
     ASSERT_TRUE(counters.add({{"hits", 1}, {"misses", 1}}, kCounterPatience));
     ASSERT_TRUE(counters.add({{"a_new_name", 1}, {"count_7", 1}}, kCounterPatience));
     expect_absent_or_whole(crash());

@@ -29,6 +29,7 @@ using Settings = std::map<std::string, std::string>;
 const Settings kEvil{{"KILN_CACHE_DIR", "/evil/cache"},
                      {"KILN_CACHE_SIZE", "1234567B"},
                      {"KILN_PCH_SIZE", "7654321B"},
+                     {"KILN_COUNTERS_DIR", "/evil/counters"},
                      {"KILN_TRUSTED_UIDS", "47111"},
                      {"KILN_TRUSTED_GIDS", "47111"},
                      {"KILN_SEED", "/evil/seed.kpack"},

@@ -43,6 +43,7 @@ int probe() {
   print("XDG_RUNTIME_DIR", config->runtime_dir.native());
   print("KILN_CACHE_SIZE", fmt::to_string(config->cache_limit_bytes));
   print("KILN_PCH_SIZE", fmt::to_string(kiln::precompiled_limit(*config)));
+  print("KILN_COUNTERS_DIR", config->counters_dir.native());
   print("KILN_TRUSTED_UIDS", fmt::format("{}", fmt::join(config->trusted_uids, ",")));
   print("KILN_TRUSTED_GIDS", fmt::format("{}", fmt::join(config->trusted_gids, ",")));
   print("KILN_SEED", config->seeds.empty() ? "" : config->seeds.front().native());

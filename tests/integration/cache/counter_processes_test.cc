@@ -30,7 +30,7 @@ class CounterProcessesTest : public testing::Test {
   const test::TempDir dir_;
   const Layout layout_{dir_.path()};
   const TrustPolicy trust_ = TrustPolicy::of_this_process({});
-  CounterFile file_{layout_, real_file_system(), trust_};
+  CounterFile file_{layout_.counters(), real_file_system(), trust_};
 };
 
 TEST_F(CounterProcessesTest, WhatManyProcessesAddAtOnceIsAllThere) {
@@ -98,7 +98,7 @@ TEST_F(CounterProcessesTest, AChildForkedInMidCountKeepsNoLock) {
     }
     return 0;
   };
-  CounterFile forking(layout_, files, trust_);
+  CounterFile forking(layout_.counters(), files, trust_);
   ASSERT_TRUE(forking.add({{"hits", 1}}, kPatience));
   ASSERT_TRUE(forking.read(1s));
   EXPECT_GE(children.size(), 3U);

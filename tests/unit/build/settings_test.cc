@@ -58,6 +58,8 @@ const std::vector<Example> kExamples{
      [](const Config& c) { return c.cache_dir == "/c"; }},
     {"KILN_CACHE_SIZE", "1M", "2M", [](Options& o) { o.cache_limit_bytes = 1 << 20; },
      [](const Config& c) { return c.cache_limit_bytes == 1U << 20U; }},
+    {"KILN_COUNTERS_DIR", "/n", "/x", [](Options& o) { o.counters_dir = "/n"; },
+     [](const Config& c) { return c.counters_dir == "/n"; }},
     {"KILN_TRUSTED_UIDS", "7,9", "8",
      [](Options& o) {
        o.trusted_uids = {{7, 9}};

@@ -1,8 +1,10 @@
 #include "cache/background.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <new>
 #include <stop_token>
 #include <thread>
@@ -26,7 +28,7 @@ class BackgroundCounts : public testing::Test {
   test::TempDir dir_;
   Layout layout_{dir_.path()};
   TrustPolicy trust_ = TrustPolicy::of_this_process({}, {});
-  CounterFile file_{layout_, real_file_system(), trust_};
+  CounterFile file_{layout_.counters(), real_file_system(), trust_};
   Counters counters_;
 };
 
@@ -64,6 +66,21 @@ TEST_F(BackgroundCounts, AreWrittenNowAndThenWhileNothingElseHappens) {
   const auto deadline = std::chrono::steady_clock::now() + 10s;
   while (hits() == 0 && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(hits(), 1);
+}
+
+TEST_F(BackgroundCounts, AreWrittenOfAProcessThatPublishesNothingAndIsKilledLater) {
+  test::ChildProcess child([&]() -> int {
+    auto* const open = new Background(nullptr, &file_, counters_, trim_nothing, 10ms);
+    counters_.add(Counter::kHits);
+    open->counted();
+    for (;;) ::pause();
+  });
+  const auto deadline = std::chrono::steady_clock::now() + 10s;
+  while (hits() == 0 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(1ms);
+  child.signal(SIGKILL);
+  EXPECT_EQ(child.wait(), -SIGKILL);
   EXPECT_EQ(hits(), 1);
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <limits>
 
 #include "cache/cache.h"
 #include "cache/counter_file.h"
@@ -33,6 +34,7 @@ class CacheCountersTest : public testing::Test {
     CacheOptions options;
     options.root = root_;
     options.persistent_dir = dir_.path() / "persistent";
+    options.counters_dir = counters_dir_;
     options.file_system = &files_;
     return Cache::open(options);
   }
@@ -42,10 +44,15 @@ class CacheCountersTest : public testing::Test {
   CounterFile::Counts counts() {
     const Layout layout(root_);
     const TrustPolicy trust = TrustPolicy::of_this_process({});
-    return CounterFile(layout, real_file_system(), trust).read(5s).value();
+    return CounterFile(layout.counters(), real_file_system(), trust).read(5s).value();
   }
   std::uint64_t stat(const std::string& name) {
     return open()->stats().value().counters[name];
+  }
+  void be_on_the_network() {
+    files_.on_type = [this](std::string_view path) -> std::int64_t {
+      return path.starts_with(root_.native()) ? 0x6969 : 0;
+    };
   }
   void remove_index() {
     for (const char* suffix : {"", "-journal", "-wal", "-shm"})
@@ -56,6 +63,7 @@ class CacheCountersTest : public testing::Test {
   const fs::path root_ = dir_.path() / "root";
   const fs::path index_ = Layout(root_).index();
   const fs::path counters_ = Layout(root_).counters();
+  fs::path counters_dir_;
   test::FaultyFileSystem files_;
   SampleObject sample_{1};
 };
@@ -197,20 +205,61 @@ TEST_F(CacheCountersTest, AHolderThatStandsStillDelaysTheEndOnlyShortly) {
   EXPECT_LT(std::chrono::steady_clock::now() - started, 2s);
 }
 
-TEST_F(CacheCountersTest, ARootThatIsReadOnlyOrElsewhereHasNone) {
+TEST_F(CacheCountersTest, ARootThatIsReadOnlyOrOnTheNetworkHasThemInAFolderOfTheNode) {
   fs::remove(counters_);
-  files_.fail("writable", EROFS);
+  files_.before = [asked = 0](std::string_view call, int) mutable {
+    return call == "writable" && ++asked <= 2 ? -EROFS : 0;  // objects and locks
+  };
   hit();
   files_.before = [](auto, int) { return 0; };
-  files_.on_type = [&](std::string_view path) -> std::int64_t {
-    return path.starts_with(root_.native()) ? 0x6969 : 0;
-  };
-  {
-    const auto cache = open();
-    EXPECT_TRUE(cache->find(sample_.key()));
-    EXPECT_EQ(cache->stats().value().counters.at("hits"), 1U) << "its own";
-  }
+  be_on_the_network();
+  hit();
+  const auto cache = open();
+  EXPECT_TRUE(cache->find(sample_.key()));
+  EXPECT_EQ(cache->stats().value().counters.at("hits"), 3U);
+  EXPECT_THAT(cache->counts_at().value().native(),
+              testing::StartsWith((dir_.path() / "persistent/kiln-").native()));
   EXPECT_FALSE(fs::exists(counters_));
+}
+
+TEST_F(CacheCountersTest, RootSumsWhatEachUserCountedAndNothingThatAnotherWrote) {
+  if (::geteuid() != 0)
+    GTEST_SKIP() << "only root can give files away";
+  counters_dir_ = dir_.path() / "node";
+  fs::create_directories(counters_dir_);
+  ::chmod(dir_.path().c_str(), 0755);
+  ::chmod(counters_dir_.c_str(), 01777);
+  be_on_the_network();
+  hit();
+  const fs::path own = open()->counts_at().value();
+  const std::string id = own.parent_path().filename();
+  const auto put = [&](const std::string& name, uid_t owner, std::string_view count) {
+    const fs::path folder = counters_dir_ / name / id;
+    fs::create_directories(folder);
+    std::ofstream(folder / "counters") << "kiln counters 1\nhits " << count << '\n';
+    for (const fs::path& each : {folder / "counters", folder, folder.parent_path()}) {
+      ::chmod(each.c_str(), each == folder / "counters" ? 0600 : 0700);
+      EXPECT_EQ(::chown(each.c_str(), owner, owner), 0);
+    }
+    return folder / "counters";
+  };
+  put("kiln-4711", 4711, "10");
+  EXPECT_EQ(stat("hits"), 11U);
+  put("kiln-4712", 4711, "100");   // of somebody else
+  put("kiln-4713x", 4711, "100");  // of no user
+  const auto open_to_all = put("kiln-4714", 4714, "100");
+  ::chmod(open_to_all.c_str(), 0666);
+  const auto link = put("kiln-4715", 4715, "100");
+  fs::rename(link, link.parent_path() / "behind");
+  fs::create_symlink("behind", link);
+  ASSERT_EQ(::lchown(link.c_str(), 4715, 4715), 0);
+  const auto pipe = put("kiln-4716", 4716, "100");
+  fs::remove(pipe);
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  ASSERT_EQ(::chown(pipe.c_str(), 4716, 4716), 0);
+  EXPECT_EQ(stat("hits"), 11U);
+  put("kiln-4717", 4717, "18446744073709551615");
+  EXPECT_EQ(stat("hits"), std::numeric_limits<std::uint64_t>::max());
 }
 
 TEST_F(CacheCountersTest, AForkedChildWritesNoneAndReadsAll) {

@@ -71,7 +71,7 @@ class CounterFileTest : public testing::Test {
   const fs::path path_ = layout_.counters();
   const TrustPolicy trust_ = TrustPolicy::of_this_process({});
   test::FaultyFileSystem files_;
-  CounterFile file_{layout_, files_, trust_};
+  CounterFile file_{layout_.counters(), files_, trust_};
   const Counts sample_{{"corrupt.magic", 2}, {"hits", 1234}, {"misses", 56}};
 };
 
