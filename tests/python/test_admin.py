@@ -229,13 +229,12 @@ def test_a_prolog_that_replaces_the_cache_fails_no_job_beside_it(machine):
     pack = machine.folder / "srv/kiln/job.kpack"
     local = machine.folder / "var/kiln"
     prolog, epilog = recipe("prolog"), recipe("epilog")
-    (local / "cache").mkdir(parents=True)  # as an older prolog left it
+    machine("mkdir -p /var/lib/kiln/cache")  # as an older prolog left it
     machine(prolog)
+    assert (local / "cache-0").is_dir()
     first = local / os.readlink(local / "cache")
     kept = local / "cache-1-1"
-    shutil.copytree(first, kept)
-    for unpacked_long_ago in (first, kept):
-        os.utime(unpacked_long_ago, (0, 0))
+    machine(f"cp -a {first} {kept} && touch -d @0 {first} {kept}")
     end = time.monotonic() + 4
     job = f"KILN_NO_JIT=1 KILN_CACHE_DIR=/var/lib/kiln/cache kiln {PRESET}"
 
@@ -259,6 +258,11 @@ def test_a_prolog_that_replaces_the_cache_fails_no_job_beside_it(machine):
             each.result()
     assert not kept.exists(), "it was replaced long ago"
     assert first.exists(), "it was replaced today"
+    # A pack that comes back finds its folder, which jobs may still use.
+    os.utime(pack, (1000, 1000))
+    made = (local / f"cache-1000-{pack.stat().st_size}").stat().st_ino
+    machine(prolog)
+    assert (local / "cache").stat().st_ino == made
     assert (local / "cache").is_symlink() and (local / os.readlink(local / "cache")).is_dir()
 
 
