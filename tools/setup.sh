@@ -350,16 +350,24 @@ provide_s3() {
     env PYTHONPATH="$deps/s3" "$deps/python/bin/python3" -c 'import moto.server' || return 0
 }
 
-# Unpacks nginx into .deps, where none is installed: the package would start it as a service.
-provide_nginx() {
-  local place=$deps/nginx
-  [[ -n $(PATH=$PATH:/usr/sbin:$place/usr/sbin type -P nginx) ]] && return
+# provide_program PROGRAM PACKAGE CHECK...: unpacks Debian's package into .deps, where no PROGRAM is installed. nginx
+# would start as a service, and other packages than Debian's have kubectl, too.
+provide_program() {
+  local program=$1 package=$2 place=$deps/$1 log=$deps/.$1.log
+  shift 2
+  [[ -n $(PATH=$PATH:/usr/sbin:$place/usr/sbin:$place/usr/bin type -P "$program") ]] && return
   rm -rf "$place"
   if ! { command -v apt-get && command -v dpkg-deb && mkdir -p "$place" && cd "$place" &&
-    apt-get -q download nginx && dpkg-deb -x nginx_*.deb . && usr/sbin/nginx -v; } >"$deps/.nginx.log" 2>&1; then
-    warn "nginx cannot be had (see $deps/.nginx.log): the tests with it are skipped."
+    apt-get -q download "$package" && dpkg-deb -x "$package"_*.deb . && "$@"; } >"$log" 2>&1; then
+    warn "$program cannot be had (see $log): the tests with it are skipped."
   fi
   cd "$root" || exit 3
+}
+provide_servers() {
+  provide_program nginx nginx usr/sbin/nginx -v
+  provide_program kubectl kubernetes-client usr/bin/kubectl version --client
+  fetch_folder kubernetes kubernetes_requirements.txt "the schemas of Kubernetes for the tests (about 23 MB)" \
+    env PYTHONPATH="$deps/kubernetes" "$deps/python/bin/python3" -c 'import kubernetes_validate' || return 0
 }
 
 # ---- Building --------------------------------------------------------------------------------

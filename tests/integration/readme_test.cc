@@ -39,8 +39,10 @@ using testing::HasSubstr;
 std::vector<std::string> pages() {
   std::vector<std::string> found;
   for (const auto& entry :
-       std::filesystem::directory_iterator(test::paths::source("docs")))
-    found.push_back("docs/" + entry.path().filename().string());
+       std::filesystem::directory_iterator(test::paths::source("docs"))) {
+    if (entry.is_regular_file())
+      found.push_back("docs/" + entry.path().filename().string());
+  }
   std::erase(found, "docs/stories.md");
   found.emplace_back("CONTRIBUTING.md");
   std::ranges::sort(found);

@@ -2,6 +2,9 @@
 
 The fake NVRTC builds, since the recipes are what is tried. What only a container or a registry could do
 is left out by name: apt-get, pip, and the copy from one image to the next, which is done here.
+
+Each runs as a user without rights under a read-only root, if root runs the tests, else as this user. Only installing
+needs root.
 """
 
 import concurrent.futures
@@ -12,13 +15,16 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from pathlib import Path
 
 import pytest
+import sandbox
 import servers
 from conftest import KIT, ROOT, blocks, environment
+from test_remote_access import samples_of
 
 PAGE = (ROOT / "docs/admin.md").read_text()
 PRESET = "warm --preset llama-3-8b --arch 8.0,9.0"
@@ -36,17 +42,25 @@ def here(code, folder):
 def machine(tmp_path):
     """Runs shell code of the page on a machine whose /srv and /var/lib are folders of the test."""
     (tmp_path / "srv/kiln").mkdir(parents=True)
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp").chmod(0o1777)
     tmp_path.chmod(0o755)
+    for each in (tmp_path, tmp_path / "srv", tmp_path / "srv/kiln") if not sandbox.missing else ():
+        os.chown(each, sandbox.USER, sandbox.USER)
 
-    def run(code, *, status=0, **changes):
+    def run(code, *, status=0, root=False, user=sandbox.USER, **changes):
         code = here(code, tmp_path)
-        bash = code.startswith("#!/bin/bash")
+        shell = ["bash" if code.startswith("#!/bin/bash") else "sh", "-euc", f"cd {tmp_path}\n{code}"]
+        if not root and not sandbox.missing:
+            shell = sandbox.restricted(
+                shell, {"/tmp": tmp_path / "tmp", str(tmp_path): tmp_path}, user=user, groups=[user]
+            )
         env = environment(
             tmp_path, KILN_NVRTC=str(KIT / "libkiln-fake-nvrtc.so"), KILN_CACHE_DIR=None,
             PATH=f"{KIT.parent / 'bin'}:{os.environ['PATH']}",
         )
         done = subprocess.run(
-            ["bash" if bash else "sh", "-euc", code], cwd=tmp_path, check=False, timeout=60, text=True,
+            shell, check=False, timeout=60, text=True,
             env={name: value for name, value in (env | changes).items() if value is not None},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )
@@ -54,6 +68,7 @@ def machine(tmp_path):
         return done.stdout
 
     run.folder = tmp_path
+    run.user = os.getuid() if sandbox.missing else sandbox.USER
     return run
 
 
@@ -64,20 +79,6 @@ def recipe(name):
     ]
     assert len(found) == 1, name
     return found[0]
-
-
-def parsed(text):
-    """YAML, by whichever Python has a parser of it."""
-    code = "import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout)"
-    for python in (sys.executable, "python3", "/usr/bin/python3"):
-        done = subprocess.run(
-            [python, "-c", code], input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            check=False, env={"PATH": os.environ["PATH"]},
-        )
-        if done.returncode == 0:
-            return json.loads(done.stdout)
-        assert "No module named 'yaml'" in done.stderr, done.stderr
-    pytest.skip("no Python here has PyYAML (python3-yaml)")
 
 
 def test_a_node_with_another_nvrtc_needs_the_setting_that_the_warning_names(machine, nvrtc):
@@ -112,12 +113,12 @@ def everybody_reads(cache):
 def test_every_recipe_of_the_page_is_tried_here():
     shells = {
         "install", "build", "node", "seed", "sign", "check", "server", "push", "pull", "bucket", "service", "NVRTC",
-        "kiln-warm", "prolog", "epilog", "kiln-share", "train", "monitoring",
+        "kiln-warm", "prolog", "epilog", "kiln-share", "train", "kubernetes", "monitoring",
     }
     assert len(blocks(PAGE, "sh")) == len(shells)
     for name in shells:
         recipe(name)
-    others = {"yaml": 3, "nginx": 2, "dockerfile": 1}  # of nginx, test_remote.py runs the second
+    others = {"yaml": 0, "nginx": 2, "dockerfile": 1}  # of nginx, test_remote.py runs the second
     assert {each: len(blocks(PAGE, each)) for each in others} == others
     assert PAGE.count("\n```") == 2 * (len(shells) + sum(others.values())), "a block that nothing runs"
 
@@ -155,32 +156,32 @@ def test_an_ordinary_user_of_the_node_is_served_and_told_of_what_is_closed_to_ot
         shutil.copytree(machine.folder / "var/kiln/cache", cache)
         job = (f"cd / && KILN_NO_JIT=1 KILN_CACHE_DIR={cache} "
                f"setpriv --reuid=12345 --regid=12345 --clear-groups kiln {PRESET}")
-        assert ", 0 compiled" in machine(job)
+        assert ", 0 compiled" in machine(job, root=True)
         # A dry run exits as a run does; it tells what is missing, and a run does not begin.
         builds = job.replace("KILN_NO_JIT=1 ", "")
-        assert "missing" not in machine(builds + " --dry-run")
-        assert "the cache is read-only" in machine(builds + ",12.0", status=3)
-        said = machine(builds + ",12.0 --dry-run", status=3)
+        assert "missing" not in machine(builds + " --dry-run", root=True)
+        assert "the cache is read-only" in machine(builds + ",12.0", status=3, root=True)
+        said = machine(builds + ",12.0 --dry-run", status=3, root=True)
         assert "the cache is read-only" in said and re.search(r"[1-9]\d* missing", said), said
         (cache / "toolchains/recorded.json").chmod(0o600)
-        said = machine(job + " || true")
+        said = machine(job + " || true", root=True)
         assert "recorded.json: Permission denied" in said and "chmod -R a+rX" in said, said
         cache.chmod(0o700)
-        said = machine(job, status=3, KILN_TRUSTED_UIDS="0")
+        said = machine(job, status=3, KILN_TRUSTED_UIDS="0", root=True)
         assert f"{cache} cannot be entered by this user; let its owner chmod" in said, said
 
 
 def test_a_pack_is_a_seed_and_a_cut_one_is_said_and_not_used(machine):
     machine(recipe("build"))
-    temporary = {"TMPDIR": str(machine.folder)}
+    temporary = {"TMPDIR": f"{machine.folder}/tmp"}
     said = machine(recipe("seed"), **temporary)
     assert re.search(r"^(\d+) requested: \1 hits, 0 compiled", said, re.M), said
     assert "objects checked: 0 corrupt" in machine(
-        f"kiln verify --cache-dir {machine.folder}/kiln-{os.getuid()} | sed 's/^[0-9]* //'"
+        f"kiln verify --cache-dir $TMPDIR/kiln-{machine.user} | sed 's/^[0-9]* //'", **temporary
     )
     pack = machine.folder / "srv/kiln/job.kpack"
     pack.write_bytes(pack.read_bytes()[:-1])
-    shutil.rmtree(machine.folder / f"kiln-{os.getuid()}")
+    machine(f"rm -r $TMPDIR/kiln-{machine.user}", **temporary)
     said = machine(recipe("seed"), status=3, **temporary)
     assert said.count("a seed is not used") == 1, said
 
@@ -269,7 +270,9 @@ def test_a_prolog_that_replaces_the_cache_fails_no_job_beside_it(machine):
 def test_a_cache_that_a_service_account_owns_is_used_by_those_who_trust_it(machine):
     machine(recipe("build"))
     trusted(machine.folder / "srv/kiln/cache")
-    code = recipe("service account")
+    _, chmod, *job = recipe("service account").splitlines()
+    machine(chmod, user=12345)
+    code = "\n".join(job)
     assert re.search(r"^(\d+) requested: \1 hits", machine(code), re.M)
     said = machine(code.replace("KILN_TRUSTED_UIDS", "SOMETHING_ELSE"), status=3)
     assert said.count("set KILN_TRUSTED_UIDS=12345") == 1, said
@@ -378,99 +381,6 @@ def test_a_bucket_takes_what_is_signed_as_aws_asks(machine):
         assert "403" in said, said
 
 
-class Pods:
-    """Containers of the page, each with folders of the test where it mounts volumes, as kubelet makes these."""
-
-    def __init__(self, machine, url=""):
-        self.machine, self.url = machine, url
-
-    def folder(self, pod, name):
-        return self.machine.folder / "pods" / pod / name
-
-    def make(self, pod, spec):
-        shutil.rmtree(self.machine.folder / "pods" / pod, ignore_errors=True)
-        self.folder(pod, "tmp").mkdir(parents=True)
-        for volume in spec["volumes"]:
-            made = self.folder(pod, volume["name"])
-            made.mkdir()
-            if volume.get("emptyDir") == {}:
-                made.chmod(0o777)
-                continue
-            secret = volume["secret"]
-            assert secret["secretName"] == "kiln"
-            (made / "..1").mkdir()
-            (made / "..data").symlink_to("..1")
-            names = {each["key"]: each["path"] for each in secret.get("items", [])}
-            for name in ("push.auth", "signing.key", "signing.key.pub"):
-                path = names.get(name, name if not names else None)
-                if path:
-                    file = made / "..1" / path
-                    shutil.copy(self.machine.folder / "srv/kiln" / name, file)
-                    file.chmod(secret.get("defaultMode", 0o644))
-                    (made / path).symlink_to(f"..data/{path}")
-            made.chmod(0o1777 if os.geteuid() == 0 else 0o755)
-
-    def run(self, pod, container, code=None, status=0, **env):
-        """What the container says, or this code in it."""
-        given = {each["name"]: each["value"] for each in container["env"]} if "env" in container else {}
-        assert all(isinstance(value, str) for value in given.values()), "Kubernetes wants strings"
-        places = {"/tmp": self.folder(pod, "tmp"), "http://cache.example:8080": self.url}
-        places |= {each["mountPath"]: self.folder(pod, each["name"]) for each in container["volumeMounts"]}
-
-        def placed(text):
-            any_place = "|".join(rf"(?<![\w/.]){re.escape(place)}(?!\w)" for place in places)
-            return re.sub(any_place, lambda found: str(places[found[0]]), text)
-
-        if code is None:
-            shell, option, code = container["command"]
-            assert (shell, option) == ("sh", "-ec")
-        given = {name: placed(value) for name, value in given.items()}
-        return self.machine(placed(code), status=status, **given, **env)
-
-
-def test_the_pod_finds_its_kernels(machine):
-    spec = parsed(blocks(PAGE, "yaml")[0])["spec"]
-    (kernels,), (train,) = spec["initContainers"], spec["containers"]
-    machine(recipe("build"))
-    pods = Pods(machine)
-    pods.make("train", spec)
-    pods.run("train", kernels)
-    assert ", 0 compiled" in pods.run("train", train, f"kiln {PRESET}")
-
-
-def test_a_job_builds_in_parts_and_a_pod_fetches_the_pack_of_all(machine):
-    job = parsed(blocks(PAGE, "yaml")[1])["spec"]
-    train = parsed(blocks(PAGE, "yaml")[0])["spec"] | parsed(blocks(PAGE, "yaml")[2])
-    spec = job["template"]["spec"]
-    (warm,), (kernels,) = spec["containers"], train["initContainers"]
-    assert job["completionMode"] == "Indexed"
-    assert {"name": "KILN_SHARDS", "value": str(job["completions"])} in warm["env"]
-    machine("kiln key new /srv/kiln/signing.key && umask 077 && echo 'bearer word' > /srv/kiln/push.auth")
-
-    def answer(request):
-        return None if request.method != "PUT" or request.headers["Authorization"] == "Bearer word" else 401
-
-    with servers.Server(answer) as server:
-        pods = Pods(machine, server.url)
-
-        def run(index):
-            pods.make(f"warm-{index}", spec)
-            return pods.run(f"warm-{index}", warm, JOB_COMPLETION_INDEX=str(index))
-
-        with concurrent.futures.ThreadPoolExecutor(job["parallelism"]) as together:
-            said = list(together.map(run, range(job["completions"])))
-        counts = [re.search(r"^(\d+) requested: .*?(\d+) compiled", each, re.M) for each in said]
-        assert all(counts), said
-        requested, built = int(counts[0][1]), [int(each[2]) for each in counts]
-        assert all(built) and sum(built) == requested, built
-        pods.make("train", train)
-        server.asked.clear()
-        assert f"{requested} stored" in pods.run("train", kernels)
-        assert [each.path for each in server.asked] == ["/packs/job.kpack.zst"]
-        everybody_reads(pods.folder("train", "kiln") / "cache")
-        assert ", 0 compiled" in pods.run("train", train["containers"][0], f"kiln {PRESET}")
-
-
 def test_the_watch_is_quiet_about_a_sound_cache_and_not_about_a_damaged_one(machine):
     machine(recipe("build"))
     watch = "export KILN_CACHE_DIR=/srv/kiln/cache\n" + recipe("monitoring")
@@ -486,6 +396,42 @@ def test_the_watch_is_quiet_about_a_sound_cache_and_not_about_a_damaged_one(mach
     damaged.write_bytes(damaged.read_bytes()[:-1])
     said = machine(watch)
     assert "kiln verify: 1" in said and "a job would miss a kernel" in said, said
+
+
+def test_root_sees_the_lies_that_two_users_of_a_read_only_cache_met(machine):
+    python = Path("/usr/bin/python3")
+    version = subprocess.run([python, "-V"], capture_output=True, text=True, check=False) if python.exists() else None
+    if sandbox.missing or not version or version.stdout.split(".")[1] != str(sys.version_info.minor):
+        pytest.skip(sandbox.missing or "no Python here that every user may start")
+    job = f"{python} -c \"import sys; sys.modules['torch'] = None; import kiln; kiln.Kernel('extern \\\"C\\\" __global__ void k() {{}}', device=0).prepare()\""
+    path = f"{ROOT / 'python'}:{sysconfig.get_path('purelib')}"
+    machine(recipe("build") + recipe("sign"))
+    keys = machine.folder / "srv/kiln/signing.key"
+    settings = {"KILN_REMOTE_SIGN": str(keys), "KILN_REMOTE_KEYS": f"{keys}.pub", "KILN_REMOTE_WAIT": "20s"}
+    caches = [f"{machine.folder}/srv/kiln/{name}" for name in ("cache", "other")]
+    counts = {"KILN_COUNTERS_DIR": f"{machine.folder}/srv/kiln/counts"}
+    users, metrics = (sandbox.USER, sandbox.USER + 1), []
+    with servers.Server() as server:
+        settings["KILN_REMOTE"] = server.url
+        for cache in caches:
+            machine(f"{job} && kiln push", KILN_CACHE_DIR=cache, PYTHONPATH=path, **settings)
+        for name, body in server.files.items():
+            server.files[name] = body[:-1] + b"?"
+        machine("mkdir -m 1777 /srv/kiln/counts && cd /srv/kiln && chown -R 0:0 cache other && chown 0:0 . .. ../.. *.pub && chmod -R a+rX cache other && "
+                "chmod a+r signing.key.pub && find cache/objects other/objects -type f -delete", root=True)
+        del settings["KILN_REMOTE_SIGN"]
+        for cache in caches:
+            for user in users:
+                more = counts | settings | {"KILN_NO_JIT": "1", "KILN_CACHE_DIR": cache, "PYTHONPATH": path}
+                assert "KILN_NO_JIT" in machine(job, status=1, user=user, **more)
+            stats = "kiln stats --format prometheus"
+            metrics.append([machine(stats, root=each == 0, user=each, KILN_CACHE_DIR=cache, **counts) for each in (0, *users, 9)])
+    found = [[samples_of(each)[0] for each in of_cache] for of_cache in metrics]
+    for cache, (of_all, *each, of_none) in zip(caches, found, strict=True):
+        (rejected,) = (sample for sample in of_all if sample[0] == "kiln_remote_rejected_total")
+        assert rejected[1].startswith(f'cache="{cache}",')
+        assert of_all[rejected] == sum(one[rejected] for one in each) == 2 and rejected not in of_none
+    assert not set(found[0][0]) & set(found[1][0]), "node_exporter drops the second of two files"
 
 
 def test_each_count_that_the_page_names_is_exported_by_a_node_with_bad_servers(machine):

@@ -33,6 +33,8 @@ install(FILES ${examples}/from_c.c ${examples}/kernel.cu ${examples}/kernels.jso
 install(FILES ${examples}/include/scale.h DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples/include)
 install(DIRECTORY ${examples}/from_nvcc DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples
         USE_SOURCE_PERMISSIONS)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/kubernetes DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples
+        FILES_MATCHING PATTERN "*.yaml")  # and no key that somebody has placed beside them
 
 # The test kit: docs/testing.md.
 if(TARGET kiln-simulated-driver)
