@@ -105,7 +105,7 @@ ordered_json item_json(const BuildItem& item, const BuildEntry& entry) {
     json["kind"] = item.kind;
   if (!item.reason.empty())
     json["reason"] = item.reason;
-  json["key"] = or_null(item_key(item));
+  json["key"] = or_null(entry.key ? entry.key->hex() : item_key(item));
   // kRefused and kNotReached show as "failed"; `error` says that the build itself did
   // not fail.
   json["outcome"] = to_string(entry.verdict);

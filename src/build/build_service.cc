@@ -307,6 +307,20 @@ std::vector<KeyedRequest> BuildService::of_other_toolchains(
   return found;
 }
 
+std::optional<std::pair<KeyedRequest, cache::Tier>> BuildService::inspect(
+    const KeyedRequest& request, const std::stop_token& stop) {
+  auto tier = cache::Tier::kDisk;
+  const auto is_there = [&](const KeyedRequest& each) {
+    const auto object = cache_->inspect(each.key, &tier);
+    return object && *object;  // one that is damaged would be built
+  };
+  if (is_there(request))
+    return std::pair(request, tier);
+  const auto others = of_other_toolchains(request, stop);
+  const auto found = std::ranges::find_if(others, is_there);
+  return found == others.end() ? std::nullopt : std::optional(std::pair(*found, tier));
+}
+
 Result<Fetched> BuildService::fetch(const KeyedRequest& request,
                                     const std::stop_token& stop, Answers* whom,
                                     std::optional<int> device) {
