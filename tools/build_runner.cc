@@ -178,9 +178,8 @@ class Runner {
     auto fetched = KILN_TRY(options_.plans->fetch(keyed, stop_.get_token()));
     is_refused = fetched.object == nullptr;
     if (is_refused)
-      return fail(ErrorCode::kCompileFailed,
-                  fmt::format("cuDNN {} refuses it: {}", to_string(keyed.version),
-                              kiln::to_string(fetched.attempts)));
+      return fail(ErrorCode::kCompileFailed, "cuDNN {} refuses it: {}",
+                  to_string(keyed.version), kiln::to_string(fetched.attempts));
     return Fetched(std::move(fetched));
   }
 

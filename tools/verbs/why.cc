@@ -74,11 +74,10 @@ Result<BuildReport> list_requests(Context& context, const WhyOptions& options,
   } else {
     const auto text = KILN_TRY(request::parse_template_pattern(options.template_text));
     if (text.name.starts_with("cudnn_attention_"))
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("{} is an execution plan of cuDNN: ask `kiln attention why`, "
-                      "with its problem as flags",
-                      text.name));
+      return refuse(
+          "{} is an execution plan of cuDNN: ask `kiln attention why`, with its "
+          "problem as flags",
+          text.name);
     selection.templates = {options.template_text};
   }
   PlanService plans(service, context.stop->token());
@@ -151,9 +150,9 @@ Result<int> run(Context& context, const WhyOptions& options) {
                       (options.manifest.empty() ? 0 : 1);
   const bool is_mixed = sources > 0 && std::cmp_less(sources, options.words.size());
   if (choices != 1 || is_mixed || (has_keys && options.words.size() != 2)) {
-    return fail(ErrorCode::kInvalidArgument,
-                "give two keys, or the kernel that misses: FILE.cu, --template "
-                "NAME:p=v,... or --manifest FILE, with --arch A");
+    return refuse(
+        "give two keys, or the kernel that misses: FILE.cu, --template NAME:p=v,... or "
+        "--manifest FILE, with --arch A");
   }
   if (!has_keys)
     return explain_requests(context, options);
