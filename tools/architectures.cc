@@ -1,7 +1,5 @@
 #include "tools/architectures.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
 
@@ -20,9 +18,9 @@ void add_once(std::vector<device::BuildFor>& list, device::BuildFor what) {
 Result<void> add_devices(BuildService& service, std::vector<device::BuildFor>& list) {
   const auto devices = KILN_TRY(devices_present(service.config()));
   if (devices.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "no NVIDIA device is present here, so name the architectures to build "
-                "for: --arch 8.0,9.0 or --profile FILE|NAME");
+    return refuse(
+        "no NVIDIA device is present here, so name the architectures to build for: "
+        "--arch 8.0,9.0 or --profile FILE|NAME");
   }
   for (const device::ComputeCapability capability : devices) add_once(list, capability);
   return {};
@@ -58,11 +56,10 @@ Result<std::optional<device::CudaVersion>> parse_driver_option(
   const auto version = device::parse_cuda_version(driver);
   if (version && version->major < kNoCuda)
     return *version;
-  return fail(
-      ErrorCode::kInvalidArgument,
-      fmt::format("--driver: '{}' is no version of CUDA, such as 12.4; nvidia-smi and "
-                  "`kiln doctor` show it on the machine of that driver",
-                  driver));
+  return refuse(
+      "--driver: '{}' is no version of CUDA, such as 12.4; nvidia-smi and `kiln "
+      "doctor` show it on the machine of that driver",
+      driver);
 }
 
 Result<std::vector<device::ComputeCapability>> devices_present(const Config& config) {

@@ -1,6 +1,5 @@
 #include "tools/audit_modules.h"
 
-#include <fmt/format.h>
 #include <gnu/libc-version.h>
 #include <unistd.h>
 
@@ -27,14 +26,14 @@ Result<std::filesystem::path> find_audit_module() {
   if (std::sscanf(version, "%d.%d", &major, &minor) == 2 &&
       (major < kMajor || (major == kMajor && minor < kMinor)))
     return fail(ErrorCode::kUnavailable,
-                fmt::format("that takes glibc 2.35 or newer, and this is {}", version));
+                "that takes glibc 2.35 or newer, and this is {}", version);
   auto module = KILN_TRY(compile::find_worker({}));
   module.replace_filename("libkiln-audit.so");
   std::error_code not_there;
   if (std::filesystem::exists(module, not_there))
     return module;
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("there is no {}: reinstall Kiln", module.native()));
+  return fail(ErrorCode::kUnavailable, "there is no {}: reinstall Kiln",
+              module.native());
 }
 
 /// The value of LD_AUDIT with this module, behind those of others.

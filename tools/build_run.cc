@@ -11,6 +11,7 @@
 #include "device/compatibility.h"
 #include "tools/exit_code.h"
 #include "util/log.h"
+#include "util/try.h"
 #include "util/units.h"
 
 namespace kiln::tools {
@@ -105,7 +106,7 @@ ordered_json item_json(const BuildItem& item, const BuildEntry& entry) {
     json["kind"] = item.kind;
   if (!item.reason.empty())
     json["reason"] = item.reason;
-  json["key"] = or_null(item_key(item));
+  json["key"] = or_null(entry.key ? entry.key->hex() : item_key(item));
   // kRefused and kNotReached show as "failed"; `error` says that the build itself did
   // not fail.
   json["outcome"] = to_string(entry.verdict);
@@ -224,7 +225,7 @@ Result<void> check_skipped(const Context& context, const BuildReport& report) {
     const auto text = fmt::format("no requested kernel is for {}: {}", arch,
                                   printable_lines(asked.why_skipped));
     if (report.items.empty())
-      return fail(ErrorCode::kInvalidArgument, text);
+      return refuse(text);
     print_error(fmt::format(
         "{} {}\n", context.err.styled("kiln: warning:", Style::kYellow), text));
   }
@@ -260,12 +261,12 @@ void print_never_asked_for(const Context& context, const BuildReport& report) {
   for (const auto& [arch, never] : found) {
     const auto others =
         never.count > 1 ? fmt::format(" and {} more", never.count - 1) : "";
-    print_error(
-        fmt::format("{} no device asks for {}{} for {}: a device of that kind asks for "
-                    "{}; write --arch {}\n",
-                    context.err.styled("kiln: warning:", Style::kYellow),
-                    printable_lines(never.first->label), others, arch,
-                    never.first->asked_as, never.first->asked_as));
+    print_error(fmt::format(
+        "{} no device asks for {}{} for {}: a device of that kind asks for {}; write "
+        "--arch {}\n",
+        context.err.styled("kiln: warning:", Style::kYellow),
+        printable_lines(never.first->label), others, arch, never.first->asked_as,
+        never.first->asked_as));
   }
 }
 

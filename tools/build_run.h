@@ -69,6 +69,9 @@ struct BuildEntry {
   bool stored = false;
   std::optional<cache::Tier> tier{};  // of a success, and of a hit in a dry run
   std::string server{};               // of kRemote: its label
+  // Of a success, and of a hit in a dry run: another toolchain's may stand for the
+  // item's.
+  std::optional<Digest> key{};
   std::chrono::milliseconds elapsed{0};
   std::chrono::milliseconds built_in{0};  // of kCompiled: the build alone
   std::string why_built{};                // of kCompiled: why, where events are written

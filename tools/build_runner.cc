@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <tuple>
 
 #include "build/entry_label.h"
 #include "build/event_file.h"
@@ -103,24 +104,12 @@ class Runner {
 
   /// Only a dry run is done with what is not there.
   void look_up(std::size_t i) {
-    const Digest* const key = key_of(report_.items[i]);
-    BuildEntry& entry = report_.entries[i];
-    if (key == nullptr && options_.dry_run)
-      return report_result(i, fetch(i));
-    if (key == nullptr)
-      return;  // its error comes in its turn
-    cache::Tier tier = cache::Tier::kDisk;
-    auto object = inspect(report_.items[i], tier);
-    if (!options_.dry_run) {
-      if (object != nullptr)
-        report_result(i, fetch(i));  // counts the hit
-      return;
-    }
-    entry.verdict = object != nullptr ? BuildVerdict::kHit : BuildVerdict::kMissing;
-    entry.stored = object != nullptr;
-    if (object != nullptr)
-      entry.tier = tier;
-    report_result(i, std::move(entry));
+    const bool has_key = key_of(report_.items[i]) != nullptr;
+    BuildEntry entry = has_key ? inspect(report_.items[i]) : BuildEntry();
+    if (options_.dry_run)
+      report_result(i, has_key ? std::move(entry) : fetch(i));
+    else if (entry.verdict == BuildVerdict::kHit)
+      report_result(i, fetch(i));  // counts the hit
   }
 
   void build(std::size_t i, Progress& progress) {
@@ -153,6 +142,7 @@ class Runner {
     auto fetched = fetch(item, is_refused);
     entry.verdict = is_refused ? BuildVerdict::kRefused : verdict_of(fetched);
     if (fetched) {
+      entry.key = fetched->object->key();
       entry.why_built = fetched->why_built;
       if (events_ != nullptr)
         entry.name = name_of(*fetched->object);
@@ -188,32 +178,29 @@ class Runner {
     auto fetched = KILN_TRY(options_.plans->fetch(keyed, stop_.get_token()));
     is_refused = fetched.object == nullptr;
     if (is_refused)
-      return fail(ErrorCode::kCompileFailed,
-                  fmt::format("cuDNN {} refuses it: {}", to_string(keyed.version),
-                              kiln::to_string(fetched.attempts)));
+      return fail(ErrorCode::kCompileFailed, "cuDNN {} refuses it: {}",
+                  to_string(keyed.version), kiln::to_string(fetched.attempts));
     return Fetched(std::move(fetched));
   }
 
-  std::shared_ptr<const cache::StoredObject> inspect(const BuildItem& item,
-                                                     cache::Tier& tier) {
-    auto object = inspect(*key_of(item), tier);
-    const auto* const keyed = std::get_if<KeyedRequest>(&item.keyed);
-    if (object != nullptr || keyed == nullptr)
-      return object;
-    for (const KeyedRequest& other :
-         service_.of_other_toolchains(*keyed, stop_.get_token())) {
-      if (object = inspect(other.key, tier); object != nullptr)
-        break;
+  BuildEntry inspect(const BuildItem& item) {
+    BuildEntry entry;
+    entry.verdict = BuildVerdict::kMissing;
+    auto tier = cache::Tier::kDisk;
+    if (const auto* const keyed = std::get_if<KeyedRequest>(&item.keyed)) {
+      if (const auto found = service_.inspect(*keyed, stop_.get_token()))
+        std::tie(entry.key, tier) = std::pair(found->first.key, found->second);
+    } else {
+      const auto object = service_.cache().inspect(*key_of(item), &tier);
+      if (object && *object)  // one that is damaged would be built
+        entry.key = *key_of(item);
     }
-    return object;
-  }
-
-  std::shared_ptr<const cache::StoredObject> inspect(const Digest& key,
-                                                     cache::Tier& tier) {
-    auto object = service_.cache().inspect(key, &tier);
-    if (!object || !*object)  // damaged: it would be built
-      return nullptr;
-    return std::make_shared<const cache::StoredObject>(**std::move(object));
+    if (!entry.key)
+      return entry;
+    entry.verdict = BuildVerdict::kHit;
+    entry.stored = true;
+    entry.tier = tier;
+    return entry;
   }
 
   /// Prepares the time left for the builds of `rest` from those that the cache has.
@@ -324,7 +311,7 @@ class Runner {
                     .built_in = entry.verdict == BuildVerdict::kCompiled
                                     ? std::optional(entry.built_in)
                                     : std::nullopt,
-                    .key = key_of(item),
+                    .key = entry.key ? &*entry.key : key_of(item),
                     .nearest = entry.why_built,
                     .error = entry.error ? &*entry.error : nullptr});
   }

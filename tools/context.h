@@ -12,6 +12,7 @@
 #include "tools/output/standard_streams.h"
 #include "tools/output/terminal.h"
 #include "tools/stop_signal.h"
+#include "util/try.h"
 
 namespace kiln::tools {
 
@@ -51,7 +52,7 @@ template <typename T>
   if (read || (read.error().code != ErrorCode::kIo &&
                read.error().code != ErrorCode::kResourceLimit))
     return read;
-  return fail(ErrorCode::kInvalidArgument, std::move(read).error().message);
+  return refuse(std::move(read).error().message);
 }
 
 /// Ends every verb: returns its status, or the status of report_failure().

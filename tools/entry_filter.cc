@@ -29,9 +29,8 @@ void add_kernels(const render::TemplateCatalog& catalog, const std::string& name
 Result<void> add_devices(const Config& config, std::vector<std::string>& archs) {
   const auto devices = KILN_TRY(devices_present(config));
   if (devices.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "no NVIDIA device is present here, so name the architectures: --arch "
-                "9.0");
+    return refuse(
+        "no NVIDIA device is present here, so name the architectures: --arch 9.0");
   }
   for (const device::ComputeCapability capability : devices) {
     for (const device::ArchSuffix suffix :
@@ -95,7 +94,7 @@ Result<void> check_templates(const Config& config, const EntryFilterOptions& opt
       continue;
     // Not kNotFound: a verb that looks up keys would report it as an unknown key.
     if (auto kernel = catalog.find(name); !kernel)
-      return fail(ErrorCode::kInvalidArgument, kernel.error().message);
+      return refuse(kernel.error().message);
   }
   return {};
 }

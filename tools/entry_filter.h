@@ -10,7 +10,6 @@
 #include "cache/cache.h"
 #include "cache/entry.h"
 #include "kiln/result.h"
-#include "tools/catalog.h"
 #include "tools/option_set.h"
 
 namespace kiln::tools {

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -28,15 +27,13 @@
 #include "util/log.h"
 #include "util/nearest.h"
 #include "util/try.h"
-#include "util/units.h"
 #include "util/words.h"
 
 namespace kiln::tools {
 namespace {
 
 tl::unexpected<Error> wrong_usage(const CLI::App& verb, std::string_view what) {
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{}: {}", verb.get_name(), what));
+  return refuse("{}: {}", verb.get_name(), what);
 }
 
 /// A word of the command line that names an option.
@@ -182,9 +179,8 @@ Result<void> check_cache_dir(const ParsedVerb& parsed, const Config& config) {
   if (parsed.verb->cache_dir != CacheDir::kExpects ||
       std::filesystem::exists(folder, unknown) || unknown)
     return {};
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("{}: --cache-dir {}: there is no such folder",
-                          parsed.verb->name, folder.native()));
+  return fail(ErrorCode::kUnavailable, "{}: --cache-dir {}: there is no such folder",
+              parsed.verb->name, folder.native());
 }
 
 int run_verb(const ParsedVerb& parsed, Context& context) {
@@ -263,12 +259,12 @@ Result<Colours> take_colours(std::vector<std::string>& arguments) {
       continue;
     }
     if (word)
-      return fail(ErrorCode::kInvalidArgument, "--color is given twice");
+      return refuse("--color is given twice");
     if (*at == kName)
       at = arguments.erase(at);
     word = at == arguments.end() ? "" : at->substr(at->find('=') + 1);
     if (word->empty())
-      return fail(ErrorCode::kInvalidArgument, "--color needs a value: --color WHEN");
+      return refuse("--color needs a value: --color WHEN");
     at = arguments.erase(at);
   }
   return word ? about(kName, parse_word<Colours>(*word)) : Colours::kAuto;

@@ -19,8 +19,7 @@ namespace {
 Result<void> check_usable(const cache::Cache& cache) {
   if (cache.mode() != cache::Mode::kOff || cache.is_absent())
     return {};
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("no cache can be used: {}", cache.mode_reason()));
+  return fail(ErrorCode::kUnavailable, "no cache can be used: {}", cache.mode_reason());
 }
 
 }  // namespace
@@ -42,13 +41,12 @@ Result<std::unique_ptr<cache::Cache>> open_named_cache(const Context& context) {
   const std::filesystem::path& root = cache->layout().root();
   if (!context.config.cache_dir_by.name.empty() &&
       !std::filesystem::exists(root / "objects", unknown))
-    return fail(
-        ErrorCode::kUnavailable,
-        fmt::format("{} is {}: {}", context.config.cache_dir_by.name, root.native(),
-                    std::filesystem::exists(root, unknown)
-                        ? "that is no cache, since it has no folder 'objects': "
-                          "is its file system mounted?"
-                        : "there is no such folder"));
+    return fail(ErrorCode::kUnavailable, "{} is {}: {}",
+                context.config.cache_dir_by.name, root.native(),
+                std::filesystem::exists(root, unknown)
+                    ? "that is no cache, since it has no folder 'objects': is its file "
+                      "system mounted?"
+                    : "there is no such folder");
   print_note(fmt::format("{}: there is no cache yet; the first build makes it\n",
                          root.native()));
   return cache;

@@ -26,8 +26,7 @@ using attention::Pass;
 Result<std::vector<device::DeviceProperties>> devices_of_plans(
     PlanService& plans, const Config& config, const ArchitectureOptions& options) {
   if (config.attention == AttentionSetting::kKiln)
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{}=kiln", config.attention_by.name));
+    return fail(ErrorCode::kUnavailable, "{}=kiln", config.attention_by.name);
   auto devices = KILN_TRY(described_devices(config, options));
   if (devices.empty())
     return fail(ErrorCode::kUnavailable,

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "ops/preset.h"
 #include "request/manifest.h"
@@ -41,10 +40,9 @@ Result<void> check_line(BuildService& service, const request::ManifestEntry& lin
   for (const device::BuildFor& each : asked) names.push_back(to_string(each));
   const std::string own = arch_name(*line.architecture);
   if (std::ranges::find(names, own) == names.end())
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("this line has \"arch\": \"{}\", and {} is asked for; "
-                            "leave one of the two out",
-                            own, fmt::join(names, ", ")));
+    return refuse(
+        "this line has \"arch\": \"{}\", and {} is asked for; leave one of the two out",
+        own, fmt::join(names, ", "));
   return {};
 }
 
@@ -63,8 +61,7 @@ Result<void> add_manifest(BuildService& service, const std::string& path,
                           WantedKernels& wanted) {
   auto lines = KILN_TRY(from_input(request::read_manifest(path)));
   if (lines.empty())
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: the file has no request", path));
+    return refuse("{}: the file has no request", path);
   for (request::ManifestLine& line : lines) {
     if (!line) {
       wanted.bad_lines.push_back(std::move(line).error());
@@ -114,9 +111,9 @@ Result<WantedKernels> select(BuildService& service, const SelectionOptions& opti
     wanted.presets.push_back(KILN_TRY(from_input(ops::find_preset(name))));
   if (!options.all && !options.quick && options.templates.empty() &&
       options.manifests.empty() && options.presets.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "name the kernels to build: --all, --quick, --template NAME[:p=v,...], "
-                "--preset NAME or --manifest FILE");
+    return refuse(
+        "name the kernels to build: --all, --quick, --template NAME[:p=v,...], "
+        "--preset NAME or --manifest FILE");
   }
   return wanted;
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <limits>
-#include <optional>
 #include <utility>
 
 #include "util/try.h"
@@ -30,13 +29,10 @@ class Numbers {
                                           NumberRange range) const {
     const auto text = environment_(variable).value_or("");
     if (text.empty())
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("--shard auto: {} is not set", variable));
+      return refuse("--shard auto: {} is not set", variable);
     auto number = parse_number(text, range);
     if (!number)
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("--shard auto: {}: {}", variable, number.error().message));
+      return refuse("--shard auto: {}: {}", variable, number.error().message);
     return number;
   }
 
@@ -52,9 +48,8 @@ class Numbers {
 
 Result<ShardChoice> choice(std::uint64_t index, std::uint64_t count, std::string from) {
   if (index >= count)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: there is no shard {} of {}: they are 0 to {}", from,
-                            index, count, count - 1));
+    return refuse("{}: there is no shard {} of {}: they are 0 to {}", from, index,
+                  count, count - 1);
   return ShardChoice{
       {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(count)},
       std::move(from)};
@@ -70,11 +65,10 @@ Result<ShardChoice> of_slurm_array(const Numbers& numbers) {
       numbers.get_or("SLURM_ARRAY_TASK_MAX", least + (count - 1) * step, kAny));
   // A list such as --array=0,5: which tasks are between is not known here.
   if ((id - least) % step != 0 || most != least + (count - 1) * step)
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("--shard auto: the array's {} tasks from {} to {} have gaps; "
-                    "give it a range, --array=0-{}",
-                    count, least, most, count - 1));
+    return refuse(
+        "--shard auto: the array's {} tasks from {} to {} have gaps; give it a range, "
+        "--array=0-{}",
+        count, least, most, count - 1);
   return choice((id - least) / step, count,
                 "--shard auto, SLURM_ARRAY_TASK_ID and SLURM_ARRAY_TASK_COUNT");
 }
@@ -93,10 +87,9 @@ Result<ShardChoice> of_environment(const Environment& environment) {
     return choice(KILN_TRY(numbers.get("JOB_COMPLETION_INDEX", kAny)), count,
                   "--shard auto, JOB_COMPLETION_INDEX and KILN_SHARDS");
   }
-  return fail(
-      ErrorCode::kInvalidArgument,
-      "--shard auto: this is no task of a Slurm array (SLURM_ARRAY_TASK_ID), no "
-      "node of a Slurm job (SLURM_NODEID) and no index of a Kubernetes Job "
+  return refuse(
+      "--shard auto: this is no task of a Slurm array (SLURM_ARRAY_TASK_ID), no node "
+      "of a Slurm job (SLURM_NODEID) and no index of a Kubernetes Job "
       "(JOB_COMPLETION_INDEX, with KILN_SHARDS)");
 }
 
@@ -111,11 +104,10 @@ Result<ShardChoice> parse_shard(const std::string& text,
   const auto count =
       parse_number(slash == std::string::npos ? "" : text.substr(slash + 1), kCounts);
   if (!index || !count)
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("--shard: '{}' is neither auto nor i/n, such as 0/4: the first "
-                    "of four; n is at most {}",
-                    text, kMostShards));
+    return refuse(
+        "--shard: '{}' is neither auto nor i/n, such as 0/4: the first of four; n is "
+        "at most {}",
+        text, kMostShards);
   return choice(*index, *count, fmt::format("--shard {}", text));
 }
 

@@ -13,7 +13,6 @@
 #include <cerrno>
 #include <thread>
 #include <tuple>
-#include <utility>
 
 #include "cache/file_system.h"
 #include "cache/seeds.h"
@@ -81,8 +80,8 @@ Result<Ed25519Signature> sign_by_command(const std::string& command, ByteView me
   Ed25519Signature signature{};
   if (output.size() != signature.size())
     return fail(ErrorCode::kUnavailable,
-                fmt::format("--signer {}: it wrote {} bytes, and a signature has {}",
-                            command, output.size(), signature.size()));
+                "--signer {}: it wrote {} bytes, and a signature has {}", command,
+                output.size(), signature.size());
   std::ranges::copy(as_bytes(output), signature.begin());
   return signature;
 }
@@ -95,18 +94,18 @@ Result<Signer> command_signer(const std::string& command,
   const auto key = std::ranges::find_if(
       keys, [&](const PublicKey& each) { return verify(each, probe, signature); });
   if (key == keys.end())
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("--signer {}: its signature is by none of the {} keys of "
-                            "--keys; name its public key in --keys",
-                            command, keys.size()));
-  return Signer{
-      key->id, [command, own = *key](ByteView message) -> Result<Ed25519Signature> {
-        const auto made = KILN_TRY(sign_by_command(command, message));
-        if (!verify(own, message, made))
-          return fail(ErrorCode::kUnavailable,
-                      fmt::format("--signer {}: its signature is wrong", command));
-        return made;
-      }};
+    return refuse(
+        "--signer {}: its signature is by none of the {} keys of --keys; name its "
+        "public key in --keys",
+        command, keys.size());
+  return Signer{key->id,
+                [command, own = *key](ByteView message) -> Result<Ed25519Signature> {
+                  const auto made = KILN_TRY(sign_by_command(command, message));
+                  if (!verify(own, message, made))
+                    return fail(ErrorCode::kUnavailable,
+                                "--signer {}: its signature is wrong", command);
+                  return made;
+                }};
 }
 
 }  // namespace
@@ -157,7 +156,7 @@ Result<std::string> run_command(const std::string& command, ByteView input,
                                 milliseconds limit) {
   const auto deadline = Clock::now() + limit;
   const auto unavailable = [&](std::string_view what) {
-    return fail(ErrorCode::kUnavailable, fmt::format("{}: {}", command, what));
+    return fail(ErrorCode::kUnavailable, "{}: {}", command, what);
   };
   Pipe in = KILN_TRY(make_pipe());
   Pipe out = KILN_TRY(make_pipe());
@@ -201,8 +200,8 @@ Result<std::string> run_command(const std::string& command, ByteView input,
     std::ignore = wait_until(pid, Clock::now() + std::chrono::seconds(1));
     if (output.size() > kMostBytes)
       return unavailable("it writes too much");
-    return fail(ErrorCode::kTimeout, fmt::format("{}: it did not end within {} s",
-                                                 command, limit.count() / 1000));
+    return fail(ErrorCode::kTimeout, "{}: it did not end within {} s", command,
+                limit.count() / 1000);
   }
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
     return unavailable(WIFEXITED(status)

@@ -1,7 +1,5 @@
 #include "tools/simulation.h"
 
-#include <fmt/format.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <regex>
@@ -37,9 +35,9 @@ Result<fs::path> find_test_kit() {
     looked_at += (looked_at.empty() ? "" : ", ") + place.native();
   }
   return fail(ErrorCode::kUnavailable,
-              fmt::format("there is no simulated driver (looked at {}): install Kiln's "
-                          "test kit, and let KILN_TEST_KIT name its folder",
-                          looked_at));
+              "there is no simulated driver (looked at {}): install Kiln's test kit, "
+              "and let KILN_TEST_KIT name its folder",
+              looked_at);
 }
 
 }  // namespace
@@ -47,10 +45,8 @@ Result<fs::path> find_test_kit() {
 Result<Variables> simulation(const std::string& capabilities) {
   static const std::regex kList(R"([0-9]+\.[0-9](,[0-9]+\.[0-9])*)");
   if (!std::regex_match(capabilities, kList))
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("--simulate '{}': name compute capabilities, such as 8.6,9.0",
-                    capabilities));
+    return refuse("--simulate '{}': name compute capabilities, such as 8.6,9.0",
+                  capabilities);
   const fs::path kit = KILN_TRY(find_test_kit());
   std::string path = (kit / "driver").native();
   if (const std::string others = variable("LD_LIBRARY_PATH"); !others.empty())

@@ -32,8 +32,8 @@ Result<std::string> read_source(const Context& context, const std::string& file)
       return text;
     text += piece;
     if (text.size() > kMaxSourceBytes) {
-      return fail(ErrorCode::kResourceLimit,
-                  fmt::format("standard input has over {} bytes", kMaxSourceBytes));
+      return fail(ErrorCode::kResourceLimit, "standard input has over {} bytes",
+                  kMaxSourceBytes);
     }
   }
 }
@@ -90,8 +90,7 @@ Result<void> check_entry_points(const std::vector<std::filesystem::path>& files,
         KILN_TRY(from_input(read_text_file(file, kMaxSourceBytes)));
     const auto read = device::read_ptx(as_bytes(text));
     if (!read)
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: {}", file.native(), read.error().message));
+      return refuse("{}: {}", file.native(), read.error().message);
     for (const auto& entry : read->entry_points) known.push_back(entry.name);
   }
   for (const std::string& name : wanted) {
@@ -99,12 +98,9 @@ Result<void> check_entry_points(const std::vector<std::filesystem::path>& files,
       return each == name || source_name(each) == name;
     };
     if (std::ranges::none_of(known, is_it))
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format(
-              "{} has no kernel '{}'; it has {}{}", files.front().native(), name,
-              known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")),
-              did_you_mean(name, known)));
+      return refuse("{} has no kernel '{}'; it has {}{}", files.front().native(), name,
+                    known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")),
+                    did_you_mean(name, known));
   }
   return {};
 }
@@ -137,7 +133,7 @@ void add_source_options(OptionSet& cli, SourceFileOptions& options) {
 
 Result<Request> make_request(const Context& context, const SourceFileOptions& options) {
   if (std::ranges::count(options.files, "-") > 1)
-    return fail(ErrorCode::kInvalidArgument, "standard input is only one source");
+    return refuse("standard input is only one source");
   std::vector<SourceOptions> sources;
   LinkOptions link;
   auto& [files, link_options] = link;

@@ -1,6 +1,5 @@
 #include "tools/stop_signal.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
@@ -56,10 +55,9 @@ Result<void> StopSignal::start() {
     thread_ = std::thread([this] { watch(); });
   } catch (const std::system_error& error) {
     return fail(ErrorCode::kUnavailable,
-                fmt::format("cannot start a thread: {}; are there limits on processes "
-                            "(ulimit -u, pids.max), or is this `unshare --pid` without "
-                            "--fork?",
-                            error.code().message()));
+                "cannot start a thread: {}; are there limits on processes (ulimit -u, "
+                "pids.max), or is this `unshare --pid` without --fork?",
+                error.code().message());
   }
   return {};
 }

@@ -1,7 +1,5 @@
 #include "tools/wanted.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -46,18 +44,16 @@ Result<void> check_one_choice(std::string_view verb,
                        !selection.architectures.lists.empty();
   if ((keys.empty() ? 0 : 1) + (pack.empty() ? 0 : 1) + (selects ? 1 : 0) <= 1)
     return {};
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{}: KEY, --pack and a selection by other words exclude each "
-                          "other",
-                          verb));
+  return refuse("{}: KEY, --pack and a selection by other words exclude each other",
+                verb);
 }
 
 Result<void> check_names(const SelectionOptions& selection, const EntryNames& names) {
   if (!is_given(names) || !are_requests(selection))
     return {};
-  return fail(ErrorCode::kInvalidArgument,
-              "--name and --file are filters of the cache: they go with --arch and "
-              "--template NAME, and not with a selection of `kiln warm`");
+  return refuse(
+      "--name and --file are filters of the cache: they go with --arch and --template "
+      "NAME, and not with a selection of `kiln warm`");
 }
 
 Result<WantedList> find_requests(Context& context, const SelectionOptions& selection,
@@ -124,9 +120,8 @@ Result<cache::StoredObject> sound_object(const cache::Cache& cache, const Digest
   if (!object)
     return fail(ErrorCode::kNotFound, "it is not in the cache");
   if (const auto verified = object->verify_fully(); !verified)
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("{} check: {}", to_string(verified.error().check),
-                            verified.error().detail));
+    return fail(ErrorCode::kCorrupt, "{} check: {}", to_string(verified.error().check),
+                verified.error().detail);
   if (source == Source::kOut) {
     if (auto copy = KILN_TRY(without_source(*object)))
       return *std::move(copy);

@@ -9,7 +9,6 @@
 
 #include "build/stored_source.h"
 #include "tools/output/entries.h"
-#include "tools/verbs.h"
 #include "util/try.h"
 #include "util/units.h"
 

@@ -2,8 +2,6 @@
 
 #include <tvm/ffi/extra/c_env_api.h>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstring>
 #include <deque>
@@ -239,9 +237,9 @@ class Values {
       refuse(name() +
              " is a floating-point scalar, and the parameter is a whole number");
     if (takes(KILN_ARGUMENT_FLOAT) && kind == KILN_ARGUMENT_INTEGER)
-      refuse(name() +
-             " is a scalar that is a whole number, and the parameter is "
-             "floating-point");
+      refuse(
+          name() +
+          " is a scalar that is a whole number, and the parameter is floating-point");
     bytes_.push_back(bytes);
     addresses_.push_back(const_cast<char*>(bytes_.back().data()));
     sizes_.push_back(bytes.size());
@@ -252,8 +250,8 @@ class Values {
     const bool is_known = kernel_.sizes && !takes(KILN_ARGUMENT_ANY);
     if (!is_known)
       refuse(name() +
-             " is a number of Python, and nothing tells which type the "
-             "parameter has: pass a scalar of NumPy or ctypes, or bytes");
+             " is a number of Python, and nothing tells which type the parameter has: "
+             "pass a scalar of NumPy or ctypes, or bytes");
     return count() < kernel_.sizes->size() ? (*kernel_.sizes)[count()] : 8;
   }
 

@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include <atomic>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>

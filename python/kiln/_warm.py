@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,19 +17,9 @@ from ._seeds import seeds_of_packages
 from .service import variables
 
 _Texts = Union[str, Sequence[str]]
-_BY_NAME = {  # of ErrorCode, as the program's JSON spells it
-    "invalid_argument": errors.InvalidArgument,
-    "not_found": errors.NotFound,
-    "compile_failed": errors.CompileFailed,
-    "worker_crashed": errors.WorkerCrashed,
-    "timeout": errors.Timeout,
-    "resource_limit": errors.ResourceLimit,
-    "cancelled": errors.Cancelled,
-    "corrupt": errors.Corrupt,
-    "untrusted": errors.Untrusted,
-    "io": errors.IoError,
-    "unavailable": errors.Unavailable,
-    "device": errors.DeviceError,
+# By the names of ErrorCode, as the program's JSON spells them: "invalid_argument", "io".
+_BY_NAME = {
+    re.sub("(?<=[a-z])(?=[A-Z])", "_", each.__name__).lower().removesuffix("_error"): each for each in errors.CLASSES
 }
 
 

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
 #include "device/architecture.h"
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln::attention {
@@ -23,10 +23,6 @@ constexpr std::array<std::pair<std::string_view, Comparison>, 7> kOperators{
      {">=", Comparison::kGreaterEqual},
      {"in", Comparison::kIn}}};
 
-tl::unexpected<Error> wrong(std::string message) {
-  return fail(ErrorCode::kInvalidArgument, std::move(message));
-}
-
 std::vector<std::string_view> split_at_blanks(std::string_view text) {
   std::vector<std::string_view> words;
   while (true) {
@@ -40,18 +36,16 @@ std::vector<std::string_view> split_at_blanks(std::string_view text) {
 }
 
 Result<double> parse_real(std::string_view text) {
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [after, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || after != end || !std::isfinite(value))
-    return wrong(fmt::format("'{}' is no number", text));
-  return value;
+  const auto value = number_of<double>(text);
+  if (!value || !std::isfinite(*value))
+    return refuse("'{}' is no number", text);
+  return *value;
 }
 
 Result<FieldValue> word_value(const Field& field, std::string_view text) {
   const auto position = position_of(text, field.words);
   if (!position)
-    return wrong(fmt::format("{}: {}", field.name, position.error().message));
+    return refuse("{}: {}", field.name, position.error().message);
   return field.words[*position];
 }
 
@@ -66,8 +60,8 @@ Result<Comparison> parse_operator(std::span<const std::string_view>& words) {
       return comparison;
     }
   }
-  return wrong(fmt::format("after the field comes ==, !=, <, <=, >, >=, in or not in{}",
-                           words.empty() ? "" : fmt::format(", not '{}'", words[0])));
+  return refuse("after the field comes ==, !=, <, <=, >, >=, in or not in{}",
+                words.empty() ? "" : fmt::format(", not '{}'", words[0]));
 }
 
 bool compare(const FieldValue& left, Comparison comparison, const FieldValue& right) {
@@ -115,7 +109,7 @@ Result<Operand> parse_operand(const Field& field, std::string_view text) {
       return FieldValue(KILN_TRY(parse_real(text)));
     case FieldKind::kFlag:
       if (text != "true" && text != "false")
-        return wrong(fmt::format("{} is true or false, not '{}'", field.name, text));
+        return refuse("{} is true or false, not '{}'", field.name, text);
       return FieldValue(text == "true" ? 1.0 : 0.0);
     case FieldKind::kWord:
       return KILN_TRY(word_value(field, text));
@@ -127,7 +121,7 @@ Result<Operand> parse_operand(const Field& field, std::string_view text) {
       return FieldValue(arch.major * 100.0 + arch.minor);
     }
   }
-  return wrong("no such kind of field");
+  return refuse("no such kind of field");
 }
 
 FieldValue value_of(const Operand& operand, const RuleQuestion& question) {
@@ -142,7 +136,7 @@ Result<Condition> parse_comparison(std::string_view text) {
   if (words.size() == 1 && words[0] == "never")
     return Condition{.kind = Condition::Kind::kNever};
   if (words.empty())
-    return wrong("an empty condition");
+    return refuse("an empty condition");
   Condition condition{.kind = Condition::Kind::kCompare,
                       .field = KILN_TRY(find_field(words[0]))};
   words = words.subspan(1);
@@ -152,23 +146,23 @@ Result<Condition> parse_comparison(std::string_view text) {
   }
   if (words.size() >= 2 && words[0] == "%") {
     if (condition.field->kind != FieldKind::kNumber)
-      return wrong(fmt::format("{} has no remainder", condition.field->name));
+      return refuse("{} has no remainder", condition.field->name);
     condition.modulo = KILN_TRY(parse_real(words[1]));
     if (!(condition.modulo > 0))
-      return wrong(fmt::format("no remainder of a division by '{}'", words[1]));
+      return refuse("no remainder of a division by '{}'", words[1]);
     words = words.subspan(2);
   }
   condition.comparison = KILN_TRY(parse_operator(words));
   const bool is_list = condition.comparison == Comparison::kIn ||
                        condition.comparison == Comparison::kNotIn;
   if (words.empty() || (!is_list && words.size() > 1))
-    return wrong(fmt::format("'{}': {} after the operator", text,
-                             words.empty() ? "nothing" : "more than one value"));
+    return refuse("'{}': {} after the operator", text,
+                  words.empty() ? "nothing" : "more than one value");
   const bool has_order = condition.comparison != Comparison::kEqual &&
                          condition.comparison != Comparison::kNotEqual && !is_list;
   if (has_order && (condition.field->kind == FieldKind::kWord ||
                     condition.field->kind == FieldKind::kFlag))
-    return wrong(fmt::format("'{}': {} has no order", text, condition.field->name));
+    return refuse("'{}': {} has no order", text, condition.field->name);
   for (const std::string_view word : words)
     condition.operands.push_back(KILN_TRY(parse_operand(*condition.field, word)));
   return condition;

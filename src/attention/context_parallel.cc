@@ -19,7 +19,7 @@ constexpr std::uint64_t kMostRanks = 65536;
 Result<std::int64_t> parse_ranks(std::string_view text) {
   const auto ranks = parse_number(text, {2, kMostRanks});
   if (!ranks)
-    return fail(ErrorCode::kInvalidArgument, "ranks: " + ranks.error().message);
+    return refuse("ranks: " + ranks.error().message);
   return static_cast<std::int64_t>(*ranks);
 }
 
@@ -28,9 +28,8 @@ Result<ContextMode> parse_mode(std::string_view word) {
   if (found != kModes.end())
     return static_cast<ContextMode>(found - kModes.begin());
   const std::vector<std::string> known(kModes.begin(), kModes.end());
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' is none of p2p, a2a, all_gather, a2a+p2p{}", word,
-                          did_you_mean(word, known)));
+  return refuse("'{}' is none of p2p, a2a, all_gather, a2a+p2p{}", word,
+                did_you_mean(word, known));
 }
 
 Finding refusal(std::string id, std::string reason, std::string remedy) {
@@ -144,8 +143,7 @@ std::string to_string(const ContextParallelism& parallelism) {
 Result<ContextParallelism> parse_context_parallelism(std::string_view text) {
   const std::size_t colon = text.find(':');
   if (colon == std::string_view::npos)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}' is not MODE:RANKS, such as all_gather:2", text));
+    return refuse("'{}' is not MODE:RANKS, such as all_gather:2", text);
   ContextParallelism parallelism{.mode = KILN_TRY(parse_mode(text.substr(0, colon)))};
   const std::string_view ranks = text.substr(colon + 1);
   if (parallelism.mode == ContextMode::kA2aP2p) {
@@ -157,8 +155,7 @@ Result<ContextParallelism> parse_context_parallelism(std::string_view text) {
     }
     const std::int64_t all = KILN_TRY(parse_ranks(ranks));
     if (all % 2 != 0 || all < 4)
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("a2a+p2p has 2 ranks or more for each: not {}", all));
+      return refuse("a2a+p2p has 2 ranks or more for each: not {}", all);
     parallelism.a2a_ranks = 2;
     parallelism.p2p_ranks = all / 2;
     return parallelism;

@@ -5,6 +5,8 @@
 #include <array>
 #include <charconv>
 
+#include "util/try.h"
+
 namespace kiln::attention {
 namespace {
 
@@ -32,9 +34,7 @@ Result<CudnnVersion> parse_cudnn_version(std::string_view text) {
   }
   if (!good || at != end || count < 2 || parts[0] == 0 ||
       (parts[0] < kFirstOfNewForm && parts[1] > 9))
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("'{}' is no cuDNN version: write 9.5.0, or 9.5 for that", text));
+    return refuse("'{}' is no cuDNN version: write 9.5.0, or 9.5 for that", text);
   return CudnnVersion{parts[0], parts[1], parts[2]};
 }
 

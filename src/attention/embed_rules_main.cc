@@ -31,7 +31,7 @@ Result<void> embed(const fs::path& folder, const fs::path& output) {
       files.push_back(entry.path());
   }
   if (files.empty())
-    return fail(ErrorCode::kNotFound, fmt::format("{}: no *.toml", folder.string()));
+    return fail(ErrorCode::kNotFound, "{}: no *.toml", folder.string());
   std::ranges::sort(files);
   std::vector<Rule> rules;
   std::string list;
@@ -51,7 +51,7 @@ Result<void> embed(const fs::path& folder, const fs::path& output) {
       << list << "  };\n  return kFiles;\n}\n\n}  // namespace kiln::attention\n";
   out.close();
   if (!out)
-    return fail(ErrorCode::kIo, fmt::format("{}: cannot be written", output.string()));
+    return fail(ErrorCode::kIo, "{}: cannot be written", output.string());
   return {};
 }
 

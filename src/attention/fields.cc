@@ -1,7 +1,5 @@
 // The fields that rules can compare, and those that a remedy can change.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string>
 #include <type_traits>
@@ -137,8 +135,7 @@ Result<const Field*> find_field(std::string_view name) {
       return &field;
     names.emplace_back(field.name);
   }
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("unknown field '{}'{}", name, did_you_mean(name, names)));
+  return refuse("unknown field '{}'{}", name, did_you_mean(name, names));
 }
 
 }  // namespace kiln::attention

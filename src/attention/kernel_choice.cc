@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "util/try.h"
+#include "util/words.h"
 
 namespace kiln::attention {
 namespace {
@@ -26,50 +27,34 @@ std::int64_t rounded_up(std::int64_t dim, const std::array<std::int64_t, kSize>&
 }
 
 std::string_view bias_of(Bias bias) {
-  switch (bias) {
-    case Bias::kPostScale:
-      return "additive";
-    case Bias::kAlibi:
-      return "alibi";
-    case Bias::kBoolean:
-      return "boolean";
-    case Bias::kNone:
-      break;
-  }
-  return "none";
-}
-
-tl::unexpected<Error> no_kernel(const std::string& why) {
-  return fail(ErrorCode::kUnavailable, why);
+  return word_of(bias, {"none", "additive", "alibi", "boolean"});
 }
 
 Result<void> check_supported(const Problem& problem, ComputeCapability capability) {
   if (capability < kFirst)
-    return no_kernel(
-        fmt::format("Kiln's kernels are for compute capability {} and "
-                    "later; this is {}",
-                    to_string(kFirst), to_string(capability)));
+    return fail(ErrorCode::kUnavailable,
+                "Kiln's kernels are for compute capability {} and later; this is {}",
+                to_string(kFirst), to_string(capability));
   if (std::max(problem.dqk, problem.dv) > kLargestDim)
-    return no_kernel(
-        fmt::format("Kiln's kernels are for head dimensions up to {}", kLargestDim));
+    return fail(ErrorCode::kUnavailable,
+                "Kiln's kernels are for head dimensions up to {}", kLargestDim);
   for (const Strides& strides : {problem.q, problem.k, problem.v, problem.o}) {
     if (strides.dim != 1)
-      return no_kernel(
-          fmt::format("Kiln's kernels want the last dimension contiguous; "
-                      "its stride is {}",
-                      strides.dim));
+      return fail(ErrorCode::kUnavailable,
+                  "Kiln's kernels want the last dimension contiguous; its stride is {}",
+                  strides.dim);
   }
   if (problem.sq > kMostRows || problem.skv > kMostRows)
-    return no_kernel(
-        fmt::format("Kiln's kernels are for sequences up to {}", kMostRows));
+    return fail(ErrorCode::kUnavailable, "Kiln's kernels are for sequences up to {}",
+                kMostRows);
   constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
   constexpr std::int64_t kLeastRows = 8;  // per block, of the smallest kind
   const std::int64_t blocks =
       ((std::max(problem.sq, problem.skv) + kLeastRows - 1) / kLeastRows) * 2;
   if (problem.batch > kMostBlocks / blocks / problem.heads)
-    return no_kernel(
-        "Kiln's kernels have a grid of up to 2^31 - 1 blocks, which this "
-        "problem exceeds: split the batch");
+    return fail(ErrorCode::kUnavailable,
+                "Kiln's kernels have a grid of up to 2^31 - 1 blocks, which this "
+                "problem exceeds: split the batch");
   return {};
 }
 

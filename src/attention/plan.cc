@@ -138,7 +138,7 @@ void check_extents(const Plan& plan, FieldDecoder& decoder) {
 // ---- Checks
 
 tl::unexpected<Error> damaged(std::string_view what) {
-  return fail(ErrorCode::kCorrupt, fmt::format("{}: {}", kPlanSubject, what));
+  return fail(ErrorCode::kCorrupt, "{}: {}", kPlanSubject, what);
 }
 
 Result<void> check_kernel(const PlanKernel& kernel, std::string_view json,

@@ -6,6 +6,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "util/try.h"
+
 namespace kiln::attention {
 namespace {
 
@@ -38,15 +40,12 @@ std::span<const std::string_view> bound_property_names() {
 Result<std::vector<BoundProperty>> binding_of(std::string_view device_json) {
   const auto json = nlohmann::json::parse(device_json, nullptr, false);
   if (!json.is_object())
-    return fail(ErrorCode::kInvalidArgument,
-                "the device's properties are no JSON object");
+    return refuse("the device's properties are no JSON object");
   std::vector<BoundProperty> bound;
   for (const std::string_view name : kBound) {
     const auto found = json.find(name);
     const auto wrong = [&] {
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("the device's property '{}' is missing, or no integers", name));
+      return refuse("the device's property '{}' is missing, or no integers", name);
     };
     if (found == json.end())
       return wrong();

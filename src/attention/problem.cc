@@ -32,7 +32,7 @@ Strides strides_of(Layout layout, std::int64_t batch, std::int64_t heads,
 
 tl::unexpected<Error> wrong(std::string_view field, const std::string& what,
                             std::string_view of = "problem") {
-  return fail(ErrorCode::kInvalidArgument, fmt::format("{}.{}: {}", of, field, what));
+  return refuse("{}.{}: {}", of, field, what);
 }
 
 /// Which of two axes is the outer one, by stride. kEither: the strides are equal, or an
@@ -107,12 +107,11 @@ Result<void> check_strides(const Problem& problem) {
     for (const auto& [stride, size] : of) {
       if (stride < 0 ||
           static_cast<double>(stride) * static_cast<double>(size) > kMostElements)
-        return fail(
-            ErrorCode::kInvalidArgument,
-            fmt::format("{} has the strides {}, {}, {}, {}, {}: none is negative or "
-                        "reaches over 2^53 elements",
-                        tensor, strides.batch, strides.head, strides.sequence,
-                        strides.dim, strides.group));
+        return refuse(
+            "{} has the strides {}, {}, {}, {}, {}: none is negative or reaches over "
+            "2^53 elements",
+            tensor, strides.batch, strides.head, strides.sequence, strides.dim,
+            strides.group);
     }
     return {};
   };
@@ -126,9 +125,9 @@ Result<void> check_strides(const Problem& problem) {
                   {strides.group, problem.kv_heads}});
   };
   if (problem.k.group != 0 || problem.v.group != 0)
-    return fail(ErrorCode::kInvalidArgument,
-                "k and v have a stride of groups: a head of theirs is one of a group, "
-                "and its stride is `head`");
+    return refuse(
+        "k and v have a stride of groups: a head of theirs is one of a group, and its "
+        "stride is `head`");
   KILN_TRY(of("q", problem.q, problem.heads, problem.sq, problem.dqk));
   KILN_TRY(of("k", problem.k, problem.kv_heads, problem.skv, problem.dqk));
   KILN_TRY(of("v", problem.v, problem.kv_heads, problem.skv, problem.dv));
@@ -301,17 +300,13 @@ void set_strides(AttentionProblem& problem) {
 Result<Heads> flattened(const GroupedHeads& grouped) {
   if (grouped.groups < 1 || grouped.heads < 1 || grouped.groups > kMostSize ||
       grouped.heads > kMostSize / grouped.groups)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} groups of {} heads are no heads: from 1 to {} in all",
-                            grouped.groups, grouped.heads, kMostSize));
+    return refuse("{} groups of {} heads are no heads: from 1 to {} in all",
+                  grouped.groups, grouped.heads, kMostSize);
   for (const std::int64_t stride : {grouped.group_stride, grouped.head_stride}) {
     if (stride < 0 || static_cast<double>(stride) *
                               static_cast<double>(grouped.groups * grouped.heads) >
                           kMostElements)
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("a stride of {} is negative or reaches over 2^53 elements",
-                      stride));
+      return refuse("a stride of {} is negative or reaches over 2^53 elements", stride);
   }
   if (grouped.heads == 1 || grouped.head_stride == 0)
     return Heads{grouped.groups, grouped.group_stride, 0};

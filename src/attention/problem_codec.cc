@@ -12,6 +12,7 @@
 
 #include "attention/problem_table.h"
 #include "codec/field_decoder.h"
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln::attention {
@@ -61,13 +62,10 @@ Strides read_strides(FieldDecoder& decoder, std::string_view label) {
 }
 
 double read_fraction(FieldDecoder& decoder, std::string_view label) {
-  const std::string text = decoder.text(label);
-  double value = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size())
+  const auto value = number_of<double>(decoder.text(label));
+  if (!value)
     decoder.note(fmt::format("field '{}' is no number", label));
-  return value;
+  return value.value_or(0);
 }
 
 template <typename Value>

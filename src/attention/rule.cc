@@ -213,9 +213,8 @@ Result<void> check_ids(std::span<const Rule> rules) {
   for (const Rule& rule : rules) {
     const auto [first, is_new] = places.emplace(rule.id, rule.place);
     if (!is_new)
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: there is a rule '{}' already: {}", rule.place,
-                              rule.id, first->second));
+      return refuse("{}: there is a rule '{}' already: {}", rule.place, rule.id,
+                    first->second);
   }
   return {};
 }

@@ -1,7 +1,6 @@
 #include "binaries/archive.h"
 
 #include <ar.h>
-#include <fmt/format.h>
 
 #include <cstddef>
 #include <limits>
@@ -24,8 +23,8 @@ Result<std::uint64_t> size_in(ByteView header, const FileRange& file) {
   const auto size =
       parse_number(digits, {0, std::numeric_limits<std::uint32_t>::max() * 16ULL});
   if (!size || !as_text(header).ends_with(ARFMAG))
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("{}: bad archive: a bad member's header", file.name()));
+    return fail(ErrorCode::kCorrupt, "{}: bad archive: a bad member's header",
+                file.name());
   return *size;
 }
 
@@ -39,9 +38,8 @@ bool is_archive(ByteView begin) {
 Result<void> read_archive(const FileRange& file,
                           const std::function<Result<void>(const FileRange&)>& take) {
   if (as_text(KILN_TRY(file.read(0, SARMAG))) == kThinMagic)
-    return fail(
-        ErrorCode::kUnavailable,
-        fmt::format("{} is a thin archive: name the files that it lists", file.name()));
+    return fail(ErrorCode::kUnavailable,
+                "{} is a thin archive: name the files that it lists", file.name());
   for (std::uint64_t at = SARMAG; at < file.size();) {
     const Bytes header = KILN_TRY(file.read(at, sizeof(ar_hdr)));
     const std::uint64_t size = KILN_TRY(size_in(header, file));

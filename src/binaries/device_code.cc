@@ -12,6 +12,7 @@
 #include "util/elf_headers.h"
 #include "util/elf_outline.h"
 #include "util/try.h"
+#include "util/words.h"
 
 namespace kiln::binaries {
 namespace {
@@ -149,8 +150,7 @@ Result<void> add_cubin(DeviceCode& code, const FileRange& file) {
 Result<void> add_ptx(DeviceCode& code, const FileRange& file) {
   constexpr std::uint64_t kMostPtx = 64ULL << 20U;
   if (file.size() > kMostPtx)
-    return fail(ErrorCode::kResourceLimit,
-                fmt::format("{} is larger than any PTX", file.name()));
+    return fail(ErrorCode::kResourceLimit, "{} is larger than any PTX", file.name());
   const Bytes text = KILN_TRY(file.read(0, file.size()));
   const auto info = KILN_TRY(about(file.name(), device::read_ptx(text)));
   const ImageDescription image{
@@ -205,9 +205,8 @@ Result<void> add_file(DeviceCode& code, const FileRange& file) {
     return add_archive(code, file);
   if (is_ptx(begin))
     return add_ptx(code, file);
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{} is no ELF file, archive, fat binary or PTX, and no wheel",
-                          file.name()));
+  return refuse("{} is no ELF file, archive, fat binary or PTX, and no wheel",
+                file.name());
 }
 
 }  // namespace
@@ -223,15 +222,7 @@ Result<DeviceCode> read_device_code(const FileRange& file) {
 }
 
 std::string_view kind_name(ImageKind kind) {
-  switch (kind) {
-    case ImageKind::kCubin:
-      return "sass";
-    case ImageKind::kPtx:
-      return "ptx";
-    case ImageKind::kLtoIr:
-      return "ltoir";
-  }
-  return "unknown";
+  return word_of(kind, {"sass", "ptx", "ltoir"});
 }
 
 std::string machine_name(std::uint16_t machine) {

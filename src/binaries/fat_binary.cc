@@ -25,8 +25,7 @@ constexpr std::uint64_t kFlagSuffixA = 0x10'0000;
 constexpr std::uint64_t kFlagSuffixF = 0x20'0000;
 
 tl::unexpected<Error> corrupt(const FileRange& file, std::string_view what) {
-  return fail(ErrorCode::kCorrupt,
-              fmt::format("{}: bad fat binary: {}", file.name(), what));
+  return fail(ErrorCode::kCorrupt, "{}: bad fat binary: {}", file.name(), what);
 }
 
 std::optional<ImageKind> kind_of(std::uint16_t number) {
@@ -108,8 +107,8 @@ Result<FatBinary> read_entries(const FileRange& entries, std::uint64_t& count) {
   std::uint64_t at = 0;
   while (at < entries.size()) {
     if (++count > kMostEntries)
-      return fail(ErrorCode::kResourceLimit, fmt::format("{} has more than {} images",
-                                                         entries.name(), kMostEntries));
+      return fail(ErrorCode::kResourceLimit, "{} has more than {} images",
+                  entries.name(), kMostEntries);
     const EntryHeader header = read_header(KILN_TRY(entries.read(at, kEntryHeader)));
     if (header.header_bytes < kEntryHeader)
       return corrupt(entries,

@@ -1,6 +1,5 @@
 #include "binaries/image_bytes.h"
 
-#include <fmt/format.h>
 #include <lz4.h>
 
 #include <algorithm>
@@ -11,9 +10,8 @@ namespace kiln::binaries {
 namespace {
 
 tl::unexpected<Error> corrupt(const FatBinaryEntry& entry, std::string_view cause) {
-  return fail(ErrorCode::kCorrupt,
-              fmt::format("{}: its image for {} cannot be decompressed: {}",
-                          entry.image.name(), to_string(entry.target), cause));
+  return fail(ErrorCode::kCorrupt, "{}: its image for {} cannot be decompressed: {}",
+              entry.image.name(), to_string(entry.target), cause);
 }
 
 Result<Bytes> read_lz4(const FatBinaryEntry& entry, std::uint64_t most) {

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "util/try.h"
+
 namespace kiln::binaries {
 namespace {
 
@@ -53,8 +55,8 @@ Result<FileRange> open_mapped(const std::string& process, const Mapping& mapping
   if (!file)
     return fail(
         errno == EPERM || errno == EACCES ? ErrorCode::kUnavailable : ErrorCode::kIo,
-        fmt::format("{} cannot be opened: {}", mapping.path,
-                    std::generic_category().message(errno)));
+        "{} cannot be opened: {}", mapping.path,
+        std::generic_category().message(errno));
   return FileRange::of(std::move(file), mapping.path);
 }
 
@@ -66,7 +68,7 @@ Result<std::vector<MappedFile>> mapped_files(pid_t pid) {
   std::ifstream maps(process + "/maps");
   const int opened = errno;
   if (!maps && opened == ENOENT)
-    return fail(ErrorCode::kNotFound, fmt::format("there is no process {}", pid));
+    return fail(ErrorCode::kNotFound, "there is no process {}", pid);
   std::vector<MappedFile> files;
   std::set<std::pair<std::string, std::string>> seen;
   bool is_empty = true;
@@ -79,9 +81,9 @@ Result<std::vector<MappedFile>> mapped_files(pid_t pid) {
   }
   if (is_empty)  // refused at the open, or at the first read
     return fail(ErrorCode::kUnavailable,
-                fmt::format("the files of process {} cannot be read: it is another "
-                            "user's, or has ended; run this as its user or as root",
-                            pid));
+                "the files of process {} cannot be read: it is another user's, or has "
+                "ended; run this as its user or as root",
+                pid);
   return files;
 }
 

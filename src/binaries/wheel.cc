@@ -27,7 +27,7 @@ struct ZipTraits {
 using Zip = UniqueHandle<ZipTraits>;
 
 tl::unexpected<Error> corrupt(const std::string& name) {
-  return fail(ErrorCode::kCorrupt, fmt::format("{}: bad zip archive", name));
+  return fail(ErrorCode::kCorrupt, "{}: bad zip archive", name);
 }
 
 // Up to a chunk of the current member; empty at its end.
@@ -47,8 +47,8 @@ Result<FileRange> decompress(unzFile zip, const std::string& name, Bytes chunk) 
   for (; !chunk.empty(); chunk = KILN_TRY(next_chunk(zip, name))) {
     written += chunk.size();
     if (written > kMostMemberBytes)
-      return fail(ErrorCode::kResourceLimit,
-                  fmt::format("{} has more than {} bytes", name, kMostMemberBytes));
+      return fail(ErrorCode::kResourceLimit, "{} has more than {} bytes", name,
+                  kMostMemberBytes);
     KILN_TRY(write_all(scratch.get(), chunk, name));
   }
   if (::unzCloseCurrentFile(zip) != UNZ_OK)

@@ -183,8 +183,7 @@ cache::Kind kind_of(device::ImageKind kind) {
 Result<device::Target> target_of(const cache::StoredObject& object) {
   const auto architecture = device::parse_architecture(object.target());
   if (!architecture) {
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("'{}' is no target of a kernel", object.target()));
+    return fail(ErrorCode::kCorrupt, "'{}' is no target of a kernel", object.target());
   }
   const device::Target target{*architecture, object.kind() == cache::Kind::kPtx
                                                  ? device::ImageKind::kPtx
@@ -192,9 +191,8 @@ Result<device::Target> target_of(const cache::StoredObject& object) {
                                                  ? device::ImageKind::kLtoIr
                                                  : device::ImageKind::kCubin};
   if (to_string(target) != object.target()) {
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("a {} object states the target '{}'",
-                            to_string(object.kind()), object.target()));
+    return fail(ErrorCode::kCorrupt, "a {} object states the target '{}'",
+                to_string(object.kind()), object.target());
   }
   return target;
 }
@@ -204,9 +202,8 @@ Result<void> check_stored_plan(const cache::StoredObject& object) {
   const auto capability = KILN_TRY(attention::bound_capability(plan));
   const device::Target target{{capability}, device::ImageKind::kCubin};
   if (to_string(target) != object.target())
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("an execution plan for {} states the target '{}'",
-                            to_string(target), object.target()));
+    return fail(ErrorCode::kCorrupt, "an execution plan for {} states the target '{}'",
+                to_string(target), object.target());
   return attention::check_kernels(plan);
 }
 
@@ -217,11 +214,10 @@ Result<void> check_output(const KeyedRequest& request,
   const auto unusable = [&](std::string_view why) {
     return fail(
         ErrorCode::kCompileFailed,
-        fmt::format("{} reported success for {} ({}), but its output cannot be "
-                    "used: {}; nothing was stored",
-                    request.linker != nullptr ? "nvJitLink"
-                                              : request.toolchain->toolchain.name(),
-                    request.request.label(), to_string(request.target), why));
+        "{} reported success for {} ({}), but its output cannot be used: {}; nothing "
+        "was stored",
+        request.linker != nullptr ? "nvJitLink" : request.toolchain->toolchain.name(),
+        request.request.label(), to_string(request.target), why);
   };
   const Names names = KILN_TRY(names_in(request, output));
   std::vector<std::string_view> expected;

@@ -24,7 +24,6 @@
 #include "util/either_stop.h"
 #include "util/log.h"
 #include "util/try.h"
-#include "util/units.h"
 
 // The data path, one named step a line:
 //
@@ -105,8 +104,7 @@ device::TemplateTargets declared_targets(const PreparedRequest& request) {
 Result<device::BuildFor> lto_ir(const device::BuildFor& build_for) {
   const auto* const target = std::get_if<device::Target>(&build_for);
   if (target == nullptr)
-    return fail(ErrorCode::kInvalidArgument,
-                "-dlto makes LTO-IR, which no device loads");
+    return refuse("-dlto makes LTO-IR, which no device loads");
   return device::Target{target->architecture, device::ImageKind::kLtoIr};
 }
 
@@ -126,8 +124,7 @@ Result<device::BuildFor> wanted_by(const PreparedRequest& request,
   if (device == nullptr)
     return *source->target;
   if (const std::string why = device::why_not(*source->target, *device); !why.empty())
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("target {}: {}", arch_name(*source->target), why));
+    return refuse("target {}: {}", arch_name(*source->target), why);
   return *source->target;
 }
 
@@ -275,10 +272,8 @@ Result<std::variant<KeyedRequest, device::TargetSkipped>> BuildService::key(
   if (target.kind == device::ImageKind::kLtoIr && request.objects().size() == 1)
     return KILN_TRY(keys_.key(request.objects().front(), target, toolchain, stop));
   if (target.kind != device::ImageKind::kCubin) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} is linked, and nvJitLink makes a cubin: {} cannot be "
-                            "asked for",
-                            request.label(), to_string(target)));
+    return refuse("{} is linked, and nvJitLink makes a cubin: {} cannot be asked for",
+                  request.label(), to_string(target));
   }
   return KILN_TRY(keys_.key(request, target, toolchain, stop,
                             KILN_TRY(toolchains_.linker(toolchain->toolchain))));
@@ -305,6 +300,20 @@ std::vector<KeyedRequest> BuildService::of_other_toolchains(
                                                           : std::move(*each));
   }
   return found;
+}
+
+std::optional<std::pair<KeyedRequest, cache::Tier>> BuildService::inspect(
+    const KeyedRequest& request, const std::stop_token& stop) {
+  auto tier = cache::Tier::kDisk;
+  const auto is_there = [&](const KeyedRequest& each) {
+    const auto object = cache_->inspect(each.key, &tier);
+    return object && *object;  // one that is damaged would be built
+  };
+  if (is_there(request))
+    return std::pair(request, tier);
+  const auto others = of_other_toolchains(request, stop);
+  const auto found = std::ranges::find_if(others, is_there);
+  return found == others.end() ? std::nullopt : std::optional(std::pair(*found, tier));
 }
 
 Result<Fetched> BuildService::fetch(const KeyedRequest& request,
@@ -468,10 +477,9 @@ Result<void> BuildService::check_may_build(std::string_view label,
   if (!config_.no_jit)
     return {};
   return fail(ErrorCode::kUnavailable,
-              fmt::format("{} for {} is not in the cache {}, and {} forbids building "
-                          "it; warm the cache first",
-                          label, target, cache_->layout().root().native(),
-                          config_.no_jit_by.name));
+              "{} for {} is not in the cache {}, and {} forbids building it; warm the "
+              "cache first",
+              label, target, cache_->layout().root().native(), config_.no_jit_by.name);
 }
 
 Result<NewArtifact> BuildService::build(const KeyedRequest& request,

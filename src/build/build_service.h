@@ -114,9 +114,9 @@ class BuildService {
   /// there.
   [[nodiscard]] KeyedRequest under_own_name(const KeyedRequest& request);
 
-  /// `request` as each other toolchain that is recorded would have built it: where
-  /// nothing can be built, that is a hit as well. Empty where `request` may be built.
-  [[nodiscard]] std::vector<KeyedRequest> of_other_toolchains(
+  /// What fetch() would find on disk or in a seed for `request`, which is then as the
+  /// toolchain that has built it; nullopt: nothing. Counts no hit.
+  [[nodiscard]] std::optional<std::pair<KeyedRequest, cache::Tier>> inspect(
       const KeyedRequest& request, const std::stop_token& stop = {});
 
   /// Errors: kUnavailable with KILN_NO_JIT, naming what is not in the cache.
@@ -158,6 +158,10 @@ class BuildService {
   [[nodiscard]] Result<Fetched> fetch(const KeyedRequest& request, const Asker& asker);
   [[nodiscard]] Result<Fetched> fetch_part(const KeyedRequest& object,
                                            const Asker& asker);
+  /// `request` as each other toolchain that is recorded would have built it: where
+  /// nothing can be built, that is a hit as well. Empty where `request` may be built.
+  [[nodiscard]] std::vector<KeyedRequest> of_other_toolchains(
+      const KeyedRequest& request, const std::stop_token& stop);
   /// The same for just this key. `is_own`: this call built.
   [[nodiscard]] Result<Fetched> fetch_key(const KeyedRequest& request,
                                           const Asker& asker, bool& is_own);

@@ -1,7 +1,5 @@
 #include "build/cached_builds.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
 #include "build/artifact.h"
@@ -9,6 +7,7 @@
 #include "build/wait_notice.h"
 #include "util/log.h"
 #include "util/try.h"
+#include "util/words.h"
 
 namespace kiln {
 namespace {
@@ -41,22 +40,14 @@ Remote::Built kind_of(const Result<Fetched>& built) {
 }
 
 tl::unexpected<Error> stopped_asking(std::string_view label) {
-  return fail(ErrorCode::kCancelled,
-              fmt::format("stopped while remote caches were asked for {}", label));
+  return fail(ErrorCode::kCancelled, "stopped while remote caches were asked for {}",
+              label);
 }
 
 }  // namespace
 
 std::string_view to_string(FetchOutcome outcome) {
-  switch (outcome) {
-    case FetchOutcome::kHit:
-      return "hit";
-    case FetchOutcome::kCompiled:
-      return "compiled";
-    case FetchOutcome::kWaited:
-      return "waited";
-  }
-  return "unknown";
+  return word_of(outcome, {"hit", "compiled", "waited"});
 }
 
 Event::Kind event_of(const Fetched& fetched) {
@@ -202,9 +193,8 @@ CachedBuilds::Locked CachedBuilds::lock(const BuildOrder& order,
       return {.ended = Ended{tl::unexpected(*std::move(failure))}};
     case cache::LockOutcome::kCancelled:
       return {.ended = Ended{fail(ErrorCode::kCancelled,
-                                  fmt::format("stopped while another process was "
-                                              "building {}",
-                                              order.label))}};
+                                  "stopped while another process was building {}",
+                                  order.label)}};
     case cache::LockOutcome::kBypassed:
       log(acquired.waited < WaitNotice::kFirstAfter ? LogLevel::kDebug
                                                     : LogLevel::kWarning,

@@ -17,7 +17,6 @@
 #include "cache/layout.h"
 #include "compile/protocol/job.h"
 #include "device/cuda_version.h"
-#include "kiln/result.h"
 #include "kiln/service.h"
 
 namespace kiln {

@@ -1,7 +1,5 @@
 #include "build/dead_mounts.h"
 
-#include <fmt/format.h>
-
 #include <set>
 #include <utility>
 
@@ -31,8 +29,7 @@ Result<void> check_mount(const Config& config, std::string_view setting,
   const auto far = place.empty() ? std::nullopt : far_mount_of(place);
   if (!far || ask_mount(config)(place, *far, kMountWait))
     return {};
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("{}: {}", setting, cache::silence(place, *far)));
+  return fail(ErrorCode::kUnavailable, "{}: {}", setting, cache::silence(place, *far));
 }
 
 Result<void> check_mounts(const Config& config) {

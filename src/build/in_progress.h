@@ -7,7 +7,6 @@
 #include <sys/types.h>
 
 #include <chrono>
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

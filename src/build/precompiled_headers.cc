@@ -1,7 +1,6 @@
 #include "build/precompiled_headers.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
@@ -195,10 +194,9 @@ Result<PrecompiledHeaders::Made> PrecompiledHeaders::make(
     const compile::FileReport& files = output.files;
     if (const auto unkeyed = key::find_unkeyed(
             *request.headers, {files.opened, began, files.missed, files.is_whole}))
-      return fail(ErrorCode::kInvalidArgument, to_string(*unkeyed));
+      return refuse(to_string(*unkeyed));
     if (names_base_file(job, files.opened))
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{} has another text in each source", kBaseFile));
+      return refuse("{} has another text in each source", kBaseFile);
     if (files.opened.size() + job.headers.size() < kLeastHeaders &&
         !is_asked_for(request))
       return Made::kTooFew;

@@ -1,7 +1,6 @@
 #include "build/precompiled_store.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -9,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <string>
 #include <system_error>
 #include <tuple>
 #include <vector>
@@ -196,8 +194,7 @@ Result<fs::path> PrecompiledStore::new_file() const {
     return posix_error("statvfs", scratch_, errno);
   if (room.f_bavail * room.f_frsize < kLeastRoomBytes)
     return fail(ErrorCode::kResourceLimit,
-                fmt::format("{} has too little room for precompiled headers",
-                            scratch_.native()));
+                "{} has too little room for precompiled headers", scratch_.native());
   const fs::path folder = cache::Layout::temporary_in(scratch_.native());
   KILN_TRY(make_folder(folder));
   return folder / kHeadersName;
@@ -207,14 +204,14 @@ Result<void> PrecompiledStore::publish(const Digest& key, const Stored& made) co
   const fs::path folder = made.file.path.parent_path();
   if (made.file.bytes > limit_bytes_)
     return fail(ErrorCode::kResourceLimit,
-                fmt::format("a precompiled header of {} bytes is over the limit of {}",
-                            made.file.bytes, limit_bytes_));
+                "a precompiled header of {} bytes is over the limit of {}",
+                made.file.bytes, limit_bytes_);
   if (::chmod(made.file.path.c_str(), 0400) != 0)
     return posix_error("chmod", made.file.path, errno);
   if (key::write_memo(OwnFolder(folder), kRecordName,
                       fields_of(made, kRecordFields).encode()) !=
       key::MemoWrite::kWritten)
-    return fail(ErrorCode::kIo, fmt::format("{} cannot be written", folder.native()));
+    return fail(ErrorCode::kIo, "{} cannot be written", folder.native());
   // One process gets the name: a folder that is not empty is not replaced.
   const fs::path entry = folder_.path() / key.hex();
   if (::rename(folder.c_str(), entry.c_str()) != 0)

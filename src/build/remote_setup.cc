@@ -1,7 +1,5 @@
 #include "build/remote_setup.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string_view>
 
@@ -27,7 +25,7 @@ std::filesystem::path full_path(const std::filesystem::path& path) {
 }
 
 tl::unexpected<Error> named(std::string_view name, const Error& error) {
-  return fail(error.code, fmt::format("{}: {}", name, error.message));
+  return fail(error.code, "{}: {}", name, error.message);
 }
 
 }  // namespace
@@ -67,12 +65,11 @@ Result<RemoteSetup> remote_setup(const Config& config, RemoteUse use) {
   for (const remote::ServerAddress& server : setup.servers) {
     if (sends || server.takes_unsigned || !setup.trusted.empty())
       continue;
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("{}: {}: no key is trusted, so none of its objects can be used; "
-                    "name a file of public keys by KILN_REMOTE_KEYS (--keys), or say "
-                    "{};unsigned=1 if all writers of this server are trusted",
-                    from.servers_by.name, server.base, server.base));
+    return refuse(
+        "{}: {}: no key is trusted, so none of its objects can be used; name a file of "
+        "public keys by KILN_REMOTE_KEYS (--keys), or say {};unsigned=1 if all writers "
+        "of this server are trusted",
+        from.servers_by.name, server.base, server.base);
   }
   const bool uploads =
       std::ranges::any_of(setup.servers, [](const remote::ServerAddress& server) {

@@ -192,8 +192,7 @@ Result<std::vector<compile::LinkInput>> read_files(
   for (const auto& path : paths) {
     auto bytes = KILN_TRY(read_file(path, kLargestLinkFile));
     if (!bytes)
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("there is no file {} to link", path.native()));
+      return refuse("there is no file {} to link", path.native());
     files.push_back({path.filename().native(), *std::move(bytes)});
   }
   return files;

@@ -3,7 +3,6 @@
 
 #pragma once
 
-#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,7 +14,6 @@
 #include "codec/fields.h"
 #include "compile/protocol/job.h"
 #include "compile/protocol/link_job.h"
-#include "device/target.h"
 #include "key/header_hint.h"
 #include "key/header_scan.h"
 #include "key/key.h"

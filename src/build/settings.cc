@@ -55,16 +55,10 @@ Result<std::vector<std::string>> split_names(std::string text) {
 Result<bool> parse_switch(const std::string& text) {
   constexpr std::array<std::string_view, 4> kOn{"1", "true", "on", "yes"};
   constexpr std::array<std::string_view, 4> kOff{"0", "false", "off", "no"};
-  for (const std::string_view word : kOn) {
-    if (text == word)
-      return true;
-  }
-  for (const std::string_view word : kOff) {
-    if (text == word)
-      return false;
-  }
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' is neither on (1) nor off (0)", text));
+  const bool is_on = std::ranges::find(kOn, text) != kOn.end();
+  if (is_on || std::ranges::find(kOff, text) != kOff.end())
+    return is_on;
+  return refuse("'{}' is neither on (1) nor off (0)", text);
 }
 
 static_assert(std::is_same_v<uid_t, std::uint32_t> && std::is_same_v<gid_t, uid_t>);
@@ -79,9 +73,7 @@ Result<std::vector<uid_t>> parse_ids(const std::string& text) {
 Result<std::uint64_t> parse_memory(const std::string& text) {
   const std::uint64_t bytes = KILN_TRY(parse_size(text));
   if (bytes < kLeastWorkerMemory)
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("'{}' is too little for a compiler; give 64M or more", text));
+    return refuse("'{}' is too little for a compiler; give 64M or more", text);
   return bytes;
 }
 
@@ -96,8 +88,7 @@ Result<AttentionSetting> parse_attention(const std::string& text) {
     return AttentionSetting::kCudnn;
   if (text == "kiln")
     return AttentionSetting::kKiln;
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' is none of best, cudnn and kiln", text));
+  return refuse("'{}' is none of best, cudnn and kiln", text);
 }
 
 // ---- The rows
@@ -288,9 +279,7 @@ Result<void> check(std::string_view member, const std::optional<Number>& value,
                    Number least, Number most) {
   if (!value || (*value >= least && *value <= most))
     return {};
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("Options::{} is {}; {} to {} is possible", member, *value,
-                          least, most));
+  return refuse("Options::{} is {}; {} to {} is possible", member, *value, least, most);
 }
 
 Result<void> check(const Options& options) {
@@ -300,20 +289,17 @@ Result<void> check(const Options& options) {
   constexpr std::chrono::milliseconds kCentury = std::chrono::hours(24 * 365 * 100);
   if (options.compile_timeout && (*options.compile_timeout <= kCentury * 0 ||
                                   *options.compile_timeout > kCentury)) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("Options::compile_timeout is {} ms; above 0 and up to a "
-                            "century is possible",
-                            options.compile_timeout->count()));
+    return refuse(
+        "Options::compile_timeout is {} ms; above 0 and up to a century is possible",
+        options.compile_timeout->count());
   }
   if (options.remote_wait &&
       (*options.remote_wait < kCentury * 0 || *options.remote_wait > kCentury)) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("Options::remote_wait is {} ms; 0 to a century is possible",
-                            options.remote_wait->count()));
+    return refuse("Options::remote_wait is {} ms; 0 to a century is possible",
+                  options.remote_wait->count());
   }
   if (options.attention && *options.attention > AttentionSetting::kKiln)
-    return fail(ErrorCode::kInvalidArgument,
-                "Options::attention is none of AttentionSetting");
+    return refuse("Options::attention is none of AttentionSetting");
   return {};
 }
 
@@ -362,7 +348,7 @@ std::string_view Setting::name() const {
 Result<void> Setting::read_by(std::string_view by, const std::string& text,
                               Options& to) const {
   if (const auto done = read(text, to); !done)
-    return fail(done.error().code, fmt::format("{}: {}", by, done.error().message));
+    return fail(done.error().code, "{}: {}", by, done.error().message);
   return {};
 }
 
@@ -382,11 +368,9 @@ Result<void> read_setting(std::string_view assignment, Options& to) {
   if (found == nullptr || equals == std::string_view::npos) {
     std::vector<std::string_view> names;
     for (const Setting& each : kSettings) names.push_back(each.name());
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format(
-            "'{}' is no setting: a setting is NAME=VALUE, where NAME is one of {}",
-            assignment, fmt::join(names, ", ")));
+    return refuse(
+        "'{}' is no setting: a setting is NAME=VALUE, where NAME is one of {}",
+        assignment, fmt::join(names, ", "));
   }
   return found->read_by(name, std::string(assignment.substr(equals + 1)), to);
 }

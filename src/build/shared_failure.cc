@@ -8,7 +8,6 @@
 #include "codec/field_decoder.h"
 #include "codec/fields.h"
 #include "key/memo_file.h"
-#include "util/bytes.h"
 #include "util/units.h"
 
 namespace kiln {

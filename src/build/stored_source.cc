@@ -1,7 +1,6 @@
 #include "build/stored_source.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 #include <variant>
 

@@ -1,6 +1,5 @@
 #include "build/toolchains.h"
 
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -137,9 +136,8 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::choose(
   const auto found = KILN_TRY(this->found(stop));
   if (found->usable.empty() && !found->unusable.empty()) {
     const device::UnusableNvrtc& first = found->unusable.front();
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{} ({}) cannot be used: {}", first.path.native(),
-                            first.found_in, first.error.message));
+    return fail(ErrorCode::kUnavailable, "{} ({}) cannot be used: {}",
+                first.path.native(), first.found_in, first.error.message);
   }
   device::ToolchainCriteria criteria{.wanted = config_.toolchain.value_or(""),
                                      .wanted_by = config_.toolchain_by.name,
@@ -173,7 +171,7 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::of(
   std::error_code error;
   const auto resolved = std::filesystem::canonical(nvrtc, error);
   if (error)
-    return fail(ErrorCode::kIo, fmt::format("{}: {}", nvrtc.native(), error.message()));
+    return fail(ErrorCode::kIo, "{}: {}", nvrtc.native(), error.message());
   auto choice = std::make_shared<const device::ToolchainChoice>(device::ToolchainChoice{
       KILN_TRY(device::describe_toolchain(resolved, search_options(stop))),
       "the program's own", ""});

@@ -3,8 +3,6 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <new>
 #include <span>
 #include <string>
 #include <variant>
@@ -82,8 +80,7 @@ Result<FileRequest> request_of(const kiln_file_request* request) {
        KILN_TRY(named(from.fields, from.field_count, "request.fields"))) {
     const std::string value(static_cast<const char*>(bytes), size);
     if (!read.fields.emplace(label, value).second)
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("the field '{}' is given twice", label));
+      return fail(ErrorCode::kInvalidArgument, "the field '{}' is given twice", label);
   }
   return read;
 }
@@ -152,9 +149,7 @@ void kiln_file_cache_close(kiln_file_cache* cache) {
 kiln_result kiln_file_cache_get(kiln_file_cache* cache,
                                 const kiln_file_request* request, kiln_cancel* cancel,
                                 kiln_files** files) {
-  kiln::c::clear(files);
-  return answer(cache, [&]() -> Result<void> {
-    KILN_TRY(given(files, "files"));
+  return answer(cache, files, "files", [&]() -> Result<void> {
     auto found = KILN_TRY(cache->cache.get(
         KILN_TRY(kiln::c::request_of(request)).fields, kiln::c::token_of(cancel)));
     return found ? kiln::c::give(*std::move(found), files) : Result<void>();
@@ -165,9 +160,7 @@ kiln_result kiln_file_cache_put(kiln_file_cache* cache,
                                 const kiln_file_request* request,
                                 const kiln_named_bytes* stored, size_t count,
                                 kiln_files** files) {
-  kiln::c::clear(files);
-  return answer(cache, [&]() -> Result<void> {
-    KILN_TRY(given(files, "files"));
+  return answer(cache, files, "files", [&]() -> Result<void> {
     return kiln::c::give(cache->cache.put(KILN_TRY(kiln::c::request_of(request)),
                                           KILN_TRY(kiln::c::files_of(stored, count))),
                          files);
@@ -186,9 +179,7 @@ kiln_result kiln_file_cache_remove(kiln_file_cache* cache,
 }
 
 kiln_result kiln_file_cache_new_folder(kiln_file_cache* cache, char** folder) {
-  kiln::c::clear(folder);
-  return answer(cache, [&]() -> Result<void> {
-    KILN_TRY(given(folder, "folder"));
+  return answer(cache, folder, "folder", [&]() -> Result<void> {
     return kiln::c::copy(KILN_TRY(cache->cache.new_folder()).native(), folder);
   });
 }
@@ -198,10 +189,8 @@ kiln_result kiln_file_cache_begin(kiln_file_cache* cache,
                                   const kiln_file_request* request, uint64_t limit_ms,
                                   kiln_cancel* cancel, kiln_files** files,
                                   kiln_file_build** build) {
-  kiln::c::clear(files);
   kiln::c::clear(build);
-  return answer(cache, [&]() -> Result<void> {
-    KILN_TRY(given(files, "files"));
+  return answer(cache, files, "files", [&]() -> Result<void> {
     KILN_TRY(given(build, "build"));
     auto begun = KILN_TRY(cache->cache.begin(KILN_TRY(kiln::c::request_of(request)),
                                              kiln::c::limit_of(limit_ms),
@@ -219,9 +208,7 @@ kiln_result kiln_file_cache_build_once(
     kiln_file_cache* cache, const kiln_file_request* request, uint64_t limit_ms,
     kiln_result (*build)(void* user, kiln_file_build* build), void* user,
     kiln_cancel* cancel, kiln_files** files) {
-  kiln::c::clear(files);
-  return answer(cache, [&]() -> Result<void> {
-    KILN_TRY(given(files, "files"));
+  return answer(cache, files, "files", [&]() -> Result<void> {
     if (build == nullptr)
       return fail(ErrorCode::kInvalidArgument, "build is NULL");
     const auto by_caller = [&](kiln::FileBuild& turn) {
@@ -238,9 +225,7 @@ kiln_result kiln_file_cache_build_once(
 }
 
 kiln_result kiln_file_build_folder(kiln_file_build* build, const char** folder) {
-  kiln::c::clear(folder);
-  return answer(build, [&]() -> Result<void> {
-    KILN_TRY(given(folder, "folder"));
+  return answer(build, folder, "folder", [&]() -> Result<void> {
     build->folder = KILN_TRY(build->build.folder()).native();
     *folder = build->folder.c_str();
     return {};
@@ -288,9 +273,7 @@ kiln_result kiln_file_build_describe(kiln_file_build* build,
 kiln_result kiln_file_build_commit(kiln_file_build* build,
                                    const kiln_named_bytes* stored, size_t count,
                                    kiln_files** files) {
-  kiln::c::clear(files);
-  return answer(build, [&]() -> Result<void> {
-    KILN_TRY(given(files, "files"));
+  return answer(build, files, "files", [&]() -> Result<void> {
     return kiln::c::give(
         stored == nullptr
             ? build->build.commit()

@@ -6,12 +6,9 @@
 
 #include <cstddef>
 #include <cstring>
-#include <memory>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "kiln/c.h"
@@ -78,7 +75,7 @@ template <typename Handle, typename Call>
 [[nodiscard]] inline Result<void> given(const void* pointer, std::string_view name) {
   if (pointer != nullptr)
     return {};
-  return fail(ErrorCode::kInvalidArgument, fmt::format("{} is NULL", name));
+  return fail(ErrorCode::kInvalidArgument, "{} is NULL", name);
 }
 
 /// Errors: kInvalidArgument, where `items` or one of them is NULL.
@@ -103,11 +100,11 @@ template <typename Struct>
   if (value->struct_size >= sizeof(value->struct_size) &&
       value->struct_size <= sizeof(Struct))
     return {};
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{}.struct_size is {}, and this library's is {}: begin with "
-                          "the struct's _INIT macro, and load no library that is older "
-                          "than the kiln/c.h you compiled with",
-                          name, value->struct_size, sizeof(Struct)));
+  return fail(
+      ErrorCode::kInvalidArgument,
+      "{}.struct_size is {}, and this library's is {}: begin with the struct's _INIT "
+      "macro, and load no library that is older than the kiln/c.h you compiled with",
+      name, value->struct_size, sizeof(Struct));
 }
 
 /// The caller's fields; those that its older struct lacks are of `defaults`. Errors: as
@@ -132,6 +129,17 @@ template <typename Output>
 void clear(Output** output) {
   if (output != nullptr)
     *output = nullptr;
+}
+
+/// answer() of a call that makes `output`, which must not be NULL either.
+template <typename Handle, typename Output, typename Call>
+[[nodiscard]] kiln_result answer(const Handle* used, Output** output,
+                                 std::string_view name, const Call& call) noexcept {
+  clear(output);
+  return answer(used, [&]() -> Result<void> {
+    KILN_TRY(given(output, name));
+    return call();
+  });
 }
 
 /// `text`, with invalid UTF-8 replaced: messages contain paths and errors of loaders.

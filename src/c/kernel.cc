@@ -35,9 +35,7 @@ Result<void> write_list(const Ask& ask, T* list, const char* name, size_t* n) {
 
 kiln_result kiln_kernel_entry(const kiln_kernel* kernel, const char* name,
                               kiln_kernel** entry) {
-  kiln::c::clear(entry);
-  return answer(kernel, [&]() -> Result<void> {
-    KILN_TRY(given(entry, "entry"));
+  return answer(kernel, entry, "entry", [&]() -> Result<void> {
     KILN_TRY(given(name, "name"));
     kiln::Kernel chosen = KILN_TRY(kernel->kernel.entry(name));
     *entry = new kiln_kernel{std::move(chosen), kernel->opener};
@@ -69,8 +67,8 @@ kiln_result kiln_kernel_geometry(const kiln_kernel* kernel, const char* const* n
       KILN_TRY(given(values, "values"));
       KILN_TRY(given(names[i], fmt::format("names[{}]", i)));
       if (!arguments.emplace(names[i], values[i]).second)
-        return kiln::fail(kiln::ErrorCode::kInvalidArgument,
-                          fmt::format("names has '{}' twice", names[i]));
+        return kiln::fail(kiln::ErrorCode::kInvalidArgument, "names has '{}' twice",
+                          names[i]);
     }
     const auto& [grid, block, shared_bytes, cluster, cooperative, programmatic,
                  priority, preferred_cluster] =
@@ -128,7 +126,7 @@ kiln_result kiln_kernel_launch_typed(const kiln_kernel* kernel,
     for (const uint8_t kind : std::span(kinds, n)) {
       if (kind > KILN_ARGUMENT_FLOAT)
         return kiln::fail(kiln::ErrorCode::kInvalidArgument,
-                          fmt::format("kinds has {}, which is no KILN_ARGUMENT", kind));
+                          "kinds has {}, which is no KILN_ARGUMENT", kind);
       of_each.push_back(static_cast<kiln::ArgumentKind>(kind));
     }
     return kernel->kernel.launch_typed(where, stream, std::span(args, n),

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
 #include <new>
 #include <string>
@@ -97,8 +96,8 @@ Result<SourceOptions> source_of(const kiln_source& from) {
       KILN_TRY(list_of(from.header_texts, from.header_count, "source.header_texts"));
   for (std::size_t i = 0; i < names.size(); ++i)
     if (!source.headers.emplace(names[i], std::move(texts[i])).second)
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("source.header_names has '{}' twice", names[i]));
+      return fail(ErrorCode::kInvalidArgument, "source.header_names has '{}' twice",
+                  names[i]);
   source.include_dirs = KILN_TRY(list_of<std::filesystem::path>(
       from.include_dirs, from.include_dir_count, "source.include_dirs"));
   source.defines = KILN_TRY(list_of(from.defines, from.define_count, "source.defines"));
@@ -249,9 +248,8 @@ kiln_result kiln_check_memory(kiln_service* service, int device, const char* wha
               KILN_TRY(kiln::device::why_not_memory_of(*context, address));
           if (why.empty())
             return {};
-          return fail(ErrorCode::kInvalidArgument,
-                      fmt::format("{} cannot be used on {}: {}", what,
-                                  kiln::device::label_of(where), why));
+          return fail(ErrorCode::kInvalidArgument, "{} cannot be used on {}: {}", what,
+                      kiln::device::label_of(where), why);
         });
   });
 }
@@ -277,9 +275,7 @@ void kiln_cancel_free(kiln_cancel* cancel) {
 kiln_result kiln_get_template(kiln_service* service, int device, const char* name,
                               const char* params_json, kiln_cancel* cancel,
                               kiln_kernel** kernel) {
-  kiln::c::clear(kernel);
-  return answer(service, [&]() -> Result<void> {
-    KILN_TRY(given(kernel, "kernel"));
+  return answer(service, kernel, "kernel", [&]() -> Result<void> {
     return kiln::c::get(*service, device,
                         KILN_TRY(kiln::c::template_of(name, params_json)), cancel,
                         kernel);
@@ -289,9 +285,7 @@ kiln_result kiln_get_template(kiln_service* service, int device, const char* nam
 kiln_result kiln_get_source(kiln_service* service, int device,
                             const kiln_source* source, kiln_cancel* cancel,
                             kiln_kernel** kernel) {
-  kiln::c::clear(kernel);
-  return answer(service, [&]() -> Result<void> {
-    KILN_TRY(given(kernel, "kernel"));
+  return answer(service, kernel, "kernel", [&]() -> Result<void> {
     const kiln_source from =
         KILN_TRY(read_struct(source, "source", kiln_source KILN_SOURCE_INIT));
     return kiln::c::get(*service, device, KILN_TRY(kiln::c::request_of(from)), cancel,

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +15,8 @@
 #include "codec/fields.h"
 #include "kiln/result.h"
 #include "util/bytes.h"
+#include "util/text.h"
+#include "util/try.h"
 
 namespace kiln {
 
@@ -161,19 +162,17 @@ class FieldDecoder {
   template <typename T>
   Result<T> finish(T value) {
     if (wrong_)
-      return fail(ErrorCode::kCorrupt, fmt::format("{}: {}", subject_, *wrong_));
+      return fail(ErrorCode::kCorrupt, "{}: {}", subject_, *wrong_);
     return value;
   }
 
  private:
   template <typename Integer>
   Integer parse(const std::string& value, std::string_view label) {
-    Integer number = 0;
-    const auto [end, error] =
-        std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc{} || end != value.data() + value.size())
+    const auto number = number_of<Integer>(value);
+    if (!number)
       note(fmt::format("field '{}' is no number that fits", label));
-    return number;
+    return number.value_or(0);
   }
 
   const Fields& fields_;

@@ -1,7 +1,6 @@
 #include "codec/fields.h"
 
 #include <cstdint>
-#include <cstring>
 
 #include "util/little_endian.h"
 #include "util/try.h"

@@ -57,7 +57,7 @@ Result<std::uint64_t> frame_bytes(ByteView start) {
 }
 
 tl::unexpected<Error> corrupt_message(std::string_view what) {
-  return fail(ErrorCode::kCorrupt, fmt::format("{}: {}", kMessageSubject, what));
+  return fail(ErrorCode::kCorrupt, "{}: {}", kMessageSubject, what);
 }
 
 }  // namespace kiln

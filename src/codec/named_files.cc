@@ -1,6 +1,5 @@
 #include "codec/named_files.h"
 
-#include <fmt/format.h>
 #include <limits.h>
 
 #include <algorithm>
@@ -37,23 +36,21 @@ bool is_in(std::string_view folder, std::string_view name) {
 /// "a/c".
 Result<void> check(const std::vector<NamedFile>& files) {
   if (files.size() > kMaxNamedFiles)
-    return fail(ErrorCode::kResourceLimit,
-                fmt::format("{} files are more than {}", files.size(), kMaxNamedFiles));
+    return fail(ErrorCode::kResourceLimit, "{} files are more than {}", files.size(),
+                kMaxNamedFiles);
   std::vector<std::string_view> around;  // each begins the one behind it
   for (const NamedFile& file : files) {
     const std::string_view name = file.name;
     if (!is_name(name))
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("'{}' is no name of a file: it must be a relative path of at "
-                      "most {} bytes, without . and ..",
-                      name, kMaxFileNameBytes));
+      return refuse(
+          "'{}' is no name of a file: it must be a relative path of at most {} bytes, "
+          "without . and ..",
+          name, kMaxFileNameBytes);
     while (!around.empty() && !name.starts_with(around.back())) around.pop_back();
     for (const std::string_view other : around) {
       if (other == name || is_in(other, name))
-        return fail(ErrorCode::kInvalidArgument,
-                    fmt::format("'{}' is given twice, as {}", other,
-                                other == name ? "a file" : "a file and as a folder"));
+        return refuse("'{}' is given twice, as {}", other,
+                      other == name ? "a file" : "a file and as a folder");
     }
     around.push_back(name);
   }
@@ -88,7 +85,7 @@ Result<std::vector<NamedFile>> decode_files(ByteView encoded) {
   while (const auto field = KILN_TRY(reader.next())) {
     const bool is_program = field->label.starts_with(kProgram);
     if (!is_program && !field->label.starts_with(kFile))
-      return fail(ErrorCode::kCorrupt, fmt::format("'{}' is no file", field->label));
+      return fail(ErrorCode::kCorrupt, "'{}' is no file", field->label);
     files.push_back({field->label.substr((is_program ? kProgram : kFile).size()),
                      as_bytes(field->value), is_program});
   }

@@ -1,6 +1,5 @@
 #include "codec/private_key.h"
 
-#include <fmt/format.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <sys/stat.h>
@@ -74,21 +73,18 @@ Result<PrivateKey> PrivateKey::read(const std::filesystem::path& path) {
                                         : PEM_read_bio_PrivateKey(bio.get(), nullptr,
                                                                   no_password, nullptr);
   if (read == nullptr)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} is no private key in PEM without a password; `kiln key "
-                            "new` makes one",
-                            path.native()));
+    return refuse(
+        "{} is no private key in PEM without a password; `kiln key new` makes one",
+        path.native());
   std::shared_ptr<void> key = owned(read);
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0)
     return posix_error("stat", path, errno);
   if (!is_secret(info))
-    return fail(ErrorCode::kUntrusted,
-                fmt::format("{} is a private key that others may use: {}",
-                            path.native(), kSecretRemedy));
+    return fail(ErrorCode::kUntrusted, "{} is a private key that others may use: {}",
+                path.native(), kSecretRemedy);
   if (EVP_PKEY_get_base_id(read) != EVP_PKEY_ED25519)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} is no Ed25519 key", path.native()));
+    return refuse("{} is no Ed25519 key", path.native());
   return PrivateKey(std::move(key));
 }
 

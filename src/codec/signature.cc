@@ -149,10 +149,9 @@ Result<void> check_signed(const Blake2b512& digest,
                 "its signature is wrong: its bytes were changed");
   if (signatures.empty())
     return fail(ErrorCode::kUntrusted, "it has no signature");
-  return fail(
-      ErrorCode::kUntrusted,
-      fmt::format("it is signed by the key {}, which is none of the {} trusted keys",
-                  key_name(signatures.front().key), trusted.size()));
+  return fail(ErrorCode::kUntrusted,
+              "it is signed by the key {}, which is none of the {} trusted keys",
+              key_name(signatures.front().key), trusted.size());
 }
 
 std::string to_text(const PublicKey& key) {
@@ -168,12 +167,11 @@ Result<std::vector<PublicKey>> parse_public_keys(std::string_view text) {
       continue;
     const auto key = parse_line<sizeof(PublicKey::bytes)>(line, kAlgorithm);
     if (!key)
-      return fail(ErrorCode::kInvalidArgument,
-                  "a line is no public key as minisign writes it");
+      return refuse("a line is no public key as minisign writes it");
     keys.push_back({key->first, key->second});
   }
   if (keys.empty())
-    return fail(ErrorCode::kInvalidArgument, "it has no public key");
+    return refuse("it has no public key");
   return keys;
 }
 
@@ -195,8 +193,7 @@ Result<void> check_minisig(std::string_view minisig, const Blake2b512& digest,
   const auto whole = decode_base64(next_line(minisig));
   if (!begins || !line || !comment.starts_with(kTrustedComment) || !whole ||
       whole->size() != sizeof(Ed25519Signature) || !minisig.empty())
-    return fail(ErrorCode::kInvalidArgument,
-                "it is no signature as minisign writes it, of a hash");
+    return refuse("it is no signature as minisign writes it, of a hash");
   comment.remove_prefix(kTrustedComment.size());
   const Signature signature{line->first, line->second};
   KILN_TRY(check_signed(digest, std::span(&signature, 1), trusted));

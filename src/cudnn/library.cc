@@ -25,9 +25,8 @@ namespace fs = std::filesystem;
 Result<void*> open(const fs::path& path) {
   auto library = open_library(path);
   if (!library)
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("cannot open cuDNN {}: {}", path.native(),
-                            library.error().message));
+    return fail(ErrorCode::kUnavailable, "cannot open cuDNN {}: {}", path.native(),
+                library.error().message);
   return library;
 }
 
@@ -125,9 +124,9 @@ tl::unexpected<Error> cudnn_error(const CudnnTable& table, cudnn::Status status,
                            status == cudnn::Status::kSerializationVersionMismatch ||
                            status == cudnn::Status::kArchMismatch;
   return fail(is_anothers ? ErrorCode::kUnavailable : ErrorCode::kDevice,
-              fmt::format("{}{}{}: {} ({}){}{}", call, on.empty() ? "" : ", ", on,
-                          table.cudnnGetErrorString(status), static_cast<int>(status),
-                          said.empty() ? "" : ": ", said));
+              "{}{}{}: {} ({}){}{}", call, on.empty() ? "" : ", ", on,
+              table.cudnnGetErrorString(status), static_cast<int>(status),
+              said.empty() ? "" : ": ", said);
 }
 
 void log_failure(const CudnnTable& table, cudnn::Status status, std::string_view call,

@@ -25,10 +25,9 @@ Result<void> check_version(const Plan& plan, const CudnnLibrary& library,
                            std::string_view on) {
   if (plan.cudnn == library.version())
     return {};
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("{}: it was built by cuDNN {}, and {} is version {}", on,
-                          to_string(plan.cudnn), library.path().native(),
-                          to_string(library.version())));
+  return fail(
+      ErrorCode::kUnavailable, "{}: it was built by cuDNN {}, and {} is version {}", on,
+      to_string(plan.cudnn), library.path().native(), to_string(library.version()));
 }
 
 Result<void> check_device(const Plan& plan, const PrimaryContext& context,
@@ -38,8 +37,8 @@ Result<void> check_device(const Plan& plan, const PrimaryContext& context,
   const std::string difference = describe_difference(plan.bound, here);
   if (difference.empty())
     return {};
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("{}: it was built for another device: {}", on, difference));
+  return fail(ErrorCode::kUnavailable, "{}: it was built for another device: {}", on,
+              difference);
 }
 
 std::vector<std::int64_t> ids_of(const Plan& plan) {
@@ -121,8 +120,7 @@ Result<void> LoadedPlan::check_stream(CUstream_st* stream, CUctx_st* before) con
   KILN_TRY(
       driver_result(context().driver().table(), fit.result, "cuStreamGetCtx", label_));
   if (!fit.why_not.empty())
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: {}", label_, fit.why_not));
+    return refuse("{}: {}", label_, fit.why_not);
   return {};
 }
 
@@ -135,10 +133,10 @@ Result<LoadedPlan::Ready> LoadedPlan::ready_for(CUstream_st* stream) const {
       return Ready{handle, plan};
   }
   if (KILN_TRY(device::is_capturing(context().driver().table(), stream, label_)))
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: a stream is being captured, and this thread has not "
-                            "loaded the plan: call prepare() on it before the capture",
-                            label_));
+    return refuse(
+        "{}: a stream is being captured, and this thread has not loaded the plan: call "
+        "prepare() on it before the capture",
+        label_);
   return make_ready();
 }
 

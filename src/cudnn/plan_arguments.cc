@@ -16,8 +16,10 @@ namespace {
 using device::label_of;
 using device::PrimaryContext;
 
-tl::unexpected<Error> refuse(std::string_view on, std::string_view why) {
-  return fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", on, why));
+template <typename... Values>
+tl::unexpected<Error> refused(std::string_view on, fmt::format_string<Values...> why,
+                              Values&&... values) {
+  return refuse("{}: {}", on, fmt::format(why, std::forward<Values>(values)...));
 }
 
 std::string words(std::span<const TensorRole> roles) {
@@ -58,32 +60,30 @@ Result<void> check_pointer(const PrimaryContext& context, const TensorPointer& t
   const std::string_view name = to_string(tensor.role);
   const std::size_t alignment = alignment_of(tensor.role);
   if (!is_aligned(tensor.pointer, alignment))
-    return refuse(on,
-                  fmt::format("tensor {} is not aligned to {} bytes", name, alignment));
+    return refused(on, "tensor {} is not aligned to {} bytes", name, alignment);
   if (tensor.role == TensorRole::kScale) {
     if (!KILN_TRY(device::is_host_readable(context, tensor.pointer)))
-      return refuse(on,
-                    fmt::format("{} is read by the host, and is device memory; pass "
-                                "the address of a float",
-                                name));
+      return refused(
+          on,
+          "{} is read by the host, and is device memory; pass the address of a float",
+          name);
     return {};
   }
   const std::string why = KILN_TRY(device::why_not_memory_of(context, tensor.pointer));
   if (!why.empty())
-    return refuse(on, fmt::format("tensor {} cannot be used: {}; pass memory of {}",
-                                  name, why, label_of(context.device())));
+    return refused(on, "tensor {} cannot be used: {}; pass memory of {}", name, why,
+                   label_of(context.device()));
   return {};
 }
 
 // The index of `role` among the plan's tensors.
 Result<std::size_t> place_of(const Plan& plan, TensorRole role, std::string_view on) {
   if (!is_known(role))
-    return refuse(
-        on, fmt::format("there is no tensor of role {}", static_cast<unsigned>(role)));
+    return refused(on, "there is no tensor of role {}", static_cast<unsigned>(role));
   const auto found = std::ranges::find(plan.tensors, role);
   if (found == plan.tensors.end())
-    return refuse(on, fmt::format("it takes no tensor {}; it takes {}", to_string(role),
-                                  words(plan.tensors)));
+    return refused(on, "it takes no tensor {}; it takes {}", to_string(role),
+                   words(plan.tensors));
   return static_cast<std::size_t>(found - plan.tensors.begin());
 }
 
@@ -97,17 +97,16 @@ Result<std::vector<void*>> arrange_tensors(const Plan& plan,
   for (const TensorPointer& tensor : tensors) {
     void*& pointer = pointers[KILN_TRY(place_of(plan, tensor.role, on))];
     if (tensor.pointer == nullptr)
-      return refuse(on, fmt::format("tensor {} is null", to_string(tensor.role)));
+      return refused(on, "tensor {} is null", to_string(tensor.role));
     if (pointer != nullptr)
-      return refuse(on,
-                    fmt::format("tensor {} is given twice", to_string(tensor.role)));
+      return refused(on, "tensor {} is given twice", to_string(tensor.role));
     KILN_TRY(check_pointer(context, tensor, on));
     pointer = tensor.pointer;
   }
   for (std::size_t i = 0; i < pointers.size(); ++i) {
     if (pointers[i] == nullptr)
-      return refuse(on, fmt::format("tensor {} is missing; it takes {}",
-                                    to_string(plan.tensors[i]), words(plan.tensors)));
+      return refused(on, "tensor {} is missing; it takes {}",
+                     to_string(plan.tensors[i]), words(plan.tensors));
   }
   return pointers;
 }
@@ -118,18 +117,17 @@ Result<void> check_workspace(const Plan& plan, const PrimaryContext& context,
   if (needed == 0)
     return {};
   if (workspace.pointer == nullptr || workspace.bytes < needed)
-    return refuse(on, fmt::format("it needs a workspace of {} bytes, and {}", needed,
-                                  workspace.pointer == nullptr
-                                      ? "none was given"
-                                      : fmt::format("{} were given", workspace.bytes)));
+    return refused(on, "it needs a workspace of {} bytes, and {}", needed,
+                   workspace.pointer == nullptr
+                       ? "none was given"
+                       : fmt::format("{} were given", workspace.bytes));
   if (!is_aligned(workspace.pointer, kWorkspaceAlignment))
-    return refuse(on, fmt::format("the workspace is not aligned to {} bytes",
-                                  kWorkspaceAlignment));
+    return refused(on, "the workspace is not aligned to {} bytes", kWorkspaceAlignment);
   const std::string why =
       KILN_TRY(device::why_not_memory_of(context, workspace.pointer));
   if (!why.empty())
-    return refuse(on, fmt::format("the workspace cannot be used: {}; pass memory of {}",
-                                  why, label_of(context.device())));
+    return refused(on, "the workspace cannot be used: {}; pass memory of {}", why,
+                   label_of(context.device()));
   return {};
 }
 

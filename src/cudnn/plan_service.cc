@@ -139,9 +139,8 @@ Result<attention::Plan> checked_plan(const KeyedPlan& keyed,
   KILN_TRY(attention::check_fully(plan));
   if (const auto difference = attention::describe_difference(plan.bound, keyed.bound);
       !difference.empty())
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("the plan of {} is for another device: {}", keyed.label,
-                            difference));
+    return fail(ErrorCode::kCorrupt, "the plan of {} is for another device: {}",
+                keyed.label, difference);
   return plan;
 }
 
@@ -237,11 +236,10 @@ Result<KeyedPlan> PlanService::key(const attention::Problem& problem,
   KeyedPlan plan;
   plan.version = cudnn.version();
   if (plan.version < attention::kFirstCudnn)
-    return fail(
-        ErrorCode::kUnavailable,
-        fmt::format("a plan for a device's properties needs cuDNN >= {0}; found "
-                    "{1}; upgrade cuDNN to {0} or later",
-                    to_string(attention::kFirstCudnn), to_string(plan.version)));
+    return fail(ErrorCode::kUnavailable,
+                "a plan for a device's properties needs cuDNN >= {0}; found {1}; "
+                "upgrade cuDNN to {0} or later",
+                to_string(attention::kFirstCudnn), to_string(plan.version));
   plan.cudnn = cudnn.path();
   plan.problem = as_built(problem);
   plan.device = device;
@@ -388,10 +386,9 @@ Result<NewArtifact> PlanService::build(const KeyedPlan& keyed,
       const MutexLock lock(mutex_);
       refusals_[keyed.key] = output.attempts;
     }
-    return fail(
-        ErrorCode::kCompileFailed,
-        fmt::format("cuDNN {} has no plan of {} for {}: {}", to_string(keyed.version),
-                    keyed.label, keyed.device.name, to_string(output.attempts)));
+    return fail(ErrorCode::kCompileFailed, "cuDNN {} has no plan of {} for {}: {}",
+                to_string(keyed.version), keyed.label, keyed.device.name,
+                to_string(output.attempts));
   }
   const auto plan = KILN_TRY(checked_plan(keyed, output));
   auto object =

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>

@@ -8,6 +8,7 @@
 
 #include "util/text.h"
 #include "util/try.h"
+#include "util/words.h"
 
 namespace kiln::device {
 namespace {
@@ -17,15 +18,7 @@ constexpr std::string_view kVirtual = "compute_";  // nvcc's virtual architectur
 constexpr std::string_view kLto = "lto_";
 
 std::string_view suffix_text(ArchSuffix suffix) {
-  switch (suffix) {
-    case ArchSuffix::kNone:
-      return "";
-    case ArchSuffix::kA:
-      return "a";
-    case ArchSuffix::kF:
-      return "f";
-  }
-  return "";
+  return word_of(suffix, {"", "a", "f"});
 }
 
 bool remove_prefix(std::string_view& text, std::string_view prefix) {
@@ -103,10 +96,10 @@ Result<Target> parse_target(std::string_view text) {
 Result<Architecture> parse_architecture(std::string_view text) {
   if (const auto architecture = read_architecture(text))
     return *architecture;
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' is not an architecture; write 9.0, 90, sm_90 or "
-                          "compute_90, with the suffix a or f where it has one",
-                          text));
+  return refuse(
+      "'{}' is not an architecture; write 9.0, 90, sm_90 or compute_90, with the "
+      "suffix a or f where it has one",
+      text);
 }
 
 Result<TargetList> parse_target_list(std::string_view text) {
@@ -121,10 +114,10 @@ Result<TargetList> parse_target_list(std::string_view text) {
       continue;
     }
     if (element.empty()) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("'{}' has an empty element; write a list of "
-                              "architectures like 7.5,8.6,9.0a,native",
-                              text));
+      return refuse(
+          "'{}' has an empty element; write a list of architectures like "
+          "7.5,8.6,9.0a,native",
+          text);
     }
     const Target target = KILN_TRY(parse_target(element));
     auto& known = list.targets;

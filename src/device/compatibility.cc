@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "device/known_architectures.h"
+#include "util/try.h"
 
 namespace kiln::device {
 namespace {
@@ -102,10 +103,10 @@ Result<void> check_accepted(CudaVersion driver, ImageKind kind, CudaVersion tool
   const std::string why = why_not(driver, kind, toolkit);
   if (why.empty())
     return {};
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("{}; install a newer driver, or build it with an older NVRTC "
-                          "(KILN_TOOLCHAIN)",
-                          why));
+  return fail(
+      ErrorCode::kUnavailable,
+      "{}; install a newer driver, or build it with an older NVRTC (KILN_TOOLCHAIN)",
+      why);
 }
 
 }  // namespace kiln::device

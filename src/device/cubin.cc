@@ -20,7 +20,7 @@ constexpr std::uint32_t kOldFlagOfSuffixA = 0x800;  // ABI version 7
 constexpr unsigned char kCudaEntry = 0x10;          // STO_CUDA_ENTRY in st_other
 
 tl::unexpected<Error> corrupt(std::string_view what) {
-  return fail(ErrorCode::kCorrupt, fmt::format("bad image: {}", what));
+  return fail(ErrorCode::kCorrupt, "bad image: {}", what);
 }
 
 // From the number in e_flags: 90 is 9.0, 103 is 10.3.
@@ -156,18 +156,16 @@ Result<void> check_entry_points(std::span<const std::string_view> expected,
   for (const std::string_view name : expected) {
     if (std::find(present.begin(), present.end(), name) == present.end()) {
       return fail(
-          ErrorCode::kCorrupt,
-          fmt::format(
-              "the image has no entry point {}; it has {}", name,
-              present.empty() ? "none" : fmt::format("{}", fmt::join(present, ", "))));
+          ErrorCode::kCorrupt, "the image has no entry point {}; it has {}", name,
+          present.empty() ? "none" : fmt::format("{}", fmt::join(present, ", ")));
     }
   }
   return {};
 }
 
 tl::unexpected<Error> other_architecture(Target wanted, std::string_view found) {
-  return fail(ErrorCode::kCorrupt, fmt::format("the image is for {}, and {} was wanted",
-                                               found, to_string(wanted)));
+  return fail(ErrorCode::kCorrupt, "the image is for {}, and {} was wanted", found,
+              to_string(wanted));
 }
 
 // Runs on every cache hit, so it reads only what it compares.

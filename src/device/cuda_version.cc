@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
+
+#include "util/text.h"
+#include "util/try.h"
 
 namespace kiln::device {
 namespace {
@@ -14,9 +16,9 @@ namespace {
 bool read_number(std::string_view text, int& number) {
   if (text.empty() || text.size() > 3 || text.front() < '0' || text.front() > '9')
     return false;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
+  const auto read = number_of<int>(text);
+  number = read.value_or(0);
+  return read.has_value();
 }
 
 // Source: PTX ISA, "PTX Release History". From 9.0 on the minor versions are equal.
@@ -42,8 +44,7 @@ Result<CudaVersion> parse_cuda_version(std::string_view text) {
   if (dot == std::string_view::npos ||
       !read_number(text.substr(0, dot), version.major) ||
       !read_number(text.substr(dot + 1), version.minor)) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}' is not a CUDA version; write 13.0", text));
+    return refuse("'{}' is not a CUDA version; write 13.0", text);
   }
   return version;
 }

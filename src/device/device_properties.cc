@@ -1,7 +1,5 @@
 #include "device/device_properties.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -81,14 +79,10 @@ constexpr Extents kExtents[] = {
 
 constexpr const char* kName = "deviceName";
 
-tl::unexpected<Error> wrong(std::string what) {
-  return fail(ErrorCode::kInvalidArgument, std::move(what));
-}
-
 Result<const Json*> find(const Json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end())
-    return wrong(fmt::format("'{}' is missing", key));
+    return refuse("'{}' is missing", key);
   return &*found;
 }
 
@@ -96,7 +90,7 @@ Result<std::int64_t> integer(const Json& value, const char* key, Values values) 
   if (values == Values::kFlag && value.is_boolean())
     return value.get<bool>() ? 1 : 0;
   if (!value.is_number_integer())
-    return wrong(fmt::format("'{}' is {}, not an integer", key, value.dump()));
+    return refuse("'{}' is {}, not an integer", key, value.dump());
   const auto most = [&]() -> std::uint64_t {
     switch (values) {
       case Values::kFlag:
@@ -109,14 +103,14 @@ Result<std::int64_t> integer(const Json& value, const char* key, Values values) 
     return std::numeric_limits<std::int32_t>::max();
   }();
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most)
-    return wrong(fmt::format("'{}' is {}, not from 0 to {}", key, value.dump(), most));
+    return refuse("'{}' is {}, not from 0 to {}", key, value.dump(), most);
   return value.get<std::int64_t>();
 }
 
 Result<std::array<std::int64_t, 3>> three(const Json& value, const char* key) {
   std::array<std::int64_t, 3> read{};
   if (!value.is_array() || value.size() != read.size())
-    return wrong(fmt::format("'{}' is {}, not three integers", key, value.dump()));
+    return refuse("'{}' is {}, not three integers", key, value.dump());
   for (std::size_t i = 0; i < read.size(); ++i)
     read[i] = KILN_TRY(integer(value[i], key, Values::kInt32));
   return read;
@@ -156,15 +150,14 @@ std::string DeviceProperties::indented_json() const {
 
 Result<ComputeCapability> capability_of(std::int64_t device_version) {
   if (device_version < 100 || device_version > 99'990)
-    return wrong(
-        fmt::format("'deviceVer' is {}, not 100 * major + 10 * minor", device_version));
+    return refuse("'deviceVer' is {}, not 100 * major + 10 * minor", device_version);
   return DeviceProperties{.device_version = device_version, .name = {}}.capability();
 }
 
 Result<DeviceProperties> parse_device_properties(std::string_view json) {
   const Json object = Json::parse(json, nullptr, false);
   if (!object.is_object())
-    return wrong("not a JSON object");
+    return refuse("not a JSON object");
   DeviceProperties properties;
   for (const Extents& each : kExtents)
     properties.*each.member =
@@ -175,7 +168,7 @@ Result<DeviceProperties> parse_device_properties(std::string_view json) {
   KILN_TRY(capability_of(properties.device_version));
   const Json& name = *KILN_TRY(find(object, kName));
   if (!name.is_string())
-    return wrong(fmt::format("'{}' is {}, not a string", kName, name.dump()));
+    return refuse("'{}' is {}, not a string", kName, name.dump());
   properties.name = name.get<std::string>();
   return properties;
 }
@@ -184,8 +177,8 @@ Result<DeviceProperties> device_properties(const Driver& driver, int ordinal) {
   const auto devices = KILN_TRY(driver.devices());
   const auto info = std::ranges::find(devices, ordinal, &Device::ordinal);
   if (info == devices.end())
-    return wrong(fmt::format("there is no device {}; the driver shows {}", ordinal,
-                             devices.size()));
+    return refuse("there is no device {}; the driver shows {}", ordinal,
+                  devices.size());
   const DriverTable& table = driver.table();
   CUdevice handle = 0;
   KILN_TRY(driver_result(table, table.cuDeviceGet(&handle, ordinal), "cuDeviceGet"));

@@ -1,7 +1,5 @@
 #include "device/devices.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
 #include "device/compatibility.h"
@@ -64,11 +62,10 @@ Result<void> Devices::check(const Device& device) const {
   KILN_TRY(check_driver_there());
   if (has(device))
     return {};
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("device {} ({}, compute capability {}) is none of this "
-                          "service's {}; take a device of Service::devices()",
-                          device.ordinal, device.name, to_string(device.capability),
-                          list_.size()));
+  return refuse(
+      "device {} ({}, compute capability {}) is none of this service's {}; take a "
+      "device of Service::devices()",
+      device.ordinal, device.name, to_string(device.capability), list_.size());
 }
 
 Result<Device> Devices::find(int ordinal) const {
@@ -80,9 +77,8 @@ Result<Device> Devices::find(int ordinal) const {
   const auto at = static_cast<std::size_t>(ordinal);
   if (ordinal >= 0 && at < list_.size())
     return list_[at];
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("there is no device {}: this service has {}, from 0 on",
-                          ordinal, list_.size()));
+  return refuse("there is no device {}: this service has {}, from 0 on", ordinal,
+                list_.size());
 }
 
 Result<Device> Devices::device_of(CUstream_st* stream) const {
@@ -91,19 +87,17 @@ Result<Device> Devices::device_of(CUstream_st* stream) const {
   if (!ordinal) {
     if (list_.size() == 1)
       return list_.front();
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("the default stream is of the current context, and this thread has "
-                    "no context: name one of the {} devices, or make a device current "
-                    "with CUDA (cudaSetDevice), or pass a stream",
-                    list_.size()));
+    return refuse(
+        "the default stream is of the current context, and this thread has no context: "
+        "name one of the {} devices, or make a device current with CUDA "
+        "(cudaSetDevice), or pass a stream",
+        list_.size());
   }
   const auto at = static_cast<std::size_t>(*ordinal);
   if (*ordinal >= 0 && at < list_.size())
     return list_[at];
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("the stream is of device {}, and this service has {}",
-                          *ordinal, list_.size()));
+  return refuse("the stream is of device {}, and this service has {}", *ordinal,
+                list_.size());
 }
 
 Result<bool> Devices::is_capturing(CUstream_st* stream) const {

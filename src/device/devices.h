@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "device/architecture.h"
 #include "device/driver.h"
 #include "device/primary_context.h"
 #include "kiln/device.h"

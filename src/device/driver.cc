@@ -21,8 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 tl::unexpected<Error> unusable(const fs::path& path, std::string_view why) {
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("the CUDA driver {} cannot be used: {}", path.native(), why));
+  return fail(ErrorCode::kUnavailable, "the CUDA driver {} cannot be used: {}",
+              path.native(), why);
 }
 
 Result<std::unique_ptr<DriverTable>> load_table(const fs::path& path) {

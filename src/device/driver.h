@@ -4,7 +4,6 @@
 
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -12,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "device/architecture.h"
 #include "device/cuda_version.h"
 #include "kiln/device.h"
 #include "kiln/result.h"

@@ -1,7 +1,5 @@
 // Errors of the driver, with a remedy where one is known.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <new>
@@ -9,6 +7,7 @@
 
 #include "device/driver_table.h"
 #include "util/log.h"
+#include "util/try.h"
 
 namespace kiln::device {
 namespace {
@@ -111,10 +110,9 @@ tl::unexpected<Error> driver_error(const DriverTable& table, CUresult result,
   if (table.cuGetErrorString(result, &text) != CUDA_SUCCESS || text == nullptr)
     text = "the driver has no text for this error";
   const std::string_view remedy = remedy_for(result);
-  return fail(
-      ErrorCode::kDevice,
-      fmt::format("{}{}{}: {} ({}): {}{}{}", call, on.empty() ? "" : ", ", on, name,
-                  static_cast<int>(result), text, remedy.empty() ? "" : "; ", remedy));
+  return fail(ErrorCode::kDevice, "{}{}{}: {} ({}): {}{}{}", call,
+              on.empty() ? "" : ", ", on, name, static_cast<int>(result), text,
+              remedy.empty() ? "" : "; ", remedy);
 }
 
 void log_failure(const DriverTable& table, CUresult result, std::string_view call,

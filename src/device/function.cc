@@ -25,8 +25,8 @@ Result<CUfunction> find_in(const LoadedModule& module, const std::string& name,
   if (result == CUDA_ERROR_NOT_FOUND && enumerated != nullptr)
     return enumerated;
   if (result == CUDA_ERROR_NOT_FOUND)
-    return fail(ErrorCode::kCorrupt, fmt::format("the driver finds no kernel {} in {}",
-                                                 name, module.label()));
+    return fail(ErrorCode::kCorrupt, "the driver finds no kernel {} in {}", name,
+                module.label());
   KILN_TRY(driver_result(driver, result, "cuModuleGetFunction",
                          fmt::format("kernel {} of {}", name, module.label())));
   return handle;

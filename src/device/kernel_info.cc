@@ -1,11 +1,10 @@
 #include "device/kernel_info.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <functional>
 
 #include "util/little_endian.h"
+#include "util/try.h"
 
 namespace kiln::device {
 namespace {
@@ -86,8 +85,7 @@ std::optional<std::uint32_t> registers_of(ByteView info, std::size_t symbol) {
 Result<ParameterSizes> parameters_of(ByteView info, std::string_view kernel) {
   constexpr std::uint8_t kTotalBytes = 0x19;  // CBANK_PARAM_SIZE; absent: 0
   const auto corrupt = [&](std::string_view what) {
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("bad image: {} of kernel {}", what, kernel));
+    return fail(ErrorCode::kCorrupt, "bad image: {} of kernel {}", what, kernel);
   };
   std::vector<Parameter> parameters;
   std::size_t total_bytes = 0;

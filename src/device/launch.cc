@@ -24,9 +24,11 @@ std::string describe(const Function& function) {
   return fmt::format("kernel {} of {}", function.name(), function.module().label());
 }
 
-tl::unexpected<Error> refuse(const Function& function, std::string_view why) {
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{}: {}", describe(function), why));
+template <typename... Values>
+tl::unexpected<Error> refused(const Function& function,
+                              fmt::format_string<Values...> why, Values&&... values) {
+  return refuse("{}: {}", describe(function),
+                fmt::format(why, std::forward<Values>(values)...));
 }
 
 // As driver_result(). A launch takes microseconds, so nothing is formatted unless it
@@ -45,27 +47,26 @@ std::uint64_t volume(const Extent& extent) {
 Result<void> check_arguments(const Function& function, std::span<void* const> arguments,
                              std::span<const std::size_t> sizes) {
   if (arguments.size() != sizes.size())
-    return refuse(function, fmt::format("{} arguments with {} sizes", arguments.size(),
-                                        sizes.size()));
+    return refused(function, "{} arguments with {} sizes", arguments.size(),
+                   sizes.size());
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i] == nullptr)  // the driver would read there
-      return refuse(function, fmt::format("argument {} (counted from 0) is null: give "
-                                          "the address of its value",
-                                          i));
+      return refused(
+          function,
+          "argument {} (counted from 0) is null: give the address of its value", i);
   }
   if (!function.parameters())
     return {};
   const std::vector<std::size_t>& expected = *function.parameters();
   if (expected.size() != sizes.size())
-    return refuse(
-        function,
-        fmt::format("it takes {} arguments, of {} bytes, and {} were given",
-                    expected.size(), fmt::join(expected, ", "), sizes.size()));
+    return refused(function, "it takes {} arguments, of {} bytes, and {} were given",
+                   expected.size(), fmt::join(expected, ", "), sizes.size());
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] != expected[i])
-      return refuse(function, fmt::format("argument {} (counted from 0) takes {} "
-                                          "bytes, and a value of {} was given",
-                                          i, expected[i], sizes[i]));
+      return refused(
+          function,
+          "argument {} (counted from 0) takes {} bytes, and a value of {} was given", i,
+          expected[i], sizes[i]);
   }
   return {};
 }
@@ -75,8 +76,8 @@ Result<void> check_extent(const Function& function, std::string_view what,
                           const Extent& extent, const Extent& limit) {
   for (std::size_t i = 0; i < extent.size(); ++i) {
     if (extent[i] > limit[i])
-      return refuse(function, fmt::format("{}.{} is {}, and the device's limit is {}",
-                                          what, kAxes[i], extent[i], limit[i]));
+      return refused(function, "{}.{} is {}, and the device's limit is {}", what,
+                     kAxes[i], extent[i], limit[i]);
   }
   return {};
 }
@@ -84,27 +85,26 @@ Result<void> check_extent(const Function& function, std::string_view what,
 Result<void> check_block(const Function& function, const Extent& block) {
   const std::uint64_t threads = volume(block);
   if (threads == 0)
-    return refuse(function, fmt::format("a block of {} x {} x {} threads has no thread",
-                                        block[0], block[1], block[2]));
+    return refused(function, "a block of {} x {} x {} threads has no thread", block[0],
+                   block[1], block[2]);
   const std::uint32_t limit = function.attributes().max_threads_per_block;
   if (threads > limit)
-    return refuse(function,
-                  fmt::format("a block of {} x {} x {} threads has {}, and the limit "
-                              "of the kernel's registers and launch bounds is {}",
-                              block[0], block[1], block[2], threads, limit));
+    return refused(function,
+                   "a block of {} x {} x {} threads has {}, and the limit of the "
+                   "kernel's registers and launch bounds is {}",
+                   block[0], block[1], block[2], threads, limit);
   return {};
 }
 
 Result<void> check_shared(const Function& function, std::uint32_t bytes) {
   const FunctionAttributes& attributes = function.attributes();
   if (bytes > attributes.max_dynamic_shared_bytes)
-    return refuse(
-        function,
-        fmt::format("{} bytes of dynamic shared memory, and the limit is {}: the "
-                    "device's {} a block, less {} of static shared memory",
-                    bytes, attributes.max_dynamic_shared_bytes,
-                    function.module().context().limits().shared_optin_bytes,
-                    attributes.static_shared_bytes));
+    return refused(function,
+                   "{} bytes of dynamic shared memory, and the limit is {}: the "
+                   "device's {} a block, less {} of static shared memory",
+                   bytes, attributes.max_dynamic_shared_bytes,
+                   function.module().context().limits().shared_optin_bytes,
+                   attributes.static_shared_bytes);
   return {};
 }
 
@@ -116,15 +116,13 @@ Result<void> check_cluster(const Function& function, const Geometry& geometry) {
   constexpr ComputeCapability kFirst{9, 0};
   const ComputeCapability capability = function.module().context().device().capability;
   if (capability < kFirst)
-    return refuse(function,
-                  fmt::format("clusters need compute capability {} or later, and this "
-                              "device is {}",
-                              to_string(kFirst), to_string(capability)));
+    return refused(
+        function, "clusters need compute capability {} or later, and this device is {}",
+        to_string(kFirst), to_string(capability));
   for (std::size_t i = 0; i < geometry.cluster.size(); ++i) {
     if (geometry.cluster[i] == 0 || geometry.grid[i] % geometry.cluster[i] != 0)
-      return refuse(function,
-                    fmt::format("grid.{0} is {1}, no multiple of cluster.{0}, {2}",
-                                kAxes[i], geometry.grid[i], geometry.cluster[i]));
+      return refused(function, "grid.{0} is {1}, no multiple of cluster.{0}, {2}",
+                     kAxes[i], geometry.grid[i], geometry.cluster[i]);
   }
   return {};
 }
@@ -138,11 +136,10 @@ Result<void> check_preferred(const Function& function, const Geometry& geometry)
     const std::uint32_t preferred = geometry.preferred_cluster[i];
     if (preferred == 0 || geometry.cluster[i] == 0 ||
         preferred % geometry.cluster[i] != 0 || geometry.grid[i] % preferred != 0)
-      return refuse(
-          function,
-          fmt::format("preferred_cluster.{0} is {1}: it must be a multiple of "
-                      "cluster.{0}, {2}, and divide grid.{0}, {3}",
-                      kAxes[i], preferred, geometry.cluster[i], geometry.grid[i]));
+      return refused(function,
+                     "preferred_cluster.{0} is {1}: it must be a multiple of "
+                     "cluster.{0}, {2}, and divide grid.{0}, {3}",
+                     kAxes[i], preferred, geometry.cluster[i], geometry.grid[i]);
   }
   return {};
 }
@@ -171,13 +168,12 @@ Result<void> check_launch_attributes(const Function& function,
   if (has_clusters(geometry))
     KILN_TRY(check_cluster(function, geometry));
   if (geometry.cooperative && !context.limits().has_cooperative_launch)
-    return refuse(function, "the device has no cooperative launch");
+    return refused(function, "the device has no cooperative launch");
   if (context.driver().table().cuLaunchKernelEx == nullptr)
-    return fail(
-        ErrorCode::kUnavailable,
-        fmt::format("{}: clusters and cooperative launches need a driver for CUDA 11.8 "
-                    "or later, and this driver is for {}; install a newer driver",
-                    describe(function), to_string(context.driver().version())));
+    return fail(ErrorCode::kUnavailable,
+                "{}: clusters and cooperative launches need a driver for CUDA 11.8 or "
+                "later, and this driver is for {}; install a newer driver",
+                describe(function), to_string(context.driver().version()));
   return {};
 }
 
@@ -207,7 +203,7 @@ Result<void> check_stream(const Function& function, CUstream stream, CUcontext b
   const StreamFit fit = fit_of(function.module().context(), stream, before);
   KILN_TRY(done(function, fit.result, "cuStreamGetCtx"));
   if (!fit.why_not.empty())
-    return refuse(function, fit.why_not);
+    return refused(function, "{}", fit.why_not);
   return {};
 }
 

@@ -30,8 +30,7 @@ Result<void> check_fit(const Image& image, const PrimaryContext& context,
                        std::string_view on) {
   const ComputeCapability capability = context.device().capability;
   if (const std::string why = why_not(image.target, capability); !why.empty())
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: {}; build it for {}", on, why, to_string(capability)));
+    return refuse("{}: {}; build it for {}", on, why, to_string(capability));
   return about(
       on, check_accepted(context.driver().version(), image.target.kind, image.toolkit));
 }
@@ -118,10 +117,9 @@ bool can_enumerate(const DriverTable& driver) {
 
 tl::unexpected<Error> not_found(std::string_view on, std::string_view name,
                                 std::string_view found) {
-  return fail(
-      ErrorCode::kCorrupt,
-      fmt::format("{}: the driver finds no kernel {} in the image; the image has {}",
-                  on, name, found.empty() ? "none" : found));
+  return fail(ErrorCode::kCorrupt,
+              "{}: the driver finds no kernel {} in the image; the image has {}", on,
+              name, found.empty() ? "none" : found);
 }
 
 }  // namespace
@@ -208,8 +206,8 @@ Result<void> LoadedModule::resolve(const std::vector<std::string>& wanted,
         functions_.push_back(KILN_TRY(std::move(function)));
     }
     if (functions_.empty() && !unreachable_.empty())
-      return fail(ErrorCode::kUnavailable,
-                  fmt::format("{}: {}", label_, why_unreachable(unreachable_)));
+      return fail(ErrorCode::kUnavailable, "{}: {}", label_,
+                  why_unreachable(unreachable_));
     return {};
   }
   for (const std::string& name : wanted) {

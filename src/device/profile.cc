@@ -30,16 +30,15 @@ Result<std::string> text_of(const fs::path& what) {
       return std::string(each.text);
     names.emplace_back(each.name);
   }
-  return fail(ErrorCode::kNotFound,
-              fmt::format("no profile '{}' among {}, and no such file{}", name,
-                          fmt::join(names, ", "), did_you_mean(name, names)));
+  return fail(ErrorCode::kNotFound, "no profile '{}' among {}, and no such file{}",
+              name, fmt::join(names, ", "), did_you_mean(name, names));
 }
 
 tl::unexpected<Error> wrong(const fs::path& what, std::string_view why) {
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{} is no device profile: {}; `kiln doctor --profile FILE` "
-                          "writes one on a machine with the device",
-                          what.native(), why));
+  return refuse(
+      "{} is no device profile: {}; `kiln doctor --profile FILE` writes one on a "
+      "machine with the device",
+      what.native(), why);
 }
 
 }  // namespace

@@ -38,10 +38,10 @@ tl::unexpected<Error> never_supported(Architecture architecture) {
   std::vector<std::string> names;
   for (const KnownArchitecture& each : known_architectures())
     names.push_back(to_string(each.capability));
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("no NVRTC ever built for {}; known are {}, with the suffix a "
-                          "from 9.0 on and f from 10.0 on",
-                          to_string(architecture), fmt::join(names, ", ")));
+  return refuse(
+      "no NVRTC ever built for {}; known are {}, with the suffix a from 9.0 on and f "
+      "from 10.0 on",
+      to_string(architecture), fmt::join(names, ", "));
 }
 
 // Some NVRTC builds for `architecture`, but not this one.
@@ -56,18 +56,17 @@ tl::unexpected<Error> needs_other_nvrtc(Architecture architecture,
                       : "does not build",
                   to_string(architecture));
   if (first && known->last && *known->last < kOldestOfKiln)
-    return fail(
-        ErrorCode::kUnavailable,
-        fmt::format("{}, and {} was the last NVRTC that did: too old for Kiln, which "
-                    "works with {} or later",
-                    not_this, to_string(*known->last), to_string(kOldestOfKiln)));
+    return fail(ErrorCode::kUnavailable,
+                "{}, and {} was the last NVRTC that did: too old for Kiln, which works "
+                "with {} or later",
+                not_this, to_string(*known->last), to_string(kOldestOfKiln));
   const std::string from = first ? to_string(std::max(*first, kOldestOfKiln)) : "";
   const std::string who =
       !first        ? "an NVRTC that does"
       : known->last ? fmt::format("NVRTC {} to {}", from, to_string(*known->last))
                     : fmt::format("NVRTC {} or later", from);
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("{}; install {}, or name it in KILN_NVRTC", not_this, who));
+  return fail(ErrorCode::kUnavailable, "{}; install {}, or name it in KILN_NVRTC",
+              not_this, who);
 }
 
 std::optional<TargetSkipped> excluded(ComputeCapability capability,

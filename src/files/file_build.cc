@@ -66,7 +66,7 @@ Result<ReadFiles> read_all(const fs::path& folder) {
   for (const std::string& name : read.names) {
     auto content = KILN_TRY(read_file(folder / name, left));
     if (!content)
-      return fail(ErrorCode::kIo, fmt::format("{} is gone", (folder / name).native()));
+      return fail(ErrorCode::kIo, "{} is gone", (folder / name).native());
     left -= content->size();
     read.contents.push_back(*std::move(content));
   }
@@ -149,7 +149,7 @@ Result<void> FileBuild::Impl::add_inputs(const std::vector<fs::path>& files,
     // As it is: "a/../b" is not "b" where "a" is a symbolic link.
     const fs::path path = own / file;
     if (path.native().find('\0') != std::string::npos)
-      return kiln::fail(ErrorCode::kInvalidArgument, "an input's name has a NUL");
+      return refuse("an input's name has a NUL");
     if (!path.lexically_normal().native().starts_with(own.native() + "/"))
       inputs_.push_back(path.native());
   }

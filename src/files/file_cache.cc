@@ -28,14 +28,11 @@ constexpr std::size_t kMostLists = 64;
 Result<void> check(const FileRequest& request, milliseconds limit) {
   constexpr std::chrono::hours kLongest{24 * 365};
   if (request.target.size() > cache::kMaxTargetChars)
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("the target '{}' of {} has more than {} characters", request.target,
-                    files::label_of(request), cache::kMaxTargetChars));
+    return refuse("the target '{}' of {} has more than {} characters", request.target,
+                  files::label_of(request), cache::kMaxTargetChars);
   if (limit <= milliseconds(0) || limit > kLongest)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("the limit of {} must be above 0 and at most a year",
-                            files::label_of(request)));
+    return refuse("the limit of {} must be above 0 and at most a year",
+                  files::label_of(request));
   return {};
 }
 
@@ -168,9 +165,9 @@ Result<void> FileCache::Impl::check_may_build(const FileRequest& request,
     return {};
   return kiln::fail(
       ErrorCode::kUnavailable,
-      fmt::format("{} is not built in a forked child: build in the process that opened "
-                  "Kiln, or in a process that is started anew",
-                  label));
+      "{} is not built in a forked child: build in the process that opened "
+      "Kiln, or in a process that is started anew",
+      label);
 }
 
 Result<std::variant<CachedFiles, FileBuild>> FileCache::Impl::begin(

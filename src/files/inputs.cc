@@ -78,8 +78,7 @@ Result<cache::StoredObject> make_list(const FileRequest& request,
 Result<void> check_no_list(const std::vector<NamedFile>& files) {
   for (const NamedFile& file : files) {
     if (file.name == kListName)
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("no file may have the name {}", kListName));
+      return refuse("no file may have the name {}", kListName);
   }
   return {};
 }
@@ -91,9 +90,8 @@ Result<std::optional<Fields>> list_in(const cache::StoredObject& object) {
   auto list = KILN_TRY(Fields::decode(files.front().bytes));
   for (const Field& input : list.list()) {
     if (!input.label.starts_with(kFile) && !input.label.starts_with(kTool))
-      return fail(
-          ErrorCode::kCorrupt,
-          fmt::format("the list of inputs has '{}', which is no input", input.label));
+      return fail(ErrorCode::kCorrupt, "the list of inputs has '{}', which is no input",
+                  input.label);
   }
   return list;
 }

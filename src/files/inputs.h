@@ -5,7 +5,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,7 +13,6 @@
 #include "cache/object.h"
 #include "codec/fields.h"
 #include "key/header_store.h"
-#include "key/memo_file.h"
 #include "kiln/file_cache.h"
 #include "kiln/result.h"
 #include "util/fork_count.h"

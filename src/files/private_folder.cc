@@ -319,9 +319,7 @@ Result<std::vector<std::string>> files_below(const fs::path& folder) {
     if (status.type() == fs::file_type::regular)
       names.push_back(name);
     else if (status.type() != fs::file_type::directory)
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("{} is neither a file nor a folder", entry->path().native()));
+      return refuse("{} is neither a file nor a folder", entry->path().native());
   }
   if (error)
     return posix_error("list", folder, error.value());

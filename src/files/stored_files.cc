@@ -1,7 +1,5 @@
 #include "files/stored_files.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -27,7 +25,7 @@ std::string label_of(const FileRequest& request) {
 /// The fields whose digest is the key.
 Result<Fields> preimage_of(const FileFields& fields) {
   if (fields.empty())
-    return fail(ErrorCode::kInvalidArgument, "a key of files has no fields");
+    return refuse("a key of files has no fields");
   Fields all;
   all.add("schema", kSchema);
   all.add("kind", to_string(cache::Kind::kFiles));
@@ -50,8 +48,7 @@ Result<cache::StoredObject> make_object(const FileRequest& request,
   KILN_TRY(check_files(files));  // no name is of both
   const Bytes payload = KILN_TRY(encode_files(std::move(others)));
   if (payload.empty())
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} has no file besides sources", label_of(request)));
+    return refuse("{} has no file besides sources", label_of(request));
   const Bytes source = KILN_TRY(encode_files(std::move(sources)));
   return cache::StoredObject::make(
       {.kind = cache::Kind::kFiles,

@@ -13,10 +13,9 @@
 namespace kiln::interface {
 namespace {
 
-tl::unexpected<Error> refuse(const Struct& of, const Field& field) {
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("struct {}: C has no form of '{} {} = {}'", of.name,
-                          field.type, field.name, field.initial));
+tl::unexpected<Error> refused(const Struct& of, const Field& field) {
+  return fail(ErrorCode::kInvalidArgument, "struct {}: C has no form of '{} {} = {}'",
+              of.name, field.type, field.name, field.initial);
 }
 
 /// Makes the C structs of one header.
@@ -50,8 +49,8 @@ class Translator {
   Result<void> add_argument(const Operation& operation, const std::string& name) {
     const Struct* of = header_.find_struct(name);
     if (of == nullptr)
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: there is no struct {}", operation.name, name));
+      return fail(ErrorCode::kInvalidArgument, "{}: there is no struct {}",
+                  operation.name, name);
     CStruct made{.name = c_name(operation, name),
                  .cpp_name = name,
                  .has_size = true,
@@ -90,7 +89,7 @@ class Translator {
       const auto type = type_of(field.type);
       const auto initial = initial_of(field);
       if (!type || !initial)
-        return refuse(of, field);
+        return refused(of, field);
       to.fields.push_back({*type, name, *initial, at, field.type, first,
                            field.is_option, field.tensor, field.flag});
     }
@@ -113,9 +112,9 @@ class Translator {
       for (const Field& field : part.fields)
         if (field.since != Version())
           return fail(ErrorCode::kInvalidArgument,
-                      fmt::format("struct {}: {} cannot be added: in C the struct has "
-                                  "no size by which it could grow",
-                                  part.name, field.name));
+                      "struct {}: {} cannot be added: in C the struct has no size by "
+                      "which it could grow",
+                      part.name, field.name);
       made_.structs.push_back(std::move(made));
     }
     return name;

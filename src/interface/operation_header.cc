@@ -1,7 +1,5 @@
 #include "interface/operation_header.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
 #include <regex>
@@ -70,10 +68,8 @@ Result<Struct> read_struct(std::string name, std::string base,
       continue;
     std::smatch found;
     if (!std::regex_match(statement, found, field))
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("struct {}: '{}' is no field of the form TYPE NAME = "
-                              "VALUE",
-                              made.name, statement));
+      return refuse("struct {}: '{}' is no field of the form TYPE NAME = VALUE",
+                    made.name, statement);
     Version since;
     if (found[1].matched)
       since = {std::stoi(found.str(1)), std::stoi(found.str(2))};
@@ -84,10 +80,8 @@ Result<Struct> read_struct(std::string name, std::string base,
       read.tensor.erase(read.tensor.begin());
     }
     if (found[5].matched && (!read.is_pointer() || read.tensor.empty()))
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("struct {}: KILN_TENSOR needs a pointer and its type: '{}'",
-                      made.name, statement));
+      return refuse("struct {}: KILN_TENSOR needs a pointer and its type: '{}'",
+                    made.name, statement);
     made.fields.push_back(std::move(read));
   }
   return made;
@@ -156,9 +150,7 @@ Result<OperationHeader> read_operation_header(std::string path, std::string_view
       const std::string name = found.str(6);
       const auto of = std::ranges::find(header.operations, name, &Operation::name);
       if (of == header.operations.end())
-        return fail(
-            ErrorCode::kInvalidArgument,
-            fmt::format("{}_workspace_bytes() is of no operation before it", name));
+        return refuse("{}_workspace_bytes() is of no operation before it", name);
       of->has_workspace = true;
     }
   }
@@ -166,12 +158,10 @@ Result<OperationHeader> read_operation_header(std::string path, std::string_view
        at != end; ++at)
     if (std::ranges::find(header.operations, at->str(1), &Operation::name) ==
         header.operations.end())
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("{}(): no operation has such parameters; it takes 'Service& "
-                      "service, const Device& device, CUstream_st* stream', "
-                      "then structs",
-                      at->str(1)));
+      return refuse(
+          "{}(): no operation has such parameters; it takes 'Service& service, const "
+          "Device& device, CUstream_st* stream', then structs",
+          at->str(1));
   return header;
 }
 

@@ -87,11 +87,10 @@ Result<void> HeaderReader::count_bytes(std::uint64_t bytes, std::string_view nam
   bytes_ += bytes;
   if (bytes_ <= limits_.bytes)
     return {};
-  return fail(
-      ErrorCode::kResourceLimit,
-      fmt::format("{} can include over {} bytes of headers, the last of them {}: "
-                  "remove #include directives or include directories",
-                  program_name_, limits_.bytes, name));
+  return fail(ErrorCode::kResourceLimit,
+              "{} can include over {} bytes of headers, the last of them {}: remove "
+              "#include directives or include directories",
+              program_name_, limits_.bytes, name);
 }
 
 }  // namespace kiln::key

@@ -230,9 +230,9 @@ Result<std::size_t> Scan::add_file(const std::string& operand,
     return known->second;
   if (texts_.size() > limits_.files)
     return fail(ErrorCode::kResourceLimit,
-                fmt::format("{} can include more than {} files, the last of them {}: "
-                            "remove #include directives or include directories",
-                            input_.program_name, limits_.files, found.path));
+                "{} can include more than {} files, the last of them {}: remove "
+                "#include directives or include directories",
+                input_.program_name, limits_.files, found.path);
 
   const Digest& digest = file.content->digest;
   std::string value = digest.hex();
@@ -283,15 +283,13 @@ Result<void> Scan::follow(std::size_t text) {
 
 Result<std::string> Scan::resolve(const Directive& directive, const Includer& from) {
   if (++edges_ > limits_.edges)
-    return fail(
-        ErrorCode::kResourceLimit,
-        fmt::format("{} can reach more than {} #include directives: remove some, "
-                    "or headers that have them",
-                    input_.program_name, limits_.edges));
+    return fail(ErrorCode::kResourceLimit,
+                "{} can reach more than {} #include directives: remove some, or "
+                "headers that have them",
+                input_.program_name, limits_.edges);
   if (stop_.stop_requested())
-    return fail(ErrorCode::kCancelled,
-                fmt::format("stopped while the headers of {} were searched",
-                            input_.program_name));
+    return fail(ErrorCode::kCancelled, "stopped while the headers of {} were searched",
+                input_.program_name);
   if (directive.lookup == Lookup::kComputed || directive.lookup == Lookup::kComputedIf)
     return "?";
   guesses_.add_spelling(directive.operand);
@@ -460,9 +458,8 @@ Result<HeaderScan> HeaderScanner::scan(const SourceKeyInput& input,
   KILN_TRY(check_normalized(input));
   for (const fs::path& folder : toolkit_folders) {
     if (!folder.is_absolute())
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("the toolkit's include folder {} is not an absolute path",
-                              folder.native()));
+      return refuse("the toolkit's include folder {} is not an absolute path",
+                    folder.native());
   }
   Directives source =
       KILN_TRY(about(input.program_name, find_directives(input.source, stop)));

@@ -1,9 +1,7 @@
 #include "key/header_store.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 
-#include <optional>
 #include <tuple>
 #include <unordered_set>
 #include <utility>
@@ -132,8 +130,7 @@ Result<ReadHeader> HeaderStore::read(const std::filesystem::path& path,
                                      const std::stop_token& stop) {
   const auto read = KILN_TRY(read_stamped(AT_FDCWD, path, max_bytes));
   if (!read)
-    return fail(ErrorCode::kNotFound,
-                fmt::format("{} went away while it was read", path.native()));
+    return fail(ErrorCode::kNotFound, "{} went away while it was read", path.native());
   auto content = std::make_shared<HeaderContent>();
   content->digest = Digest::of(read->bytes);
   content->bytes = read->bytes.size();

@@ -5,7 +5,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>

@@ -1,7 +1,5 @@
 #include "key/options.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <optional>
 #include <string_view>
@@ -66,9 +64,8 @@ Result<void> make_absolute(std::filesystem::path& dir) {
   std::error_code error;
   std::filesystem::path absolute = std::filesystem::absolute(dir, error);
   if (error)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("the include directory '{}' has no absolute path: {}",
-                            dir.native(), error.message()));
+    return refuse("the include directory '{}' has no absolute path: {}", dir.native(),
+                  error.message());
   dir = std::move(absolute);
   return {};
 }
@@ -84,8 +81,7 @@ Result<SourceKeyInput> normalized(SourceKeyInput input) {
       continue;
     }
     if (!taken->value || taken->value->empty())
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("the option {} has no value", options[at]));
+      return refuse("the option {} has no value", options[at]);
     switch (taken->meaning) {
       case Meaning::kIncludeDir:
         input.include_dirs.emplace_back(*std::move(taken->value));
@@ -122,16 +118,13 @@ Result<void> check_normalized(const SourceKeyInput& input) {
   for (std::size_t at = 0; at < input.options.size(); ++at) {
     const auto taken = take(input.options, at);
     if (taken && taken->meaning != Meaning::kPreInclude)
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{} is among the options; it belongs into the macros or "
-                              "include directories",
-                              input.options[at]));
+      return refuse(
+          "{} is among the options; it belongs into the macros or include directories",
+          input.options[at]);
   }
   for (const std::filesystem::path& dir : input.include_dirs) {
     if (!dir.is_absolute())
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("the include directory '{}' is not an absolute path",
-                              dir.native()));
+      return refuse("the include directory '{}' is not an absolute path", dir.native());
   }
   return {};
 }

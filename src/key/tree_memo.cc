@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "codec/digest.h"
 #include "key/memo_codec.h"

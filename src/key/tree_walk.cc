@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -36,8 +35,8 @@ class Walk {
   Result<WalkedTree> run() {
     tree_.root.reset(::open(root_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (!tree_.root && (errno == ENOENT || errno == ENOTDIR))
-      return fail(ErrorCode::kNotFound,
-                  fmt::format("there is no include folder {}", root_.native()));
+      return fail(ErrorCode::kNotFound, "there is no include folder {}",
+                  root_.native());
     UniqueFd folder;
     if (tree_.root)
       folder.reset(::openat(tree_.root.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -149,8 +148,8 @@ class Walk {
   [[nodiscard]] tl::unexpected<Error> too_large(std::string_view what,
                                                 std::size_t limit) const {
     return fail(ErrorCode::kResourceLimit,
-                fmt::format("{} has over {} {}: name the toolkit's own include folder",
-                            root_.native(), limit, what));
+                "{} has over {} {}: name the toolkit's own include folder",
+                root_.native(), limit, what);
   }
 
   const fs::path& root_;

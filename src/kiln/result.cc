@@ -1,35 +1,17 @@
 #include "kiln/result.h"
 
+#include <array>
+#include <cstddef>
+
 namespace kiln {
 
 std::string_view to_string(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kInvalidArgument:
-      return "invalid_argument";
-    case ErrorCode::kNotFound:
-      return "not_found";
-    case ErrorCode::kCompileFailed:
-      return "compile_failed";
-    case ErrorCode::kWorkerCrashed:
-      return "worker_crashed";
-    case ErrorCode::kTimeout:
-      return "timeout";
-    case ErrorCode::kResourceLimit:
-      return "resource_limit";
-    case ErrorCode::kCancelled:
-      return "cancelled";
-    case ErrorCode::kCorrupt:
-      return "corrupt";
-    case ErrorCode::kUntrusted:
-      return "untrusted";
-    case ErrorCode::kIo:
-      return "io";
-    case ErrorCode::kUnavailable:
-      return "unavailable";
-    case ErrorCode::kDevice:
-      return "device";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, 12> kNames{
+      "invalid_argument", "not_found", "compile_failed", "worker_crashed", "timeout",
+      "resource_limit",   "cancelled", "corrupt",        "untrusted",      "io",
+      "unavailable",      "device"};
+  const auto at = static_cast<std::size_t>(code);
+  return at < kNames.size() ? kNames[at] : "unknown";
 }
 
 }  // namespace kiln

@@ -47,9 +47,8 @@ Result<void> check_rules(const attention::Problem& problem, const Device& device
   const auto verdict = attention::evaluate(problem, device.capability, cudnn);
   if (verdict.supported)
     return {};
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("{}: {}", label(problem, device),
-                          to_string(verdict.refusals.front(), cudnn)));
+  return fail(ErrorCode::kUnavailable, "{}: {}", label(problem, device),
+              to_string(verdict.refusals.front(), cudnn));
 }
 
 }  // namespace
@@ -127,8 +126,8 @@ Result<const AttentionDecision*> AttentionDecisions::choose(
       attention::own_kernel(question.problem, device.capability, call);
   if (setting == AttentionSetting::kKiln) {
     if (!kernel.supported)
-      return fail(ErrorCode::kUnavailable,
-                  fmt::format("{}: {}=kiln, and {}", about, set_by, kernel.reason));
+      return fail(ErrorCode::kUnavailable, "{}: {}=kiln, and {}", about, set_by,
+                  kernel.reason);
     report(question, device, nullptr,
            fmt::format("Kiln's {}: {}=kiln", kernel.reason, set_by));
     return remember(question, {.reason = fmt::format("{}=kiln", set_by)});
@@ -145,12 +144,11 @@ Result<const AttentionDecision*> AttentionDecisions::choose(
   }
   const Refusal& refusal = answer.error();
   if (setting == AttentionSetting::kCudnn)
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{}: {}=cudnn, and {}", about, set_by, refusal.reason));
+    return fail(ErrorCode::kUnavailable, "{}: {}=cudnn, and {}", about, set_by,
+                refusal.reason);
   if (!kernel.supported)
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{}: {}; and cuDNN does not run it: {}", about,
-                            kernel.reason, refusal.reason));
+    return fail(ErrorCode::kUnavailable, "{}: {}; and cuDNN does not run it: {}", about,
+                kernel.reason, refusal.reason);
   report(question, device, &refusal, fmt::format("Kiln's {}", kernel.reason));
   return remember(question, {.reason = refusal.reason});
 }
@@ -316,10 +314,9 @@ Result<AttentionDecisions::PlanPointer> AttentionDecisions::fetch_and_load(
   for (int left = kTries - 1;; --left) {
     const auto fetched = KILN_TRY(plans().fetch(keyed, {}, device.ordinal));
     if (fetched.object == nullptr)
-      return fail(ErrorCode::kCompileFailed,
-                  fmt::format("{}: cuDNN {} itself refuses it: {}",
-                              label(keyed.problem, device), to_string(keyed.version),
-                              to_string(fetched.attempts)));
+      return fail(ErrorCode::kCompileFailed, "{}: cuDNN {} itself refuses it: {}",
+                  label(keyed.problem, device), to_string(keyed.version),
+                  to_string(fetched.attempts));
     auto plan = KILN_TRY(attention::decode_plan(fetched.object->payload()));
     auto loaded = attention::LoadedPlan::load(handles, std::move(plan));
     // A stored plan may be refused for a reason that its key does not cover: that is a

@@ -1,13 +1,12 @@
 #include "library/disabled_kernels.h"
 
-#include <fmt/format.h>
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "util/log.h"
 #include "util/nearest.h"
+#include "util/try.h"
 
 namespace kiln {
 namespace {
@@ -37,9 +36,8 @@ Result<void> DisabledKernels::check(const Request& request) const {
     return {};
   for (const std::string& pattern : patterns_) {
     if (matches(pattern, request.name()))
-      return fail(ErrorCode::kUnavailable,
-                  fmt::format("{} is switched off by {} ({})", request.name(),
-                              set_by_.name, pattern));
+      return fail(ErrorCode::kUnavailable, "{} is switched off by {} ({})",
+                  request.name(), set_by_.name, pattern);
   }
   return {};
 }

@@ -22,24 +22,21 @@ const std::string& no_name() {
 }
 
 tl::unexpected<Error> none_chosen(const Kernel& kernel) {
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{} on {} has {} kernels ({}): choose one with entry()",
-                          kernel.name(), device::label_of(kernel.device()),
-                          kernel.entry_points().size(),
-                          fmt::join(kernel.entry_points(), ", ")));
+  return refuse("{} on {} has {} kernels ({}): choose one with entry()", kernel.name(),
+                device::label_of(kernel.device()), kernel.entry_points().size(),
+                fmt::join(kernel.entry_points(), ", "));
 }
 
 tl::unexpected<Error> wrong_kind(const device::Function& function, std::size_t index,
                                  ArgumentKind wanted) {
   const bool is_float = wanted == ArgumentKind::kFloat;
-  return fail(
-      ErrorCode::kInvalidArgument,
-      fmt::format("kernel {} of {}: argument {} (counted from 0) is {}, and its "
-                  "parameter is {}: pass {}",
-                  function.name(), function.module().label(), index,
-                  is_float ? "a whole number" : "a floating-point number",
-                  is_float ? "float or double" : "a whole number",
-                  is_float ? "a float or a double" : "an integer"));
+  return refuse(
+      "kernel {} of {}: argument {} (counted from 0) is {}, and its parameter is {}: "
+      "pass {}",
+      function.name(), function.module().label(), index,
+      is_float ? "a whole number" : "a floating-point number",
+      is_float ? "float or double" : "a whole number",
+      is_float ? "a float or a double" : "an integer");
 }
 
 }  // namespace
@@ -85,11 +82,10 @@ Result<Kernel> Kernel::entry(std::string_view name) const {
       const bool is_overloaded = std::ranges::count(given, shown, source_name) > 1;
       names.push_back(is_overloaded ? each : shown);
     }
-    return fail(
-        ErrorCode::kNotFound,
-        fmt::format("{} has no kernel '{}'; it has {}{}{}", loaded_->label(), name,
-                    fmt::join(names, ", "), unreachable.empty() ? "" : "; ",
-                    unreachable.empty() ? "" : device::why_unreachable(unreachable)));
+    return fail(ErrorCode::kNotFound, "{} has no kernel '{}'; it has {}{}{}",
+                loaded_->label(), name, fmt::join(names, ", "),
+                unreachable.empty() ? "" : "; ",
+                unreachable.empty() ? "" : device::why_unreachable(unreachable));
   });
 }
 
@@ -117,17 +113,14 @@ Result<std::vector<std::size_t>> Kernel::parameter_sizes() const {
     if (function.parameters())
       return *function.parameters();
     return fail(ErrorCode::kUnavailable,
-                fmt::format("kernel {} of {}: neither its image nor the driver tells "
-                            "the sizes of its parameters; a driver for CUDA 12.4 or "
-                            "later does",
-                            function.name(), loaded_->label()));
+                "kernel {} of {}: neither its image nor the driver tells the sizes of "
+                "its parameters; a driver for CUDA 12.4 or later does",
+                function.name(), loaded_->label());
   });
 }
 
 Result<std::vector<ArgumentKind>> Kernel::parameter_kinds() const {
-  const auto sizes = parameter_sizes();
-  if (!sizes)
-    return tl::unexpected(sizes.error());
+  KILN_TRY(parameter_sizes());
   return at_border(
       [&]() -> Result<std::vector<ArgumentKind>> { return loaded_->kinds(entry_); });
 }

@@ -151,8 +151,8 @@ Result<GlobalVariable> LoadedKernel::global(std::string_view name) const {
   const std::string lowered(named == variables_.end() ? name : named->lowered);
   if (const auto found = KILN_TRY(module_->variable(lowered)))
     return GlobalVariable{.address = found->address, .bytes = found->bytes};
-  return fail(ErrorCode::kNotFound, fmt::format("{} has no variable '{}'; it has {}",
-                                                label_, name, variable_names()));
+  return fail(ErrorCode::kNotFound, "{} has no variable '{}'; it has {}", label_, name,
+              variable_names());
 }
 
 std::string LoadedKernel::variable_names() const {
@@ -179,10 +179,9 @@ std::string LoadedKernel::variable_names() const {
 Result<Geometry> LoadedKernel::geometry(const LaunchArguments& arguments,
                                         const std::string& entry) const {
   if (!template_) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} is a source, which declares no geometry: give launch() "
-                            "a kiln::Geometry",
-                            label_));
+    return refuse(
+        "{} is a source, which declares no geometry: give launch() a kiln::Geometry",
+        label_);
   }
   return template_->kernel->geometry(values_, arguments, entry);
 }

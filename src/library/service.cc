@@ -1,7 +1,5 @@
 #include "kiln/service.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <atomic>
 #include <optional>
@@ -24,6 +22,7 @@
 #include "util/public_border.h"
 #include "util/striped.h"
 #include "util/try.h"
+#include "util/words.h"
 
 // The data path, one named step per line:
 //
@@ -71,9 +70,8 @@ FoundBy found_by(const PreparedRequest& request) {
 /// "scaled_softmax_fwd:dtype=bf16 (key 3f9c21d0a4b2) for device 0 (...): <message>".
 tl::unexpected<Error> named(const Error& error, const KeyedRequest& request,
                             const Device& device) {
-  return fail(error.code, fmt::format("{} (key {}) for {}: {}", request.request.label(),
-                                      request.key.short_hex(), device::label_of(device),
-                                      error.message));
+  return fail(error.code, "{} (key {}) for {}: {}", request.request.label(),
+              request.key.short_hex(), device::label_of(device), error.message);
 }
 
 /// Stops what a service has started, unless opening it succeeds.
@@ -99,25 +97,8 @@ constexpr std::size_t kKinds = 8;
 }  // namespace
 
 std::string_view to_string(Event::Kind kind) {
-  switch (kind) {
-    case Event::Kind::kHit:
-      return "hit";
-    case Event::Kind::kCompiled:
-      return "compiled";
-    case Event::Kind::kWaited:
-      return "waited";
-    case Event::Kind::kNotStored:
-      return "not_stored";
-    case Event::Kind::kLoaded:
-      return "loaded";
-    case Event::Kind::kFailed:
-      return "failed";
-    case Event::Kind::kSeed:
-      return "seed";
-    case Event::Kind::kRemote:
-      return "remote";
-  }
-  return "unknown";
+  return word_of(kind, {"hit", "compiled", "waited", "not_stored", "loaded", "failed",
+                        "seed", "remote"});
 }
 
 class Service::Impl {
@@ -196,10 +177,9 @@ Result<std::unique_ptr<Service::Impl>> Service::Impl::open(const Options& option
   const Config config = KILN_TRY(settings(options, process_environment()));
   if (config.log_level) {
     if (const auto set = set_log_level(*config.log_level); !set)
-      return fail(
-          set.error().code,
-          fmt::format("{}: {}", options.log_level ? "Options::log_level" : "KILN_LOG",
-                      set.error().message));
+      return fail(set.error().code, "{}: {}",
+                  options.log_level ? "Options::log_level" : "KILN_LOG",
+                  set.error().message);
   }
   std::stop_source stop;
   auto builds = KILN_TRY(BuildService::open(
@@ -265,8 +245,8 @@ Result<KernelMemory::Pointer> Service::Impl::provide(Call& call) {
   const PreparedRequest& prepared = *call.prepared;
   call.kernel = prepared.label();
   const auto not_loaded = [&] {
-    return fail(ErrorCode::kNotFound, fmt::format("{} is not loaded on {}", call.kernel,
-                                                  device::label_of(call.device)));
+    return fail(ErrorCode::kNotFound, "{} is not loaded on {}", call.kernel,
+                device::label_of(call.device));
   };
   if (only_loaded() && found_by(prepared) == FoundBy::kNameAndParameters)
     return not_loaded();  // else it had been found
@@ -289,14 +269,12 @@ Result<KeyedRequest> Service::Impl::key(const PreparedRequest& request,
   const Device& device = call.device;
   auto key = builds_->key(request, device.capability, call.stop);
   if (!key) {
-    return fail(key.error().code,
-                fmt::format("{} for {}: {}", request.label(), device::label_of(device),
-                            key.error().message));
+    return fail(key.error().code, "{} for {}: {}", request.label(),
+                device::label_of(device), key.error().message);
   }
   if (const auto* skipped = std::get_if<device::TargetSkipped>(&*key)) {
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{} is not for {}: it {}", request.label(),
-                            device::label_of(device), skipped->reason));
+    return fail(ErrorCode::kUnavailable, "{} is not for {}: it {}", request.label(),
+                device::label_of(device), skipped->reason);
   }
   return std::get<KeyedRequest>(*std::move(key));
 }

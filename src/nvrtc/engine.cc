@@ -12,7 +12,6 @@
 #include <memory>
 #include <new>
 #include <set>
-#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>

@@ -11,6 +11,7 @@
 #include "ops/check.h"
 #include "ops/plans.h"
 #include "util/try.h"
+#include "util/words.h"
 
 namespace kiln::ops {
 namespace {
@@ -19,17 +20,7 @@ constexpr std::int64_t kForwardRows = 4;  // in flight per thread
 constexpr TileWork kBackwardWork{.rows_in_flight = 2, .blocks_per_sm = 7};
 
 std::string_view kernel_of(ActivationKind kind) {
-  switch (kind) {
-    case ActivationKind::kGeluTanh:
-      return "bias_gelu_tanh";
-    case ActivationKind::kGeluErf:
-      return "bias_gelu_erf";
-    case ActivationKind::kSquaredRelu:
-      return "squared_relu";
-    case ActivationKind::kUnset:
-      break;
-  }
-  return {};
+  return word_of(kind, {"", "bias_gelu_tanh", "bias_gelu_erf", "squared_relu"}, "");
 }
 
 /// The number of elements.

@@ -1,14 +1,11 @@
 #include "ops/attention.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <initializer_list>
 #include <iterator>
 #include <limits>
-#include <span>
 #include <string_view>
 #include <utility>
 

@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "attention/explanation_json.h"
 #include "kiln/ops/attention.h"
@@ -85,9 +84,8 @@ Result<const AttentionDecision*> provide(Service& service, const AttentionCall& 
       KILN_TRY(known->plan->prepare());  // for this thread
     return known;
   }
-  return fail(ErrorCode::kNotFound,
-              fmt::format("{} is not prepared on {}", to_string(call.problem),
-                          device::label_of(device)));
+  return fail(ErrorCode::kNotFound, "{} is not prepared on {}", to_string(call.problem),
+              device::label_of(device));
 }
 
 /// The decision that was prepared; else prepares the call, except during a capture.
@@ -111,9 +109,9 @@ Result<const AttentionDecision*> decide(Service& service, CUstream_st* stream,
                     "kiln.prepare()) before the capture begins");
   const std::string_view operation = operation_of(call.problem.pass);
   return refuse(
-      "{}: the stream is being captured, and this problem was not prepared "
-      "on device {} for tensors that are {} to 16 bytes and a scale of that "
-      "sign: call prepare_{}(), or run it once, before the capture begins",
+      "{}: the stream is being captured, and this problem was not prepared on device "
+      "{} for tensors that are {} to 16 bytes and a scale of that sign: call "
+      "prepare_{}(), or run it once, before the capture begins",
       to_string(call.problem), device.ordinal,
       question.call.is_aligned_for_cudnn ? "aligned" : "not aligned", operation);
 }

@@ -1,7 +1,5 @@
 #include "ops/check.h"
 
-#include <fmt/format.h>
-
 #include <array>
 
 #include "util/try.h"

@@ -3,29 +3,18 @@
 
 #pragma once
 
-#include <fmt/format.h>
-
-#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "kiln/ops/dtype.h"
 #include "kiln/result.h"
 #include "ops/arguments.h"
+#include "util/try.h"
 
 namespace kiln::ops {
-
-/// Refuses an argument: refuse("rows is {}", rows).
-template <typename... Values>
-[[nodiscard]] tl::unexpected<Error> refuse(fmt::format_string<Values...> why,
-                                           Values&&... values) {
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format(why, std::forward<Values>(values)...));
-}
 
 /// Puts the operation before the refusal of an argument: "softmax_forward: <why>".
 template <typename Value>

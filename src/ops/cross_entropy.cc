@@ -1,8 +1,6 @@
 // Cross-entropy: what it checks and launches. kiln/ops/cross_entropy.h says what it
 // computes.
 
-#include <fmt/format.h>
-
 #include <array>
 #include <string>
 #include <string_view>

@@ -1,13 +1,10 @@
 // LayerNorm and RMSNorm: what they check and launch. kiln/ops/norm.h says what they
 // compute.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
-#include <type_traits>
 
 #include "device/known_architectures.h"
 #include "ops/ceil_div.h"

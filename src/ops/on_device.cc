@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <string>
-
 #include "device/driver.h"
 #include "device/stream_device.h"
 #include "library/service_parts.h"
+#include "util/try.h"
 
 namespace kiln::ops {
 
@@ -28,8 +27,7 @@ Result<void> check_stream(const device::PrimaryContext& context,
   if (fit.result != CUDA_SUCCESS)
     return failed(fit.result, "cuStreamGetCtx");
   if (!fit.why_not.empty())
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: {}", place.operation, fit.why_not));
+    return refuse("{}: {}", place.operation, fit.why_not);
   return {};
 }
 

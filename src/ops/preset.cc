@@ -191,9 +191,8 @@ Result<Preset> find_preset(const std::string& name) {
       return parse_preset(each.text, name, name + ".toml");
     names.emplace_back(each.name);
   }
-  return fail(ErrorCode::kNotFound,
-              fmt::format("no preset '{}' among {}, and no file NAME.toml{}", name,
-                          fmt::join(names, ", "), did_you_mean(name, names)));
+  return fail(ErrorCode::kNotFound, "no preset '{}' among {}, and no file NAME.toml{}",
+              name, fmt::join(names, ", "), did_you_mean(name, names));
 }
 
 }  // namespace kiln::ops

@@ -11,20 +11,16 @@
 #include "ops/check.h"
 #include "ops/plans.h"
 #include "util/try.h"
+#include "util/words.h"
 
 namespace kiln::ops {
 namespace {
 
 std::string_view kernel_of(SoftmaxMask mask) {
-  switch (mask) {
-    case SoftmaxMask::kNone:
-      return "scaled_softmax";
-    case SoftmaxMask::kBytes:
-      return "scaled_masked_softmax";
-    case SoftmaxMask::kCausal:
-      return "scaled_upper_triang_masked_softmax";
-  }
-  return {};
+  return word_of(
+      mask,
+      {"scaled_softmax", "scaled_masked_softmax", "scaled_upper_triang_masked_softmax"},
+      "");
 }
 
 // The class of row lengths, the same for every architecture: a warp, or part of one,

@@ -1,7 +1,5 @@
 #include "ops/strides.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <vector>
 
@@ -23,10 +21,8 @@ Result<std::int64_t> span_of(std::string_view tensor,
       return refuse("{}: the stride of {} is {}: it is 0 or more", tensor, each.name,
                     each.stride);
     if (each.stride > (kMost - last) / each.size)
-      return refuse(
-          "{} reaches over 2^60 elements or more, up to "
-          "{} times {} of {}",
-          tensor, each.size, each.stride, each.name);
+      return refuse("{} reaches over 2^60 elements or more, up to {} times {} of {}",
+                    tensor, each.size, each.stride, each.name);
     last += (each.size - 1) * each.stride;
   }
   return empty ? 0 : last + 1;
@@ -43,8 +39,8 @@ Result<void> check_apart(std::string_view tensor,
         KILN_TRY(span_of(tensor, std::span(inner_first).first(i)));
     if (inner_first[i].stride < span)
       return refuse(
-          "{}: two elements would share an address: the stride of {} is "
-          "{}, but the inner dimensions span {} elements",
+          "{}: two elements would share an address: the stride of {} is {}, but the "
+          "inner dimensions span {} elements",
           tensor, inner_first[i].name, inner_first[i].stride, span);
   }
   return {};

@@ -15,7 +15,6 @@
 #include <charconv>
 #include <csignal>
 #include <cstring>
-#include <span>
 #include <system_error>
 #include <thread>
 
@@ -42,10 +41,8 @@ constexpr int kFirstSafeFd = 10;  // above every number the child's set-up dup2s
 
 tl::unexpected<Error> start_error(const ChildCommand& command, std::string_view call,
                                   int err) {
-  return fail(
-      ErrorCode::kUnavailable,
-      fmt::format("cannot start the {} {}: {}: {}", command.name, command.path.native(),
-                  call, std::generic_category().message(err)));
+  return fail(ErrorCode::kUnavailable, "cannot start the {} {}: {}: {}", command.name,
+              command.path.native(), call, std::generic_category().message(err));
 }
 
 /// Room for one descriptor beside a message.
@@ -325,16 +322,15 @@ Result<void> ChildProcess::wait_until_ready(short events,
     if (limits.stop.stop_requested())
       return fail(ErrorCode::kCancelled, "cancelled");
     if (Clock::now() >= limits.deadline)
-      return fail(ErrorCode::kTimeout,
-                  fmt::format("the {} gave no answer in time", name_));
+      return fail(ErrorCode::kTimeout, "the {} gave no answer in time", name_);
     pollfd socket{.fd = socket_.get(), .events = events, .revents = 0};
     const int ready = ::poll(&socket, 1, static_cast<int>(kTick.count()));
     const int err = errno;
     if (!socket_.is_ours())
       return fail(ErrorCode::kWorkerCrashed,
-                  fmt::format("this program has closed the socket of the {}, process "
-                              "{}: close only descriptors that you have opened",
-                              name_, pid_));
+                  "this program has closed the socket of the {}, process {}: close "
+                  "only descriptors that you have opened",
+                  name_, pid_);
     if (ready > 0)
       return {};  // also on a hang-up: the next read or send reports it
     if (ready < 0 && err != EINTR)
@@ -343,8 +339,7 @@ Result<void> ChildProcess::wait_until_ready(short events,
     if (limits.on_memory)
       limits.on_memory(resident);
     if (resident > limits.memory_bytes)
-      return fail(ErrorCode::kResourceLimit,
-                  fmt::format("the {} holds too much memory", name_));
+      return fail(ErrorCode::kResourceLimit, "the {} holds too much memory", name_);
   }
 }
 
@@ -396,11 +391,9 @@ tl::unexpected<Error> ChildProcess::crashed() {
   kill();  // it may have closed its socket and still be running
   // It ends itself only if this process did not watch it, e.g. because it was stopped.
   if (status && WIFEXITED(*status) && WEXITSTATUS(*status) == kExitOverTime)
-    return fail(ErrorCode::kTimeout,
-                fmt::format("the {} gave no answer in time", name_));
+    return fail(ErrorCode::kTimeout, "the {} gave no answer in time", name_);
   if (status && WIFEXITED(*status) && WEXITSTATUS(*status) == kExitOverMemory)
-    return fail(ErrorCode::kResourceLimit,
-                fmt::format("the {} holds too much memory", name_));
+    return fail(ErrorCode::kResourceLimit, "the {} holds too much memory", name_);
   const auto tail = output_tail();
   return tl::unexpected(
       Error{ErrorCode::kWorkerCrashed,

@@ -32,8 +32,7 @@ Result<DigestedText> embedded_text(const EmbeddedTemplates& built_in,
     if (file.family == family && file.name == name)
       return digested(file.text, file.sha256);
   }
-  return fail(ErrorCode::kNotFound,
-              fmt::format("{}/kernel.toml: no file '{}' there", family, name));
+  return fail(ErrorCode::kNotFound, "{}/kernel.toml: no file '{}' there", family, name);
 }
 
 /// The folder itself if it holds a kernel.toml, and every folder in it that does.
@@ -53,22 +52,20 @@ Result<std::vector<std::filesystem::path>> family_folders(
     root = root.parent_path();
   std::filesystem::directory_iterator entries(root, status);
   if (status)
-    return fail(
-        status == std::errc::no_such_file_or_directory ? ErrorCode::kNotFound
-                                                       : ErrorCode::kIo,
-        fmt::format("template folder {}: {}", folder.string(), status.message()));
+    return fail(status == std::errc::no_such_file_or_directory ? ErrorCode::kNotFound
+                                                               : ErrorCode::kIo,
+                "template folder {}: {}", folder.string(), status.message());
   add(root);
   for (const std::filesystem::directory_iterator end; entries != end;
        entries.increment(status)) {
     add(entries->path());
     if (out.size() > kMaxFamilies)
-      return fail(ErrorCode::kResourceLimit,
-                  fmt::format("template folder {}: over {} families", folder.string(),
-                              kMaxFamilies));
+      return fail(ErrorCode::kResourceLimit, "template folder {}: over {} families",
+                  folder.string(), kMaxFamilies);
   }
   if (status)
-    return fail(ErrorCode::kIo, fmt::format("template folder {}: {}", folder.string(),
-                                            status.message()));
+    return fail(ErrorCode::kIo, "template folder {}: {}", folder.string(),
+                status.message());
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -157,10 +154,8 @@ Result<TemplateCatalog::Entries> TemplateCatalog::read_folder(
       const auto [at, added] =
           found.emplace(name, Entry{of_family, std::move(kernel), nullptr});
       if (!added)
-        return fail(ErrorCode::kInvalidArgument,
-                    fmt::format("{}/kernel.toml: kernel '{}' is declared in family "
-                                "'{}' too",
-                                family.string(), name, at->second.family));
+        return refuse("{}/kernel.toml: kernel '{}' is declared in family '{}' too",
+                      family.string(), name, at->second.family);
     }
   }
   warn_of_prelude(folder, prelude);
@@ -202,8 +197,8 @@ Result<TemplateCatalog::Kernel> TemplateCatalog::find(std::string_view name) con
   // The caller may have meant a family.
   for (std::string& family : family_names()) near.push_back(std::move(family));
   const std::string meant = did_you_mean(name, near);
-  return fail(ErrorCode::kNotFound,
-              fmt::format("no template '{}'{}", name, meant.empty() ? known : meant));
+  return fail(ErrorCode::kNotFound, "no template '{}'{}", name,
+              meant.empty() ? known : meant);
 }
 
 Result<std::vector<TemplateCatalog::Kernel>> TemplateCatalog::kernels() const {

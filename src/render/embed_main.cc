@@ -67,7 +67,7 @@ Result<std::vector<FileText>> read_files(const fs::path& root) {
     }
   }
   if (status)
-    return fail(ErrorCode::kIo, fmt::format("{}: {}", root.string(), status.message()));
+    return fail(ErrorCode::kIo, "{}: {}", root.string(), status.message());
   std::sort(out.begin(), out.end(), [](const FileText& a, const FileText& b) {
     return std::tie(a.family, a.name) < std::tie(b.family, b.name);
   });
@@ -152,10 +152,10 @@ std::string generated(std::string_view prelude, const std::vector<FileText>& fil
 Result<void> check_includes(const Kernels& kernels, const fs::path& root) {
   for (const auto& kernel : kernels) {
     if (kernel->has_include())
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: {}: a built-in template includes nothing; what it "
-                              "needs belongs into the prelude",
-                              (root / kernel->family()).string(), kernel->name()));
+      return refuse(
+          "{}: {}: a built-in template includes nothing; what it needs belongs into "
+          "the prelude",
+          (root / kernel->family()).string(), kernel->name());
   }
   return {};
 }
@@ -173,7 +173,7 @@ Result<void> embed(const fs::path& root, const fs::path& output) {
   file << text;
   file.close();
   if (!file)
-    return fail(ErrorCode::kIo, fmt::format("{}: cannot be written", output.string()));
+    return fail(ErrorCode::kIo, "{}: cannot be written", output.string());
   return {};
 }
 

@@ -90,9 +90,8 @@ class ExpressionParser {
 
   template <typename... Args>
   tl::unexpected<Error> error(fmt::format_string<Args...> format, Args&&... args) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("column {}: {}", at_ + 1,
-                            fmt::format(format, std::forward<Args>(args)...)));
+    return refuse("column {}: {}", at_ + 1,
+                  fmt::format(format, std::forward<Args>(args)...));
   }
 
   void skip_blanks() {

@@ -41,8 +41,7 @@ class ExpressionEvaluator {
   using Op = Expression::Op;
 
   [[nodiscard]] tl::unexpected<Error> error(std::string_view what) const {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}': {}", expression_.text_, what));
+    return refuse("'{}': {}", expression_.text_, what);
   }
 
   [[nodiscard]] Result<std::int64_t> named(std::size_t slot) const {

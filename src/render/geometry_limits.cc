@@ -1,7 +1,5 @@
 #include "render/geometry_limits.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <string_view>
 
@@ -20,10 +18,8 @@ Result<std::array<std::uint32_t, 3>> evaluate_extent(
   for (std::size_t axis = 0; axis < expressions.size(); ++axis) {
     const std::int64_t value = KILN_TRY(expressions[axis].evaluate(values));
     if (value < 1 || value > limits[axis])
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("{}.{} is {}; CUDA allows 1 to {} ('{}')", what, "xyz"[axis],
-                      value, limits[axis], expressions[axis].text()));
+      return refuse("{}.{} is {}; CUDA allows 1 to {} ('{}')", what, "xyz"[axis], value,
+                    limits[axis], expressions[axis].text());
     extent[axis] = static_cast<std::uint32_t>(value);
   }
   return extent;
@@ -40,14 +36,12 @@ Result<Geometry> evaluate_geometry(const EntryGeometry& declared,
   out.block = KILN_TRY(evaluate_extent(declared.block, kBlock, "block", values));
   const std::int64_t threads = std::int64_t{out.block[0]} * out.block[1] * out.block[2];
   if (threads > kMaxBlockThreads)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("a block of {} threads; CUDA allows 1 to {}", threads,
-                            kMaxBlockThreads));
+    return refuse("a block of {} threads; CUDA allows 1 to {}", threads,
+                  kMaxBlockThreads);
   const std::int64_t shared = KILN_TRY(declared.shared_bytes.evaluate(values));
   if (shared < 0 || shared > kMaxSharedBytes)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} bytes of dynamic shared memory; CUDA allows 0 to {}",
-                            shared, kMaxSharedBytes));
+    return refuse("{} bytes of dynamic shared memory; CUDA allows 0 to {}", shared,
+                  kMaxSharedBytes);
   out.shared_bytes = static_cast<std::uint32_t>(shared);
   return out;
 }

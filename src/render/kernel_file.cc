@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 
 #include "kiln_renderer_digest.h"
@@ -94,8 +93,7 @@ DigestedText DigestedText::of(std::string text) {
 
 Result<void> check_prelude_text(std::string_view text, std::string_view file) {
   if (text.size() > kMaxTextBytes)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: over the limit of {} bytes", file, kMaxTextBytes));
+    return refuse("{}: over the limit of {} bytes", file, kMaxTextBytes);
   for (const std::string_view bad :
        {std::string_view("<%"), std::string_view("%>"), std::string_view("\0", 1)}) {
     const std::size_t at = text.find(bad);
@@ -103,9 +101,8 @@ Result<void> check_prelude_text(std::string_view text, std::string_view file) {
       continue;
     const auto line =
         1 + std::count(text.begin(), text.begin() + static_cast<long>(at), '\n');
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}:{}: the prelude is plain text; '{}' cannot stand in it",
-                            file, line, bad[0] == '\0' ? "NUL" : bad));
+    return refuse("{}:{}: the prelude is plain text; '{}' cannot stand in it", file,
+                  line, bad[0] == '\0' ? "NUL" : bad);
   }
   return {};
 }
@@ -154,8 +151,7 @@ Result<std::shared_ptr<const KernelSpec>> FamilyReader::read(std::string_view na
       std::find_if(kernels.begin(), kernels.end(),
                    [name](const Declarations& each) { return each.name == name; });
   if (from == kernels.end())
-    return fail(ErrorCode::kNotFound,
-                fmt::format("{}: no kernel '{}' there", toml_file_, name));
+    return fail(ErrorCode::kNotFound, "{}: no kernel '{}' there", toml_file_, name);
   KernelParts parts;
   parts.name = from->name;
   parts.summary = from->summary;

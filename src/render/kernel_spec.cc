@@ -4,22 +4,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "render/geometry_limits.h"
 #include "util/nearest.h"
+#include "util/text.h"
 #include "util/try.h"
+#include "util/words.h"
 
 namespace kiln::render {
 
 namespace {
-
-std::optional<std::int64_t> parse_integer(std::string_view text) {
-  std::int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, status] = std::from_chars(text.data(), end, value);
-  return status == std::errc{} && stop == end ? std::optional(value) : std::nullopt;
-}
 
 bool is_power_of_two(std::int64_t value) {
   return value > 0 && (value & (value - 1)) == 0;
@@ -54,15 +48,14 @@ std::string allowed_values(const Parameter& parameter) {
 
 Result<std::string> canonical_integer(const Parameter& parameter,
                                       std::string_view text) {
-  const auto value = parse_integer(text);
+  const auto value = number_of<std::int64_t>(text);
   if (value && allows(parameter, *value))
     return fmt::to_string(*value);
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("parameter '{}' cannot be '{}'; allowed: {}{}",
-                          parameter.name, text, allowed_values(parameter),
-                          value ? fmt::format("; the nearest is {}",
-                                              nearest_allowed(parameter, *value))
-                                : ""));
+  return refuse(
+      "parameter '{}' cannot be '{}'; allowed: {}{}", parameter.name, text,
+      allowed_values(parameter),
+      value ? fmt::format("; the nearest is {}", nearest_allowed(parameter, *value))
+            : "");
 }
 
 std::string_view boolean_text(bool value) {
@@ -83,15 +76,7 @@ std::string known_names(const std::vector<std::string>& names) {
 }  // namespace
 
 std::string_view to_string(ParameterType type) {
-  switch (type) {
-    case ParameterType::kEnum:
-      return "enum";
-    case ParameterType::kInteger:
-      return "integer";
-    case ParameterType::kBoolean:
-      return "boolean";
-  }
-  return "unknown";
+  return word_of(type, {"enum", "integer", "boolean"});
 }
 
 Result<std::string> canonical_value(const Parameter& parameter, std::string_view text) {
@@ -99,26 +84,23 @@ Result<std::string> canonical_value(const Parameter& parameter, std::string_view
     return canonical_integer(parameter, text);
   std::string wanted(text);
   if (parameter.type == ParameterType::kEnum) {
-    if (const auto value = parse_integer(text))
+    if (const auto value = number_of<std::int64_t>(text))
       wanted = fmt::to_string(*value);
   }
   const auto& values = parameter.values;
   if (std::find(values.begin(), values.end(), wanted) != values.end())
     return wanted;
-  return fail(
-      ErrorCode::kInvalidArgument,
-      fmt::format("parameter '{}' cannot be '{}'; allowed: {}{}", parameter.name, text,
-                  allowed_values(parameter), did_you_mean(text, values)));
+  return refuse("parameter '{}' cannot be '{}'; allowed: {}{}", parameter.name, text,
+                allowed_values(parameter), did_you_mean(text, values));
 }
 
 tl::unexpected<Error> KernelSpec::error(std::string_view what) const {
-  return fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", parts_.name, what));
+  return refuse("{}: {}", parts_.name, what);
 }
 
 tl::unexpected<Error> KernelSpec::error_at(std::size_t line,
                                            std::string_view what) const {
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{}:{}: {}: {}", parts_.toml_file, line, parts_.name, what));
+  return refuse("{}:{}: {}: {}", parts_.toml_file, line, parts_.name, what);
 }
 
 tl::unexpected<Error> KernelSpec::unknown_parameter(std::string_view name) const {
@@ -170,7 +152,7 @@ std::vector<Value> KernelSpec::values_of(const Parameters& params) const {
     if (slots.value)
       values[*slots.value] = parameter.type == ParameterType::kBoolean
                                  ? std::optional<std::int64_t>(text == "true" ? 1 : 0)
-                                 : parse_integer(text);
+                                 : number_of<std::int64_t>(text);
     for (std::size_t k = 0; k < slots.flags.size(); ++k)
       values[slots.flags[k]] = parameter.values[k] == text ? 1 : 0;
   }
@@ -339,9 +321,8 @@ Result<Geometry> KernelSpec::geometry(std::vector<Value> values,
   const auto at =
       entry.empty() ? names.begin() : std::find(names.begin(), names.end(), entry);
   if (at == names.end())
-    return fail(ErrorCode::kNotFound,
-                fmt::format("{}: no entry point '{}'{}; {}", parts_.name, entry,
-                            did_you_mean(entry, names), known_names(names)));
+    return fail(ErrorCode::kNotFound, "{}: no entry point '{}'{}; {}", parts_.name,
+                entry, did_you_mean(entry, names), known_names(names));
   KILN_TRY(append_arguments(arguments, values));
   for (const Condition& require : parts_.require) {
     auto holds = require.expression.evaluate(values);

@@ -71,8 +71,7 @@ class PreludeReader {
  private:
   [[nodiscard]] tl::unexpected<Error> error(std::string_view file, std::size_t line,
                                             std::string_view what) const {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}:{}: {}", (folder_ / file).string(), line, what));
+    return refuse("{}:{}: {}", (folder_ / file).string(), line, what);
   }
 
   [[nodiscard]] Result<std::string> plain_text(std::string_view file) const {

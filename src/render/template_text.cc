@@ -40,7 +40,7 @@ bool is_include_line(std::string_view line) {
 
 tl::unexpected<Error> error_at(std::string_view file, std::size_t line,
                                std::string_view what) {
-  return fail(ErrorCode::kInvalidArgument, fmt::format("{}:{}: {}", file, line, what));
+  return refuse("{}:{}: {}", file, line, what);
 }
 
 }  // namespace
@@ -78,9 +78,8 @@ class TextScanner {
 
   Result<void> check_lines() {
     if (text_.size() > kMaxTextBytes)
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: {} bytes, over the limit of {}", out_.file_,
-                              text_.size(), kMaxTextBytes));
+      return refuse("{}: {} bytes, over the limit of {}", out_.file_, text_.size(),
+                    kMaxTextBytes);
     std::size_t number = 1;
     for (std::size_t begin = 0; begin < text_.size(); ++number) {
       const std::size_t end = std::min(text_.find('\n', begin), text_.size());
@@ -230,7 +229,7 @@ class Skeleton {
     std::string out;
     engine.render(data_, [&out](const std::string& text) { out += text; });
     if (!engine.is_valid())
-      return fail(ErrorCode::kInvalidArgument, engine.error_message());
+      return refuse(engine.error_message());
     return out;
   }
 

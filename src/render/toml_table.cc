@@ -44,21 +44,17 @@ Result<std::vector<Value>> list_of(const TomlTable& table, std::string_view key,
 
 tl::unexpected<Error> toml_error(std::string_view file, const toml::node& node,
                                  std::string_view what) {
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{}:{}: {}", file, node.source().begin.line, what));
+  return refuse("{}:{}: {}", file, node.source().begin.line, what);
 }
 
 Result<toml::table> parse_toml(std::string_view text, std::string_view file,
                                std::size_t most_bytes) {
   if (text.size() > most_bytes)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: over the limit of {} bytes", file, most_bytes));
+    return refuse("{}: over the limit of {} bytes", file, most_bytes);
   try {
     return toml::parse(text);
   } catch (const toml::parse_error& error) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("{}:{}: {}", file, error.source().begin.line, error.description()));
+    return refuse("{}:{}: {}", file, error.source().begin.line, error.description());
   }
 }
 
@@ -68,10 +64,8 @@ Result<TomlTable> TomlTable::open(const toml::table& table, std::string_view fil
   const std::vector<std::string> known(keys.begin(), keys.end());
   for (const auto& [key, node] : table) {
     if (std::find(known.begin(), known.end(), key.str()) == known.end())
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("{}:{}: unknown key '{}' in {}{}", file, key.source().begin.line,
-                      key.str(), what, did_you_mean(key.str(), known)));
+      return refuse("{}:{}: unknown key '{}' in {}{}", file, key.source().begin.line,
+                    key.str(), what, did_you_mean(key.str(), known));
   }
   return TomlTable(table, file, std::move(what));
 }

@@ -6,7 +6,6 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "request/program_name.h"
@@ -68,7 +67,7 @@ class LineReader {
 
  private:
   [[nodiscard]] tl::unexpected<Error> error(std::string_view what) const {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", place_, what));
+    return refuse("{}: {}", place_, what);
   }
 
   /// The only place where JSON parsing may throw. Finds duplicate keys, which would
@@ -334,13 +333,12 @@ class Lines {
       return {};
     const std::string place = fmt::format("{}:{}", file_, number_);
     if (read.size() == kMaxManifestEntries)
-      return fail(
-          ErrorCode::kResourceLimit,
-          fmt::format("{}: over the limit of {} requests", place, kMaxManifestEntries));
+      return fail(ErrorCode::kResourceLimit, "{}: over the limit of {} requests", place,
+                  kMaxManifestEntries);
     if (line.size() > kMaxManifestLineBytes)
       read.push_back(fail(ErrorCode::kResourceLimit,
-                          fmt::format("{}: over the limit of {} bytes a line", place,
-                                      kMaxManifestLineBytes)));
+                          "{}: over the limit of {} bytes a line", place,
+                          kMaxManifestLineBytes));
     else
       read.push_back(LineReader(line, place).run(number_, folder_));
     return {};
@@ -359,8 +357,8 @@ class Lines {
 Result<std::vector<ManifestLine>> parse_manifest(std::string_view text,
                                                  std::string_view file) {
   if (text.size() > kMaxManifestBytes)
-    return fail(ErrorCode::kResourceLimit,
-                fmt::format("{}: over the limit of {} bytes", file, kMaxManifestBytes));
+    return fail(ErrorCode::kResourceLimit, "{}: over the limit of {} bytes", file,
+                kMaxManifestBytes);
   Lines lines(file, {});
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
@@ -407,9 +405,7 @@ Result<std::string> manifest_line(const Request& request,
   try {
     return out.dump() + "\n";
   } catch (const json::exception& thrown) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: cannot be written as JSON: {}", request.name(),
-                            thrown.what()));
+    return refuse("{}: cannot be written as JSON: {}", request.name(), thrown.what());
   }
 }
 

@@ -174,8 +174,7 @@ std::optional<Taken> take(std::span<const std::string> options) {
 }
 
 tl::unexpected<Error> refused(std::string_view option, std::string_view why) {
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("the option '{}': {}", option, why));
+  return refuse("the option '{}': {}", option, why);
 }
 
 Result<void> read_architecture(const Taken& taken, NvrtcOptions& read) {

@@ -68,8 +68,7 @@ constexpr std::array kPrecompiled{
 constexpr const char* kRelocatableCode = "--relocatable-device-code=true";
 
 tl::unexpected<Error> invalid(const SourceOptions& source, std::string_view what) {
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{}: {}", source.file_name, what));
+  return refuse("{}: {}", source.file_name, what);
 }
 
 bool has_nul(std::string_view text) {
@@ -152,13 +151,13 @@ Result<void> check_sizes(const SourceOptions& source) {
   for (const auto& [name, text] : source.headers) bytes += name.size() + text.size();
   if (bytes > kMaxSourceBytes)
     return fail(ErrorCode::kResourceLimit,
-                fmt::format("{}: source and headers are {} bytes, over the limit of {}",
-                            source.file_name, bytes, kMaxSourceBytes));
+                "{}: source and headers are {} bytes, over the limit of {}",
+                source.file_name, bytes, kMaxSourceBytes);
   const auto check = [&](std::size_t size, std::size_t most) -> Result<void> {
     if (size > most)
       return fail(ErrorCode::kResourceLimit,
-                  fmt::format("{}: a list of {} entries, over the limit of {}",
-                              source.file_name, size, most));
+                  "{}: a list of {} entries, over the limit of {}", source.file_name,
+                  size, most);
     return {};
   };
   for (const std::size_t size : {source.headers.size(), source.include_dirs.size(),
@@ -245,13 +244,12 @@ namespace {
 
 Result<void> check_link(const Request& request) {
   if (request.sources().empty())
-    return fail(ErrorCode::kInvalidArgument, "a request without a source");
+    return refuse("a request without a source");
   const auto& [files, options] = request.link();
   if (request.sources().size() > kMaxListEntries || files.size() > kMaxListEntries ||
       options.size() > kMaxListEntries)
-    return fail(ErrorCode::kResourceLimit,
-                fmt::format("{}: a link of more than {} parts", request.name(),
-                            kMaxListEntries));
+    return fail(ErrorCode::kResourceLimit, "{}: a link of more than {} parts",
+                request.name(), kMaxListEntries);
   for (const std::string& option : options) {
     const std::string_view text = without_dashes(option);
     const std::string_view name = text.substr(0, text.find_first_of("= "));

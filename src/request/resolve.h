@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
-#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>

@@ -6,7 +6,6 @@
 #include <set>
 #include <utility>
 
-#include "util/nearest.h"
 #include "util/text.h"
 #include "util/try.h"
 
@@ -59,9 +58,7 @@ Result<TemplatePattern> parse_template_pattern(std::string_view text) {
   const std::size_t colon = std::min(text.find(':'), text.size());
   TemplatePattern out{trimmed_word(text.substr(0, colon)), {}};
   const auto error = [&](std::string_view what) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("template '{}': {}; write NAME or NAME:p=v,q=w", text, what));
+    return refuse("template '{}': {}; write NAME or NAME:p=v,q=w", text, what);
   };
   if (out.name.empty())
     return error("it has no name");

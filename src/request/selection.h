@@ -3,12 +3,10 @@
 #pragma once
 
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "device/architecture.h"
 #include "kiln/request.h"
 #include "kiln/result.h"
 #include "render/catalog.h"

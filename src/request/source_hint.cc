@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <span>
 
 #include "request/nvcc_words.h"
 #include "request/program_name.h"

@@ -8,7 +8,6 @@
 #include <pthread.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <ctime>
 

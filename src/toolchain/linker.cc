@@ -68,13 +68,12 @@ Result<Linker> find_linker(const Toolchain& toolchain, const LibraryPlaces& plac
   const auto path = toolchain.installed() ? linker_path(toolchain, places)
                                           : std::optional<fs::path>();
   if (!path) {
-    return fail(
-        ErrorCode::kUnavailable,
-        fmt::format("no libnvJitLink.so.{} was found for {}, and code that is compiled "
-                    "with -rdc=true or -dlto has to be linked: install the CUDA "
-                    "toolkit, or NVIDIA's wheel nvidia-nvjitlink{}",
-                    toolchain.facts.version.major, toolchain.name(),
-                    wheel_suffix(toolchain.facts.version)));
+    return fail(ErrorCode::kUnavailable,
+                "no libnvJitLink.so.{} was found for {}, and code that is compiled "
+                "with -rdc=true or -dlto has to be linked: install the CUDA toolkit, "
+                "or NVIDIA's wheel nvidia-nvjitlink{}",
+                toolchain.facts.version.major, toolchain.name(),
+                wheel_suffix(toolchain.facts.version));
   }
   linker.path = *path;
   linker.id.nvjitlink = KILN_TRY(read_build_id(*path));

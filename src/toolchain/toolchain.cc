@@ -39,9 +39,8 @@ Result<std::string> builtins_id(const Toolchain& toolchain) {
     return library_id(toolchain.builtins);
   if (toolchain.is_explicit)
     return std::string();
-  return fail(
-      ErrorCode::kUnavailable,
-      fmt::format("no libnvrtc-builtins lies beside {}", toolchain.nvrtc.native()));
+  return fail(ErrorCode::kUnavailable, "no libnvrtc-builtins lies beside {}",
+              toolchain.nvrtc.native());
 }
 
 // Corrects the builtins once the version is known: NVRTC's file name may lack the minor
@@ -170,11 +169,9 @@ Result<void> check_loads(const Toolchain& toolchain, std::string_view why,
                          const ToolchainCriteria& criteria) {
   if (!criteria.only_for_driver || accepted(toolchain, criteria))
     return {};
-  return fail(
-      ErrorCode::kUnavailable,
-      fmt::format(
-          "a driver for CUDA {} does not load kernels that {} builds, and {}; {}",
-          to_string(*criteria.driver), named(toolchain), why, remedy(criteria)));
+  return fail(ErrorCode::kUnavailable,
+              "a driver for CUDA {} does not load kernels that {} builds, and {}; {}",
+              to_string(*criteria.driver), named(toolchain), why, remedy(criteria));
 }
 
 // No NVRTC found builds what the driver that is asked for takes.
@@ -182,14 +179,13 @@ tl::unexpected<Error> none_for_driver(std::span<const Toolchain> found,
                                       const ToolchainCriteria& criteria) {
   std::vector<std::string> names;
   for (const Toolchain& each : found) names.push_back(named(each));
-  return fail(
-      ErrorCode::kUnavailable,
-      fmt::format("no NVRTC found here builds{} kernels that a driver for CUDA {} "
-                  "loads (found: {}); {}",
-                  criteria.build_for ? " for " + to_string(*criteria.build_for) : "",
-                  to_string(*criteria.driver),
-                  names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")),
-                  remedy(criteria)));
+  return fail(ErrorCode::kUnavailable,
+              "no NVRTC found here builds{} kernels that a driver for CUDA {} loads "
+              "(found: {}); {}",
+              criteria.build_for ? " for " + to_string(*criteria.build_for) : "",
+              to_string(*criteria.driver),
+              names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")),
+              remedy(criteria));
 }
 
 Result<ToolchainChoice> choose_wanted(std::span<const Toolchain> found,
@@ -212,11 +208,10 @@ Result<ToolchainChoice> choose_wanted(std::span<const Toolchain> found,
                      [&](const Toolchain& each) { return each.id == recorded.id; }))
       known.push_back(named(recorded) + " (recorded, not installed)");
   }
-  return fail(
-      ErrorCode::kUnavailable,
-      fmt::format("{} is {}, and no NVRTC that was found matches; known: {}",
-                  criteria.wanted_by, criteria.wanted,
-                  known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
+  return fail(ErrorCode::kUnavailable,
+              "{} is {}, and no NVRTC that was found matches; known: {}",
+              criteria.wanted_by, criteria.wanted,
+              known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
 }
 
 // Called if no NVRTC found can build it.
@@ -271,11 +266,9 @@ Result<Toolchain> parse_named(std::string_view text) {
   toolchain.id.builtins = word(' ');
   toolchain.nvrtc = text;
   if (!version || toolchain.id.nvrtc.empty() || !toolchain.nvrtc.is_absolute())
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("'{}' is no toolchain: <version> <build id>+<build id of the "
-                    "builtins> <path>",
-                    whole));
+    return refuse(
+        "'{}' is no toolchain: <version> <build id>+<build id of the builtins> <path>",
+        whole);
   toolchain.facts.version = *version;
   return toolchain;
 }
@@ -317,9 +310,8 @@ Result<FoundToolchains> discover_toolchains(const ToolchainSearch& search) {
     if (error.code == ErrorCode::kCancelled || error.from_outside)
       return tl::unexpected(std::move(error));
     if (is_explicit) {
-      return fail(ErrorCode::kUnavailable,
-                  fmt::format("{} is {}, which cannot be used: {}", search.nvrtc_by,
-                              candidate.path.native(), error.message));
+      return fail(ErrorCode::kUnavailable, "{} is {}, which cannot be used: {}",
+                  search.nvrtc_by, candidate.path.native(), error.message);
     }
     found.unusable.push_back({candidate.path, candidate.found_in, std::move(error)});
   }

@@ -155,8 +155,8 @@ Result<std::vector<Toolchain>> read_records(const OwnFolder& folder) {
   auto records = parse_records(as_text(*bytes));
   if (records.empty()) {
     return fail(ErrorCode::kCorrupt,
-                fmt::format("{} does not name a toolchain; the next warm replaces it",
-                            path.native()));
+                "{} does not name a toolchain; the next warm replaces it",
+                path.native());
   }
   return records;
 }

@@ -251,8 +251,8 @@ Result<std::string> read_build_id(const std::filesystem::path& path) {
       read_elf_file_header(KILN_TRY(library.read_up_to(0, sizeof(Elf64_Ehdr)))));
   if (header.machine != kOwnMachine)
     return fail(ErrorCode::kUnavailable,
-                fmt::format("{} is for another kind of machine ({}, and not {})",
-                            path.native(), header.machine, kOwnMachine));
+                "{} is for another kind of machine ({}, and not {})", path.native(),
+                header.machine, kOwnMachine);
   // Tools that edit libraries (patchelf) move the notes and leave the segment pointing
   // at other bytes: then the section headers are right.
   Result<std::optional<std::string>> id = build_id_in_segments(library, header);
@@ -264,7 +264,7 @@ Result<std::string> read_build_id(const std::filesystem::path& path) {
   if (!id)
     return tl::unexpected(std::move(id).error());
   if (!*id)
-    return fail(ErrorCode::kNotFound, fmt::format("{} has no build id", path.native()));
+    return fail(ErrorCode::kNotFound, "{} has no build id", path.native());
   return **std::move(id);
 }
 

@@ -1,14 +1,14 @@
 #include "util/elf_headers.h"
 
 #include <elf.h>
-#include <fmt/format.h>
 
 #include "util/little_endian.h"
+#include "util/try.h"
 
 namespace kiln {
 
 tl::unexpected<Error> bad_elf(std::string_view what) {
-  return fail(ErrorCode::kCorrupt, fmt::format("bad ELF file: {}", what));
+  return fail(ErrorCode::kCorrupt, "bad ELF file: {}", what);
 }
 
 Result<ElfFileHeader> read_elf_file_header(ByteView bytes) {

@@ -1,7 +1,6 @@
 #include "util/elf_outline.h"
 
 #include <elf.h>
-#include <fmt/format.h>
 
 #include "util/elf_headers.h"
 #include "util/try.h"
@@ -14,9 +13,8 @@ constexpr std::uint64_t kMostNameBytes = 64ULL << 20U;
 
 Result<Bytes> read_names(const FileRange& file, const ElfSectionHeader& header) {
   if (header.section.size > kMostNameBytes)
-    return fail(ErrorCode::kResourceLimit,
-                fmt::format("{} has {} bytes of section names", file.name(),
-                            header.section.size));
+    return fail(ErrorCode::kResourceLimit, "{} has {} bytes of section names",
+                file.name(), header.section.size);
   return file.read(header.offset, header.section.size);
 }
 
@@ -33,8 +31,8 @@ Result<ElfOutline> read_elf_outline(const FileRange& file) {
   const ElfSectionTable place =
       KILN_TRY(about(file.name(), elf_section_table(header, first, file.size())));
   if (place.count > kMostSections)
-    return fail(ErrorCode::kResourceLimit,
-                fmt::format("{} has {} sections", file.name(), place.count));
+    return fail(ErrorCode::kResourceLimit, "{} has {} sections", file.name(),
+                place.count);
   const Bytes table =
       KILN_TRY(file.read(header.section_headers, place.count * sizeof(Elf64_Shdr)));
   if (place.names == SHN_UNDEF)
@@ -47,9 +45,8 @@ Result<ElfOutline> read_elf_outline(const FileRange& file) {
       continue;
     const auto name = elf_string(names, each.name_offset);
     if (!name)
-      return fail(
-          ErrorCode::kCorrupt,
-          fmt::format("{}: bad ELF file: section {} has no name", file.name(), i));
+      return fail(ErrorCode::kCorrupt, "{}: bad ELF file: section {} has no name",
+                  file.name(), i);
     FileRange content = KILN_TRY(file.part(each.offset, each.section.size));
     outline.sections.push_back({std::string(*name), std::move(content)});
   }

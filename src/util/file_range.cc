@@ -1,7 +1,6 @@
 #include "util/file_range.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -14,7 +13,7 @@ namespace kiln {
 namespace {
 
 tl::unexpected<Error> cut_off(const std::string& name) {
-  return fail(ErrorCode::kCorrupt, fmt::format("{} is cut off", name));
+  return fail(ErrorCode::kCorrupt, "{} is cut off", name);
 }
 
 }  // namespace
@@ -23,8 +22,7 @@ Result<FileRange> FileRange::open(const std::filesystem::path& path) {
   UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) {
     if (errno == ENOENT || errno == ENOTDIR)
-      return fail(ErrorCode::kNotFound,
-                  fmt::format("there is no file {}", path.native()));
+      return fail(ErrorCode::kNotFound, "there is no file {}", path.native());
     return posix_error("open", path, errno);
   }
   return of(std::move(file), path.native());
@@ -35,7 +33,7 @@ Result<FileRange> FileRange::of(UniqueFd file, std::string name) {
   if (::fstat(file.get(), &info) != 0)
     return posix_error("stat", name, errno);
   if (!S_ISREG(info.st_mode))
-    return fail(ErrorCode::kIo, fmt::format("{} is not a regular file", name));
+    return fail(ErrorCode::kIo, "{} is not a regular file", name);
   return FileRange(std::make_shared<const UniqueFd>(std::move(file)),
                    std::make_shared<const std::string>(std::move(name)), 0,
                    static_cast<std::uint64_t>(info.st_size));

@@ -1,7 +1,5 @@
 #include "util/include_directives.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -139,13 +137,11 @@ class Lexer {
       return fail(ErrorCode::kCancelled, "stopped while its headers were searched");
     if (found_.list.size() > kMaxDirectives)
       return fail(ErrorCode::kResourceLimit,
-                  fmt::format("over {} #include directives in one text: split it",
-                              kMaxDirectives));
+                  "over {} #include directives in one text: split it", kMaxDirectives);
     if (endless_raw_strings_ > kMaxEndlessRawStrings)
       return fail(ErrorCode::kResourceLimit,
-                  fmt::format("over {} raw string literals without an end in one text: "
-                              "end them",
-                              kMaxEndlessRawStrings));
+                  "over {} raw string literals without an end in one text: end them",
+                  kMaxEndlessRawStrings);
     return {};
   }
 

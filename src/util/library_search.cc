@@ -1,7 +1,6 @@
 #include "util/library_search.h"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
 #include <link.h>
 #include <sys/stat.h>
 
@@ -21,6 +20,7 @@
 #include "util/loader_cache.h"
 #include "util/mutex.h"
 #include "util/read_file.h"
+#include "util/try.h"
 
 namespace kiln {
 namespace {
@@ -195,10 +195,8 @@ Result<void> add_explicit(const LibraryQuery& query, Candidates& found) {
   found.add_folder(query.explicit_path, query.explicit_origin);
   found.add_toolkit(query.explicit_path, query.explicit_origin);
   if (found.empty()) {
-    return fail(
-        ErrorCode::kUnavailable,
-        fmt::format("{} is {}: there is no {} in that place", query.explicit_origin,
-                    query.explicit_path.native(), query.name));
+    return fail(ErrorCode::kUnavailable, "{} is {}: there is no {} in that place",
+                query.explicit_origin, query.explicit_path.native(), query.name);
   }
   return {};
 }
@@ -308,8 +306,7 @@ LibraryPlaces LibraryPlaces::of_process() {
 Result<std::vector<LibraryCandidate>> find_libraries(const LibraryQuery& query,
                                                      const LibraryPlaces& places) {
   Candidates found(query.name);
-  if (const auto looked = add_explicit(query, found); !looked)
-    return tl::unexpected(looked.error());
+  KILN_TRY(add_explicit(query, found));
   add_loaded(places, found);
   if (!places.cuda_home.empty())
     found.add_toolkit(places.cuda_home, "CUDA_HOME");

@@ -1,7 +1,6 @@
 #include "util/line_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 
 #include "util/file_size_limit.h"
 #include "util/posix_error.h"
+#include "util/try.h"
 
 namespace kiln {
 namespace {
@@ -38,11 +38,10 @@ Result<std::unique_ptr<LineFile>> LineFile::open(const std::filesystem::path& pa
   if (::fstat(file.get(), &info) != 0)
     return posix_error("stat", path, errno);
   if (takes == Takes::kOwnFiles && info.st_uid != ::geteuid())
-    return fail(ErrorCode::kIo, fmt::format("{} is another user's", path.native()));
+    return fail(ErrorCode::kIo, "{} is another user's", path.native());
   if (takes != Takes::kAnyFile && !S_ISREG(info.st_mode))
-    return fail(ErrorCode::kIo,
-                fmt::format("{} is no regular file: no lines can be added to it",
-                            path.native()));
+    return fail(ErrorCode::kIo, "{} is no regular file: no lines can be added to it",
+                path.native());
   auto lines = std::unique_ptr<LineFile>(new LineFile(std::move(file), path));
   lines->is_cut_off_ = ends_in_a_line(path, info);
   return lines;

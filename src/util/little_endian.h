@@ -7,7 +7,6 @@
 #include <bit>
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <span>
 

@@ -17,6 +17,7 @@
 #include "util/file_size_limit.h"
 #include "util/fork_mutex.h"
 #include "util/mutex.h"
+#include "util/try.h"
 
 namespace kiln {
 namespace {
@@ -169,9 +170,8 @@ void log(LogLevel level, std::initializer_list<std::string_view> parts) noexcept
 Result<void> set_log_level(std::string_view level) {
   constexpr std::array kLevels{"trace", "debug", "info", "warning", "error", "off"};
   if (std::find(kLevels.begin(), kLevels.end(), level) == kLevels.end()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("unknown log level '{}'; known are {}", level,
-                            fmt::join(kLevels, ", ")));
+    return refuse("unknown log level '{}'; known are {}", level,
+                  fmt::join(kLevels, ", "));
   }
   logger().set_level(spdlog::level::from_str(std::string(level)));
   return {};

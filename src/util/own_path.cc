@@ -1,6 +1,5 @@
 #include "util/own_path.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -66,8 +65,8 @@ Result<bool> OwnFolder::check_path(const std::filesystem::path& path) const {
     return true;
   if (on_refused_)
     on_refused_();
-  return fail(ErrorCode::kUntrusted,
-              fmt::format("{} is not of this user alone: delete it", path.native()));
+  return fail(ErrorCode::kUntrusted, "{} is not of this user alone: delete it",
+              path.native());
 }
 
 }  // namespace kiln

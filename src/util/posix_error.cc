@@ -1,15 +1,15 @@
 #include "util/posix_error.h"
 
-#include <fmt/format.h>
-
 #include <system_error>
+
+#include "util/try.h"
 
 namespace kiln {
 
 tl::unexpected<Error> posix_error(std::string_view call,
                                   const std::filesystem::path& path, int err) {
-  return fail(ErrorCode::kIo, fmt::format("{} {}: {}", call, path.native(),
-                                          std::generic_category().message(err)));
+  return fail(ErrorCode::kIo, "{} {}: {}", call, path.native(),
+              std::generic_category().message(err));
 }
 
 }  // namespace kiln

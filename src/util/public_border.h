@@ -5,7 +5,6 @@
 
 #include <exception>
 #include <new>
-#include <string>
 #include <type_traits>
 
 #include "kiln/result.h"

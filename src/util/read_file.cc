@@ -1,7 +1,6 @@
 #include "util/read_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -19,7 +18,7 @@ constexpr std::size_t kPiece = 64U << 10U;
 constexpr int kTries = 3;
 
 tl::unexpected<Error> not_there(const std::filesystem::path& path) {
-  return fail(ErrorCode::kNotFound, fmt::format("there is no file {}", path.native()));
+  return fail(ErrorCode::kNotFound, "there is no file {}", path.native());
 }
 
 /// A regular file, read from its start up to its end.
@@ -44,13 +43,11 @@ struct OpenFile {
     if (::fstat(fd.get(), &info) != 0)
       return posix_error("stat", path, errno);
     if (!S_ISREG(info.st_mode))
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{} is not a regular file", path.native()));
+      return refuse("{} is not a regular file", path.native());
     const auto size = static_cast<std::uint64_t>(info.st_size);
     if (size > max_bytes) {
-      return fail(ErrorCode::kResourceLimit,
-                  fmt::format("{} has {} bytes, over the limit of {}", path.native(),
-                              size, max_bytes));
+      return fail(ErrorCode::kResourceLimit, "{} has {} bytes, over the limit of {}",
+                  path.native(), size, max_bytes);
     }
     return OpenFile{std::move(fd), path, max_bytes, size};
   }
@@ -64,8 +61,8 @@ struct OpenFile {
       return posix_error("read", path, errno);
     done += static_cast<std::uint64_t>(n);
     if (done > max_bytes)
-      return fail(ErrorCode::kResourceLimit,
-                  fmt::format("{} has over {} bytes", path.native(), max_bytes));
+      return fail(ErrorCode::kResourceLimit, "{} has over {} bytes", path.native(),
+                  max_bytes);
     return static_cast<std::size_t>(n);
   }
 

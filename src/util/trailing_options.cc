@@ -26,7 +26,7 @@ Result<void> read_options(
     KILN_TRY(about(fmt::format("{};{}", text, name),
                    std::ranges::find(given, name) == given.end()
                        ? set(name, std::string(value))
-                       : fail(ErrorCode::kInvalidArgument, "it is given twice")));
+                       : refuse("it is given twice")));
     given.push_back(name);
   }
   return {};

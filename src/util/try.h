@@ -1,7 +1,9 @@
-// KILN_TRY: the value of a Result, or an early return of its error. about(): an error
-// with its object.
+// KILN_TRY: the value of a Result, or an early return of its error. fail() and
+// refuse(): an error whose message is formatted. about(): an error with its object.
 
 #pragma once
+
+#include <fmt/core.h>
 
 #include <string>
 #include <string_view>
@@ -41,6 +43,26 @@ T take_value(tl::expected<T, Error>&& result) {
 }  // namespace kiln::detail
 
 namespace kiln {
+
+/// fail(ErrorCode::kIo, "{} is cut off", path)
+template <typename First, typename... Values>
+[[nodiscard]] tl::unexpected<Error> fail(ErrorCode code,
+                                         fmt::format_string<First, Values...> message,
+                                         First&& first, Values&&... values) {
+  return fail(code, fmt::format(message, std::forward<First>(first),
+                                std::forward<Values>(values)...));
+}
+
+/// The same for what the caller has to mend: refuse("rows is {}", rows).
+template <typename First, typename... Values>
+[[nodiscard]] tl::unexpected<Error> refuse(fmt::format_string<First, Values...> why,
+                                           First&& first, Values&&... values) {
+  return fail(ErrorCode::kInvalidArgument, why, std::forward<First>(first),
+              std::forward<Values>(values)...);
+}
+[[nodiscard]] inline tl::unexpected<Error> refuse(std::string why) {
+  return fail(ErrorCode::kInvalidArgument, std::move(why));
+}
 
 /// The result, with its object before the message of an error: "<object>: <message>".
 template <typename T>

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <optional>
@@ -40,24 +39,18 @@ std::optional<Quantity> split(std::string_view text) {
 }  // namespace
 
 Result<std::uint64_t> parse_number(std::string_view text, NumberRange range) {
-  std::uint64_t value = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < range.least ||
-      value > range.most)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}' is not a whole number from {} to {}", text,
-                            range.least, range.most));
-  return value;
+  const auto value = number_of<std::uint64_t>(text);
+  if (!value || *value < range.least || *value > range.most)
+    return refuse("'{}' is not a whole number from {} to {}", text, range.least,
+                  range.most);
+  return *value;
 }
 
 Result<std::uint64_t> parse_size(std::string_view text) {
   constexpr std::array<std::string_view, 5> kPrefixes{"", "k", "m", "g", "t"};
   const std::optional<Quantity> quantity = split(text);
   if (quantity && quantity->unit.empty() && quantity->value > 0)
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("the size '{0}' has no unit; write {0}GiB, {0}M or {0}B", text));
+    return refuse("the size '{0}' has no unit; write {0}GiB, {0}M or {0}B", text);
   for (std::size_t power = 0; quantity && power < kPrefixes.size(); ++power) {
     const std::string prefix(kPrefixes[power]);
     if (quantity->unit != prefix && quantity->unit != prefix + "b" &&
@@ -67,8 +60,7 @@ Result<std::uint64_t> parse_size(std::string_view text) {
     if (bytes < 0x1p63)
       return static_cast<std::uint64_t>(bytes);
   }
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' is not a size; write 512M, 1.5G or 10GiB", text));
+  return refuse("'{}' is not a size; write 512M, 1.5G or 10GiB", text);
 }
 
 Result<std::chrono::milliseconds> parse_duration(std::string_view text) {
@@ -83,25 +75,20 @@ Result<std::chrono::milliseconds> parse_duration(std::string_view text) {
     if (value <= kCentury)
       return std::chrono::milliseconds(std::llround(value));
   }
-  return fail(
-      ErrorCode::kInvalidArgument,
-      fmt::format("'{}' is not a duration; write 250ms, 30s, 5m, 12h or 7d", text));
+  return refuse("'{}' is not a duration; write 250ms, 30s, 5m, 12h or 7d", text);
 }
 
 Result<std::chrono::milliseconds> parse_age(std::string_view text) {
   const std::optional<Quantity> quantity = split(text);
   if (quantity && quantity->unit.empty() && quantity->value > 0)
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("the duration '{0}' has no unit; write {0}d, {0}h or {0}s", text));
+    return refuse("the duration '{0}' has no unit; write {0}d, {0}h or {0}s", text);
   return parse_duration(text);
 }
 
 Result<std::chrono::milliseconds> parse_time_limit(std::string_view text) {
   const auto limit = KILN_TRY(parse_duration(text));
   if (limit.count() == 0)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("a time limit of '{}' leaves no time to build", text));
+    return refuse("a time limit of '{}' leaves no time to build", text);
   return limit;
 }
 

@@ -16,9 +16,8 @@ Result<std::size_t> position_of(std::string_view word,
   if (const auto found = std::ranges::find(words, word); found != words.end())
     return static_cast<std::size_t>(found - words.begin());
   const std::vector<std::string> known(words.begin(), words.end());
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' is none of {}{}", word, fmt::join(words, ", "),
-                          did_you_mean(word, known)));
+  return refuse("'{}' is none of {}{}", word, fmt::join(words, ", "),
+                did_you_mean(word, known));
 }
 
 }  // namespace kiln

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <initializer_list>
 #include <span>
 #include <string_view>
 
@@ -25,6 +26,16 @@ template <typename Enum>
 [[nodiscard]] constexpr std::string_view word_of(Enum value) {
   const auto at = static_cast<std::size_t>(value);
   return at < kWords<Enum>.size() ? kWords<Enum>[at] : kUnsetWord;
+}
+
+/// The same of an enumeration whose words nobody writes: word_of(answer, {"no",
+/// "yes"}).
+template <typename Enum>
+[[nodiscard]] constexpr std::string_view word_of(
+    Enum value, std::initializer_list<std::string_view> words,
+    std::string_view no_enumerator = "unknown") {
+  const auto at = static_cast<std::size_t>(value);
+  return at < words.size() ? words.begin()[at] : no_enumerator;
 }
 
 /// Those that users may write, in the order of the enumerators.

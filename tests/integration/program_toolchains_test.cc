@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
 
 #include "tests/integration/program_machines.h"
 #include "tests/support/namespaces.h"
@@ -69,8 +70,13 @@ class ProgramToolchainsTest : public ProgramMachinesTest {
       for (const Arguments& more : {Arguments{"--dry-run"}, Arguments{}}) {
         const json report = kiln_.json_of(warm + more);
         EXPECT_EQ(hits_of_tier(report, tier), report["entries"].size()) << report;
+        for (const json& entry : report["entries"]) expect_entry(entry["key"]);
       }
     }
+  }
+
+  void expect_entry(const std::string& key) {
+    EXPECT_EQ(kiln_.run({"show", key}).status, 0) << key;
   }
 
   /// Until `kiln` finds no NVRTC. False: it cannot be hidden.
@@ -111,6 +117,19 @@ TEST_F(ProgramToolchainsTest, AfterEitherOrderOfPacksAllOfBothAreHits) {
   use_machine("third");
   EXPECT_EQ(kiln_.run({"unpack", place("both.kpack")}).status, 0);
   expect_hits("disk");
+}
+
+TEST_F(ProgramToolchainsTest, AnEventOfAHitHasTheKeyOfItsEntry) {
+  use_machine("node");
+  for (const std::string& pack : {forward_, backward_}) kiln_.json_of({"unpack", pack});
+  const std::string events = place("events.jsonl");
+  for (const Arguments& warm : {kForward, kBackward})
+    EXPECT_EQ(kiln_.run(warm + Arguments{"--events", events}).status, 0);
+  std::istringstream lines(read_text_file(events, 65536).value());
+  std::size_t count = 0;
+  for (std::string line; std::getline(lines, line); ++count)
+    expect_entry(json::parse(line)["key"]);
+  EXPECT_GE(count, 2U);
 }
 
 TEST_F(ProgramToolchainsTest, WithoutAnNvrtcAllOfBothAreHits) {

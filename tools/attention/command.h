@@ -2,7 +2,10 @@
 
 #pragma once
 
+#include <fmt/core.h>
+
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attention/explain.h"
@@ -12,6 +15,7 @@
 #include "tools/architectures.h"
 #include "tools/attention/problem.h"
 #include "tools/context.h"
+#include "util/try.h"
 
 namespace kiln::tools {
 
@@ -38,7 +42,11 @@ struct AttentionOptions {
                                                const AttentionOptions& options);
 
 /// kInvalidArgument: "attention: <message>".
-[[nodiscard]] tl::unexpected<Error> wrong_attention(std::string message);
+template <typename... Values>
+[[nodiscard]] tl::unexpected<Error> wrong_attention(fmt::format_string<Values...> why,
+                                                    Values&&... values) {
+  return refuse("attention: " + fmt::format(why, std::forward<Values>(values)...));
+}
 
 /// The architectures that --arch names; `native` stands for those present. Empty
 /// without --arch. Errors: kInvalidArgument.

@@ -23,14 +23,13 @@ Result<ComputeCapability> known(device::Target target) {
   const device::Architecture architecture = target.architecture;
   if (target.kind != device::ImageKind::kCubin)
     return wrong_attention(
-        fmt::format("--arch: {} names no cubin, and a plan is for a device: write {}",
-                    arch_name(target), to_string(architecture)));
+        "--arch: {} names no cubin, and a plan is for a device: write {}",
+        arch_name(target), to_string(architecture));
   for (const auto& each : device::known_architectures()) {
     if (each.capability == architecture.capability)
       return architecture.capability;
   }
-  return wrong_attention(
-      fmt::format("--arch: no NVRTC ever built for {}", to_string(architecture)));
+  return wrong_attention("--arch: no NVRTC ever built for {}", to_string(architecture));
 }
 
 /// Adds a device, unless a plan cannot tell it from one that is already there.
@@ -99,10 +98,6 @@ Result<std::vector<AttentionTarget>> listed_devices(
 
 }  // namespace
 
-tl::unexpected<Error> wrong_attention(std::string message) {
-  return fail(ErrorCode::kInvalidArgument, "attention: " + std::move(message));
-}
-
 Result<std::vector<ComputeCapability>> named_architectures(
     const Config& config, const ArchitectureOptions& options) {
   std::vector<ComputeCapability> found;
@@ -130,10 +125,10 @@ tl::unexpected<Error> no_published_device(ComputeCapability capability) {
   std::vector<std::string> known;
   for (const ComputeCapability each : described) known.push_back(to_string(each));
   return wrong_attention(
-      fmt::format("--arch {}: a plan is bound to a device, and there is no published "
-                  "one of that architecture ({} have some); give --profile FILE, as "
-                  "`kiln doctor --profile` writes it on such a machine",
-                  to_string(capability), fmt::join(known, ", ")));
+      "--arch {}: a plan is bound to a device, and there is no published one of that "
+      "architecture ({} have some); give --profile FILE, as `kiln doctor --profile` "
+      "writes it on such a machine",
+      to_string(capability), fmt::join(known, ", "));
 }
 
 Result<std::vector<DeviceProperties>> plan_devices(const Config& config,

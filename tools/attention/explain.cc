@@ -3,8 +3,6 @@
 
 #include "attention/explain.h"
 
-#include <fmt/format.h>
-
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -14,7 +12,6 @@
 #include "tools/attention/command.h"
 #include "tools/attention/output.h"
 #include "tools/exit_code.h"
-#include "tools/verbs.h"
 #include "util/try.h"
 
 namespace kiln::tools {

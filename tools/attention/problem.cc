@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -12,6 +11,8 @@
 #include <vector>
 
 #include "attention/problem_table.h"
+#include "tools/attention/command.h"
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln::tools {
@@ -34,24 +35,16 @@ std::string as_flag(const std::string& message) {
   return attention::flag_of(flag) + message.substr(end);
 }
 
-tl::unexpected<Error> wrong(std::string message) {
-  return fail(ErrorCode::kInvalidArgument, "attention: " + std::move(message));
-}
-
 Result<std::int64_t> parse_dimension(std::string_view flag, const std::string& text) {
   return static_cast<std::int64_t>(KILN_TRY(parse_number(flag, text, {1, kMostSize})));
 }
 
 Result<std::int64_t> parse_side(std::string_view text) {
-  std::int64_t side = 0;
-  const char* const end = text.data() + text.size();
-  const auto [after, error] = std::from_chars(text.data(), end, side);
-  if (error != std::errc() || after != end)
-    return wrong(
-        fmt::format("--window: '{}' is no number; write LEFT,RIGHT, and -1 for "
-                    "unlimited",
-                    text));
-  return side;
+  const auto side = number_of<std::int64_t>(text);
+  if (!side)
+    return wrong_attention(
+        "--window: '{}' is no number; write LEFT,RIGHT, and -1 for unlimited", text);
+  return *side;
 }
 
 Result<void> read_window(const std::string& text, std::int64_t& left,
@@ -60,18 +53,18 @@ Result<void> read_window(const std::string& text, std::int64_t& left,
     return {};
   const std::size_t comma = text.find(',');
   if (comma == std::string::npos)
-    return wrong(fmt::format(
-        "--window: '{}' is not LEFT,RIGHT, such as 128,0; -1 is unlimited", text));
+    return wrong_attention(
+        "--window: '{}' is not LEFT,RIGHT, such as 128,0; -1 is unlimited", text);
   left = KILN_TRY(parse_side(std::string_view(text).substr(0, comma)));
   right = KILN_TRY(parse_side(std::string_view(text).substr(comma + 1)));
   return {};
 }
 
 Result<void> read(const std::string& flag, const std::string& text, double& value) {
-  const char* const end = text.data() + text.size();
-  const auto [after, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || after != end)
-    return wrong(fmt::format("{}: '{}' is no number", flag, text));
+  const auto number = number_of<double>(text);
+  if (!number)
+    return wrong_attention("{}: '{}' is no number", flag, text);
+  value = *number;
   return {};
 }
 
@@ -96,7 +89,7 @@ Result<Problem> read_problem(const ProblemOptions& options) {
     if (options.text(field).empty())
       missing.push_back(attention::flag_of(field));
   if (!missing.empty())
-    return wrong(fmt::format("the problem needs {}", fmt::join(missing, ", ")));
+    return wrong_attention("the problem needs {}", fmt::join(missing, ", "));
   Problem problem;
   problem.kv_heads = KILN_TRY(parse_dimension("--heads", options.text("heads")));
   problem.dv = KILN_TRY(parse_dimension("--dqk", options.text("dqk")));
@@ -121,7 +114,7 @@ Result<Problem> read_problem_over(const ProblemOptions& options, Problem problem
   problem.stats = problem.stats || problem.training;
   set_strides(problem);
   if (const auto valid = validate(problem); !valid)
-    return wrong(as_flag(valid.error().message));
+    return wrong_attention("{}", as_flag(valid.error().message));
   return problem;
 }
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -17,7 +16,6 @@
 #include "tools/attention/command.h"
 #include "tools/attention/plan_item.h"
 #include "tools/build_run.h"
-#include "tools/verbs.h"
 #include "util/try.h"
 
 namespace kiln::tools {
@@ -30,7 +28,7 @@ using device::DeviceProperties;
 Result<Problem> problem_of(const ops::Preset& preset, Pass pass) {
   auto problem = KILN_TRY(ops::attention_of(preset, pass));
   if (!problem)
-    return wrong_attention(fmt::format("preset {} has no [attention]", preset.name));
+    return wrong_attention("preset {} has no [attention]", preset.name);
   return *problem;
 }
 
@@ -70,9 +68,9 @@ Result<std::vector<Problem>> wanted_problems(const AttentionOptions& options) {
   for (const Problem& each : whole) {
     const auto expansion = attention::expand(each, parallelism);
     if (!expansion.refusals.empty())
-      return wrong_attention(fmt::format("--cp {}: {}; {}", options.parallelism,
-                                         expansion.refusals.front().reason,
-                                         expansion.refusals.front().remedy));
+      return wrong_attention("--cp {}: {}; {}", options.parallelism,
+                             expansion.refusals.front().reason,
+                             expansion.refusals.front().remedy);
     steps.insert(steps.end(), expansion.steps.begin(), expansion.steps.end());
   }
   return steps;

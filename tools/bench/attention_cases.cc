@@ -161,8 +161,7 @@ Result<std::optional<BenchRefusal>> prepare_cudnn(Service& service,
     return tl::unexpected(choice.error());
   }
   if (choice->backend != ops::AttentionBackend::kCudnn)
-    return fail(ErrorCode::kInvalidArgument,
-                "the service leaves attention to Kiln's kernel: " + choice->reason);
+    return refuse("the service leaves attention to Kiln's kernel: " + choice->reason);
   const std::uint64_t workspace = choice->workspace_bytes;
   prepared.tensors.push_back({.bytes = workspace});
   prepared.start = [=](Service& with, const Device& on, CUstream_st* stream,

@@ -1,7 +1,6 @@
 #include "tools/bench/gpu.h"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
@@ -42,8 +41,7 @@ Result<GpuCalls> find_calls(const device::Driver& driver) {
     calls.is_simulated = ::dlsym(library, "kiln_simulated_reset") != nullptr;
     return calls;
   }
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("{} lacks {}", driver.path().native(), missing));
+  return fail(ErrorCode::kUnavailable, "{} lacks {}", driver.path().native(), missing);
 }
 
 }  // namespace

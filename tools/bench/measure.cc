@@ -1,7 +1,5 @@
 #include "tools/bench/measure.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 #include <variant>
@@ -89,8 +87,8 @@ Result<void> Bench::check_memory(const BenchCase& which) const {
   if (needed <= free)
     return {};
   return fail(ErrorCode::kResourceLimit,
-              fmt::format("it takes {} of memory, and {} are free on the device",
-                          format_size(needed), format_size(free)));
+              "it takes {} of memory, and {} are free on the device",
+              format_size(needed), format_size(free));
 }
 
 Result<GpuMemory> Bench::make(const BenchTensor& tensor) const {
@@ -122,9 +120,9 @@ Result<float> Bench::time(const Start& start, const Start& copy, int& copies_ahe
       return ms;
   }
   return fail(ErrorCode::kUnavailable,
-              fmt::format("the host needs longer to start it than the device for {} "
-                          "copies: its time would be counted",
-                          kMostAhead));
+              "the host needs longer to start it than the device for {} copies: its "
+              "time would be counted",
+              kMostAhead);
 }
 
 Result<std::optional<BenchRefusal>> Bench::prepare(BenchCase& which) {

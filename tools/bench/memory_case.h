@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>

@@ -11,6 +11,7 @@
 #include "kiln/version.h"
 #include "util/read_file.h"
 #include "util/try.h"
+#include "util/words.h"
 
 namespace kiln::tools {
 namespace {
@@ -180,15 +181,7 @@ ordered_json remote_json(const RemoteFacts& facts) {
 }  // namespace
 
 std::string_view to_string(CheckVerdict verdict) {
-  switch (verdict) {
-    case CheckVerdict::kOk:
-      return "ok";
-    case CheckVerdict::kWarn:
-      return "warn";
-    case CheckVerdict::kFail:
-      return "fail";
-  }
-  return "unknown";
+  return word_of(verdict, {"ok", "warn", "fail"});
 }
 
 Diagnosis diagnose(Context& context, BuildService& service) {
@@ -262,10 +255,8 @@ Result<std::vector<Check>> compare_with(const ordered_json& here,
                                         const std::string& path) {
   const std::string text = KILN_TRY(from_input(read_text_file(path, kMaxReportBytes)));
   const auto there = ordered_json::parse(text, nullptr, false);
-  const auto foreign = fail(
-      ErrorCode::kInvalidArgument,
-      fmt::format("{} is no report of a node; `kiln doctor --json > FILE` writes one",
-                  path));
+  const auto foreign =
+      refuse("{} is no report of a node; `kiln doctor --json > FILE` writes one", path);
   if (!there.is_object() || !there.contains("checks"))
     return foreign;
   try {

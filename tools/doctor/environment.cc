@@ -204,10 +204,8 @@ void check_compile(Context& context, BuildService& service, Diagnosis& diagnosis
     return diagnosis.add(*std::move(skipped));
   const auto began = std::chrono::steady_clock::now();
   const auto trial = [&]() -> Result<compile::CompileOutput> {
-    const auto choice = service.toolchains().choose(std::nullopt);
-    if (!choice)
-      return tl::unexpected(choice.error());
-    const device::Toolchain& toolchain = (*choice)->toolchain;
+    const auto choice = KILN_TRY(service.toolchains().choose(std::nullopt));
+    const device::Toolchain& toolchain = choice->toolchain;
     if (!toolchain.installed())
       return tl::unexpected(device::missing_nvrtc(toolchain));
     const device::Target target{{toolchain.facts.architectures.back(), {}}, {}};

@@ -17,6 +17,7 @@
 
 #include "cache/owned_range.h"
 #include "util/unique_fd.h"
+#include "util/words.h"
 
 namespace kiln::tools {
 namespace {
@@ -77,15 +78,7 @@ int answer_of(int answers, Clock::time_point deadline) {
 }  // namespace
 
 std::string_view to_string(LockAnswer answer) {
-  switch (answer) {
-    case LockAnswer::kWork:
-      return "work";
-    case LockAnswer::kRefused:
-      return "refused";
-    case LockAnswer::kNoAnswer:
-      return "no answer";
-  }
-  return "unknown";
+  return word_of(answer, {"work", "refused", "no answer"});
 }
 
 LockProbe probe_locks(const std::filesystem::path& folder, milliseconds limit) {

@@ -71,8 +71,8 @@ Result<int> run_program(const std::vector<std::string>& command,
       return posix_error("wait for", command.front(), errno);
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == kNoProgram)
-    return fail(ErrorCode::kNotFound, fmt::format("{} cannot be run, or ended with {}",
-                                                  command.front(), kNoProgram));
+    return fail(ErrorCode::kNotFound, "{} cannot be run, or ended with {}",
+                command.front(), kNoProgram);
   return status;
 }
 

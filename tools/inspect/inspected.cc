@@ -1,7 +1,5 @@
 #include "tools/inspect/inspected.h"
 
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -99,9 +97,8 @@ Result<void> inspect_environment(const fs::path& root, const TakeInspected& take
   const auto folders = binaries::package_folders(root);
   if (folders.empty())
     return fail(ErrorCode::kNotFound,
-                fmt::format("{} is no environment of Python: it has no "
-                            "lib/python3*/site-packages",
-                            root.native()));
+                "{} is no environment of Python: it has no lib/python3*/site-packages",
+                root.native());
   for (const fs::path& folder : folders) {
     for (const auto& [path, distribution] : KILN_TRY(binaries::libraries_in(folder))) {
       const auto file = FileRange::open(path);

@@ -1,7 +1,6 @@
 #include "tools/output/file_output.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -51,9 +50,7 @@ Result<void> check_parent(std::string_view option, const std::filesystem::path& 
   std::error_code error;
   if (std::filesystem::is_directory(folder, error))
     return {};
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{} {}: there is no folder {}", option, path.native(),
-                          folder.native()));
+  return refuse("{} {}: there is no folder {}", option, path.native(), folder.native());
 }
 
 }  // namespace
@@ -63,8 +60,7 @@ Result<void> check_output_path(std::string_view option, const std::string& path)
     return {};
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} {}: that is a folder", option, path));
+    return refuse("{} {}: that is a folder", option, path);
   }
   return check_parent(option, path);
 }
@@ -79,8 +75,7 @@ Result<void> check_output_folder(std::string_view option, const std::string& pat
   if (std::filesystem::is_directory(path, error) &&
       std::filesystem::is_empty(path, error))
     return {};
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{} {}: that is not an empty folder", option, path));
+  return refuse("{} {}: that is not an empty folder", option, path);
 }
 
 Result<void> write_output_file(const std::string& path, ByteView bytes) {

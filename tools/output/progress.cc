@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "tools/output/standard_streams.h"
 #include "util/units.h"

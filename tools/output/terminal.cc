@@ -7,27 +7,15 @@
 #include <cstdlib>
 #include <limits>
 
+#include "util/printable.h"
+#include "util/words.h"
+
 namespace kiln::tools {
 namespace {
 
-const char* escape_of(Style style) {
-  switch (style) {
-    case Style::kPlain:
-      return "";
-    case Style::kBold:
-      return "\033[1m";
-    case Style::kDim:
-      return "\033[2m";
-    case Style::kGreen:
-      return "\033[32m";
-    case Style::kYellow:
-      return "\033[33m";
-    case Style::kRed:
-      return "\033[31m";
-    case Style::kCyan:
-      return "\033[36m";
-  }
-  return "";
+std::string_view escape_of(Style style) {
+  return word_of(style, {"", "\033[1m", "\033[2m", "\033[32m", "\033[33m", "\033[31m",
+                         "\033[36m"});
 }
 
 // The program has one thread until the verb runs, and nothing ever calls setenv.
@@ -53,17 +41,6 @@ bool wants_colours(bool is_terminal) {
       return true;
   }
   return is_terminal && variable("TERM") != "dumb";
-}
-
-bool is_control(unsigned char c) {
-  return c < 0x20 || c == 0x7F;
-}
-
-/// For a table cell, which is one line.
-std::string printable(std::string_view text) {
-  std::string out(text);
-  std::replace_if(out.begin(), out.end(), is_control, '?');
-  return out;
 }
 
 std::string pad(std::string_view text, std::size_t width, Align align) {
@@ -183,7 +160,7 @@ int Terminal::width() const {
 std::string Terminal::styled(std::string_view text, Style style) const {
   if (!colours_ || style == Style::kPlain)
     return std::string(text);
-  return escape_of(style) + std::string(text) + "\033[0m";
+  return std::string(escape_of(style)).append(text).append("\033[0m");
 }
 
 std::string Terminal::fitted(std::string_view text, std::size_t indent) const {
@@ -195,7 +172,8 @@ std::string printable_lines(std::string_view text) {
   std::string out(text);
   std::replace_if(
       out.begin(), out.end(),
-      [](unsigned char c) { return is_control(c) && c != '\n' && c != '\t'; }, '?');
+      [](unsigned char c) { return (c < ' ' && c != '\n' && c != '\t') || c == 0x7F; },
+      '?');
   return out;
 }
 

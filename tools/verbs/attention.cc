@@ -1,8 +1,6 @@
 // kiln attention: explains what runs an attention problem on a device, and builds its
 // plans and kernels in advance.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -44,7 +42,7 @@ Result<void> check_flags(const OptionSet& cli, const AttentionOptions& options) 
   for (const auto& [action, flags] : owned_flags()) {
     for (const std::string& flag : flags) {
       if (action != options.action && cli.is_given(flag))
-        return wrong_attention(fmt::format("{} is for `attention {}`", flag, action));
+        return wrong_attention("{} is for `attention {}`", flag, action);
     }
   }
   if (options.action == "why" && cli.is_given("--cp"))
@@ -63,11 +61,10 @@ Result<int> run(Context& context, const OptionSet& cli,
     }
     names.emplace_back(action.name);
   }
-  return wrong_attention(options.action.empty()
-                             ? "name an action: kiln attention explain, warm or why"
-                             : fmt::format("there is no `attention {}`{}",
-                                           options.action,
-                                           did_you_mean(options.action, names)));
+  if (options.action.empty())
+    return wrong_attention("name an action: kiln attention explain, warm or why");
+  return wrong_attention("there is no `attention {}`{}", options.action,
+                         did_you_mean(options.action, names));
 }
 
 }  // namespace

@@ -116,15 +116,13 @@ Result<WantedCase> parse_wanted(const std::string& argument,
     return each == pattern.name || family_of(each) == pattern.name;
   });
   if (!is_known)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}' is not one of the operations {}{}", pattern.name,
-                            fmt::join(known, ", "), did_you_mean(pattern.name, known)));
+    return refuse("'{}' is not one of the operations {}{}", pattern.name,
+                  fmt::join(known, ", "), did_you_mean(pattern.name, known));
   WantedCase wanted{.name = pattern.name, .dtype = {}};
   for (const auto& [parameter, value] : pattern.params) {
     if (parameter != "dtype" || (value != "f16" && value != "bf16" && value != "f32"))
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: '{}={}' is not dtype=f16, bf16 or f32", argument,
-                              parameter, value));
+      return refuse("{}: '{}={}' is not dtype=f16, bf16 or f32", argument, parameter,
+                    value);
     wanted.dtype = value;
   }
   return wanted;
@@ -160,9 +158,7 @@ Result<Device> choose_device(const Service& service, const std::string& text) {
     return fail(ErrorCode::kUnavailable,
                 "there is no NVIDIA driver with a device here: nothing to measure");
   if (ordinal >= devices.size())
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("--device {}: there are {}, counted from 0", ordinal,
-                            devices.size()));
+    return refuse("--device {}: there are {}, counted from 0", ordinal, devices.size());
   return devices[ordinal];
 }
 

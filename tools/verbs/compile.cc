@@ -71,8 +71,7 @@ Result<int> run(Context& context, const CompileOptions& options) {
   if (!options.output.empty())
     KILN_TRY(check_output_path("-o", options.output));
   if (options.output == "-" && context.json)
-    return fail(ErrorCode::kInvalidArgument,
-                "-o - and --json both want standard output");
+    return refuse("-o - and --json both want standard output");
   const Request request = KILN_TRY(make_request(context, options.source));
   const auto service = KILN_TRY(open_to_build(config, {.stop = context.stop->token()}));
   // Report wrong options before looking at the architectures.
@@ -80,9 +79,8 @@ Result<int> run(Context& context, const CompileOptions& options) {
   const auto architectures =
       KILN_TRY(select_architectures(*service, options.architectures));
   if (!options.output.empty() && architectures.size() != 1) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("-o writes one image, and {} architectures are asked for",
-                            architectures.size()));
+    return refuse("-o writes one image, and {} architectures are asked for",
+                  architectures.size());
   }
   BuildReport report;
   add_items(*service, request, architectures, report, context.stop->token());

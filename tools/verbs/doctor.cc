@@ -67,13 +67,13 @@ Result<void> write_profile(BuildService& service, const DoctorOptions& options) 
 
 Result<int> run(Context& context, const OptionSet& cli, const DoctorOptions& options) {
   if (cli.is_given("--device") && options.profile.empty())
-    return fail(ErrorCode::kInvalidArgument, "--device goes with --profile FILE");
+    return refuse("--device goes with --profile FILE");
   // The search for libraries cannot leave one out: it would hang.
   if (const auto dead = dead_search_places(context.config); !dead.empty())
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("no library can be looked for: {}; take it out of that "
-                            "setting, or unmount it",
-                            fmt::join(dead, "; ")));
+    return fail(
+        ErrorCode::kUnavailable,
+        "no library can be looked for: {}; take it out of that setting, or unmount it",
+        fmt::join(dead, "; "));
   const auto service =
       KILN_TRY(BuildService::open(context.config, {.stop = context.stop->token(),
                                                    .make_root = false,

@@ -299,11 +299,9 @@ Result<std::vector<fs::path>> files_at(const std::string& path) {
       files.push_back(at->path());
   }
   if (error)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} cannot be listed: {}", path, error.message()));
+    return refuse("{} cannot be listed: {}", path, error.message());
   if (files.empty())
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} has no file of events, NAME.jsonl", path));
+    return refuse("{} has no file of events, NAME.jsonl", path);
   std::ranges::sort(files);
   return files;
 }
@@ -323,7 +321,7 @@ Result<void> read(const std::string& name, Sums& sums) {
     if (!done && files.size() > 1)  // the other nodes' say enough
       print_error(fmt::format("not read: {}\n", done.error().message));
     else if (!done)  // a file that is not there is wrong input
-      return fail(ErrorCode::kInvalidArgument, done.error().message);
+      return refuse(done.error().message);
   }
   return {};
 }
@@ -337,11 +335,9 @@ Result<int> run(Context& context, const EventsOptions& options) {
   Sums sums;
   for (const std::string& file : options.files) KILN_TRY(read(file, sums));
   if (sums.has_only_unreadable())
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("{}: no line is an event, as KILN_EVENTS and `warm --events` "
-                    "write it",
-                    fmt::join(options.files, ", ")));
+    return refuse(
+        "{}: no line is an event, as KILN_EVENTS and `warm --events` write it",
+        fmt::join(options.files, ", "));
   if (context.json)
     sums.print_json();
   else

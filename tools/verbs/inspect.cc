@@ -48,18 +48,15 @@ Result<std::vector<InspectedDevice>> selected_devices(const Context& context,
     const auto parsed = KILN_TRY(device::parse_target_list(list));
     for (const device::Target target : parsed.targets) {
       if (target.kind != device::ImageKind::kCubin)
-        return fail(ErrorCode::kInvalidArgument,
-                    fmt::format("--arch: {} is not the architecture of a device, such "
-                                "as 9.0",
-                                arch_name(target)));
+        return refuse("--arch: {} is not the architecture of a device, such as 9.0",
+                      arch_name(target));
       add_once(devices, {target.architecture.capability, driver});
     }
     if (!parsed.native)
       continue;
     const auto here = KILN_TRY(inspected_devices(context.config));
     if (here.empty())
-      return fail(ErrorCode::kInvalidArgument,
-                  "--arch native: no NVIDIA device is present here");
+      return refuse("--arch native: no NVIDIA device is present here");
     for (const InspectedDevice& device : here) add_once(devices, device);
   }
   return devices;
@@ -67,11 +64,9 @@ Result<std::vector<InspectedDevice>> selected_devices(const Context& context,
 
 Result<void> check(const InspectOptions& options) {
   if (options.paths.empty() && options.environments.empty() && options.pids.empty())
-    return fail(ErrorCode::kInvalidArgument,
-                "name a file or a folder, --python DIR or --pid P");
+    return refuse("name a file or a folder, --python DIR or --pid P");
   if (!options.driver.empty() && !is_given(options.archs))
-    return fail(ErrorCode::kInvalidArgument,
-                "--driver goes with --arch: a device here has a driver of its own");
+    return refuse("--driver goes with --arch: a device here has a driver of its own");
   return {};
 }
 

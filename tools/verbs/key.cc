@@ -47,10 +47,7 @@ Result<int> make_key(const Context& context, const std::string& file) {
   std::error_code unknown;
   for (const std::string& path : {file, file + ".pub"}) {
     if (std::filesystem::exists(std::filesystem::symlink_status(path, unknown)))
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("key new: {} exists already, and a key is never overwritten",
-                      path));
+      return refuse("key new: {} exists already, and a key is never overwritten", path);
   }
   const PrivateKey key = KILN_TRY(PrivateKey::generate());
   KILN_TRY(create_file(file, as_bytes(KILN_TRY(key.to_pem())), kPrivate));
@@ -74,15 +71,14 @@ Result<int> show_key(const Context& context, const std::string& file) {
 
 Result<int> run(const Context& context, const KeyOptions& options) {
   if (options.action != "new" && options.action != "show")
-    return fail(ErrorCode::kInvalidArgument,
-                options.action.empty()
-                    ? "key: name an action: kiln key new FILE or kiln key show FILE"
-                    : fmt::format("key: there is no `key {}`{}", options.action,
-                                  did_you_mean(options.action, std::vector<std::string>{
-                                                                   "new", "show"})));
+    return refuse(
+        options.action.empty()
+            ? "key: name an action: kiln key new FILE or kiln key show FILE"
+            : fmt::format("key: there is no `key {}`{}", options.action,
+                          did_you_mean(options.action,
+                                       std::vector<std::string>{"new", "show"})));
   if (options.file.empty())
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("key: name the file: kiln key {} FILE", options.action));
+    return refuse("key: name the file: kiln key {} FILE", options.action);
   return options.action == "new" ? make_key(context, options.file)
                                  : show_key(context, options.file);
 }

@@ -5,14 +5,12 @@
 #include <fmt/ranges.h>
 
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "build/in_progress.h"
 #include "tools/open_cache.h"
-#include "tools/output/entries.h"
 #include "tools/verbs.h"
 #include "util/try.h"
 #include "util/units.h"

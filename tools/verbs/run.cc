@@ -32,9 +32,8 @@ struct RunOptions {
 Result<int> replace_this_process(const std::vector<std::string>& command) {
   const int err = execute(command);
   const bool is_program = err == E2BIG || err == ENOMEM || err == EAGAIN || err == EIO;
-  return fail(
-      is_program ? ErrorCode::kIo : ErrorCode::kInvalidArgument,
-      fmt::format("run: {}: {}", command[0], std::generic_category().message(err)));
+  return fail(is_program ? ErrorCode::kIo : ErrorCode::kInvalidArgument, "run: {}: {}",
+              command[0], std::generic_category().message(err));
 }
 
 /// Errors: kInvalidArgument, kUnavailable.
@@ -67,13 +66,12 @@ int print_variables(const Context& context, const Variables& variables) {
 
 Result<int> run(const Context& context, const RunOptions& options) {
   if (options.print_env != options.command.empty())
-    return fail(
-        ErrorCode::kInvalidArgument,
+    return refuse(
         options.print_env
             ? "run: --print-env prints the environment of any program: name none"
             : "run: name the program: kiln run -- PROGRAM ARGS...");
   if (context.json && !options.print_env)
-    return fail(ErrorCode::kInvalidArgument, "run: --json is for --print-env");
+    return refuse("run: --json is for --print-env");
   const Variables variables = KILN_TRY(variables_of(options));
   if (options.print_env)
     return print_variables(context, variables);

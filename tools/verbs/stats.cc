@@ -26,15 +26,12 @@ Result<void> check(const Context& context, const OptionSet& cli,
                    const StatsOptions& options) {
   if (cli.is_given("--format") && options.format != "openmetrics" &&
       options.format != "prometheus")
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("--format: '{}' is unknown; there are openmetrics and "
-                            "prometheus",
-                            options.format));
+    return refuse("--format: '{}' is unknown; there are openmetrics and prometheus",
+                  options.format);
   if (cli.is_given("--output") && options.format.empty())
-    return fail(ErrorCode::kInvalidArgument, "--output goes with --format");
+    return refuse("--output goes with --format");
   if (context.json && !options.format.empty())
-    return fail(ErrorCode::kInvalidArgument,
-                "--json and --format are two formats; leave one of them out");
+    return refuse("--json and --format are two formats; leave one of them out");
   return check_output_path("--output", options.output);
 }
 

@@ -74,11 +74,10 @@ Result<BuildReport> list_requests(Context& context, const WhyOptions& options,
   } else {
     const auto text = KILN_TRY(request::parse_template_pattern(options.template_text));
     if (text.name.starts_with("cudnn_attention_"))
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("{} is an execution plan of cuDNN: ask `kiln attention why`, "
-                      "with its problem as flags",
-                      text.name));
+      return refuse(
+          "{} is an execution plan of cuDNN: ask `kiln attention why`, with its "
+          "problem as flags",
+          text.name);
     selection.templates = {options.template_text};
   }
   PlanService plans(service, context.stop->token());
@@ -100,19 +99,6 @@ std::size_t shown(BuildService& service, const WhyOptions& options,
   return miss == answers.end() ? 0 : static_cast<std::size_t>(miss - answers.begin());
 }
 
-/// As the toolchain that has built it; as it is, if none has or it can be built here.
-KeyedRequest as_built(BuildService& service, const KeyedRequest& keyed) {
-  const auto is_there = [&](const KeyedRequest& each) {
-    const auto object = service.cache().inspect(each.key);
-    return object && *object;
-  };
-  if (is_there(keyed))
-    return keyed;
-  const auto others = service.of_other_toolchains(keyed);
-  const auto found = std::ranges::find_if(others, is_there);
-  return found == others.end() ? keyed : *found;
-}
-
 std::string_view what_is_asked(const WhyOptions& options) {
   return !options.words.empty()      ? options.words.front()
          : !options.manifest.empty() ? options.manifest
@@ -130,7 +116,9 @@ Result<int> explain_requests(Context& context, const WhyOptions& options) {
   for (const BuildItem& item : report.items) {
     if (const auto* const error = std::get_if<Error>(&item.keyed))
       return tl::unexpected(*error);
-    const KeyedRequest keyed = as_built(*service, std::get<KeyedRequest>(item.keyed));
+    const auto& asked = std::get<KeyedRequest>(item.keyed);
+    const auto built = service->inspect(asked);
+    const KeyedRequest& keyed = built ? built->first : asked;
     const device::ToolchainChoice& choice = *keyed.toolchain;
     const auto note = fmt::format("{} ({}){}{}", choice.toolchain.name(), choice.reason,
                                   choice.warning.empty() ? "" : "; ", choice.warning);
@@ -162,9 +150,9 @@ Result<int> run(Context& context, const WhyOptions& options) {
                       (options.manifest.empty() ? 0 : 1);
   const bool is_mixed = sources > 0 && std::cmp_less(sources, options.words.size());
   if (choices != 1 || is_mixed || (has_keys && options.words.size() != 2)) {
-    return fail(ErrorCode::kInvalidArgument,
-                "give two keys, or the kernel that misses: FILE.cu, --template "
-                "NAME:p=v,... or --manifest FILE, with --arch A");
+    return refuse(
+        "give two keys, or the kernel that misses: FILE.cu, --template NAME:p=v,... or "
+        "--manifest FILE, with --arch A");
   }
   if (!has_keys)
     return explain_requests(context, options);

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.abc
 import importlib.util
 import os
 import sys
@@ -167,14 +168,11 @@ def provided(module: str, name: str, where: str, original):
     return guarded(f"{module}.{name}", value, original)
 
 
-class _Loader:
+class _Loader(importlib.abc.Loader):
     """Makes a module of Kiln's functions."""
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
-
-    def create_module(self, spec):
-        return None
 
     def exec_module(self, module) -> None:
         entry = self.entry
@@ -196,14 +194,11 @@ class _Loader:
             attribute(name)
 
 
-class _PackageLoader:
+class _PackageLoader(importlib.abc.Loader):
     """An empty package, for the modules that it has."""
 
     def __init__(self, finder: Finder) -> None:
         self.finder = finder
-
-    def create_module(self, spec):
-        return None
 
     def exec_module(self, module) -> None:
         package = module.__name__

@@ -1,10 +1,7 @@
 #include "compile/pool/output_check.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string_view>
-#include <vector>
 
 #include "device/cubin.h"
 #include "util/elf.h"
@@ -22,8 +19,8 @@ Result<void> check_names_in_cubin(const CompileOutput& output) {
     };
     if (std::none_of(symbols.begin(), symbols.end(), defines))
       return fail(ErrorCode::kCorrupt,
-                  fmt::format("'{}', NVRTC's name for '{}', is not in the image",
-                              lowered, expression));
+                  "'{}', NVRTC's name for '{}', is not in the image", lowered,
+                  expression);
   }
   return {};
 }
@@ -33,8 +30,8 @@ Result<void> check_names_in_ptx(const CompileOutput& output) {
   for (const auto& [expression, lowered] : output.lowered_names) {
     if (text.find(lowered) == std::string_view::npos)
       return fail(ErrorCode::kCorrupt,
-                  fmt::format("'{}', NVRTC's name for '{}', is not in the image",
-                              lowered, expression));
+                  "'{}', NVRTC's name for '{}', is not in the image", lowered,
+                  expression);
   }
   return {};
 }
@@ -63,11 +60,9 @@ Result<void> check_output(const CompileJob& job, const CompileOutput& output) {
   const auto sound = check(job, output);
   if (sound)
     return {};
-  return fail(
-      ErrorCode::kCompileFailed,
-      fmt::format(
-          "NVRTC {} reported success, but its image does not fit the request: {}",
-          output.nvrtc.path.native(), sound.error().message));
+  return fail(ErrorCode::kCompileFailed,
+              "NVRTC {} reported success, but its image does not fit the request: {}",
+              output.nvrtc.path.native(), sound.error().message);
 }
 
 Result<void> check_output(const LinkJob& job, const CompileOutput& output) {
@@ -76,17 +71,15 @@ Result<void> check_output(const LinkJob& job, const CompileOutput& output) {
     return {};
   return fail(
       ErrorCode::kCompileFailed,
-      fmt::format(
-          "nvJitLink {} reported success, but its image does not fit the request: {}",
-          output.nvrtc.path.native(), sound.error().message));
+      "nvJitLink {} reported success, but its image does not fit the request: {}",
+      output.nvrtc.path.native(), sound.error().message);
 }
 
 Result<void> check_output(const PlanJob& job, const PlanOutput& output) {
   if (!output.attempts.empty())
     return {};
-  return fail(
-      ErrorCode::kCompileFailed,
-      fmt::format("cuDNN {} gave neither a plan nor a reason", job.cudnn.native()));
+  return fail(ErrorCode::kCompileFailed, "cuDNN {} gave neither a plan nor a reason",
+              job.cudnn.native());
 }
 
 }  // namespace kiln::compile

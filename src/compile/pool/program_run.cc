@@ -22,7 +22,7 @@ constexpr std::chrono::hours kLongestLimit{24 * 365};
 
 Result<ProgramEnd> run_to_its_end(const ProgramRun& run, const ExchangeLimits& limits) {
   if (run.command.empty() || run.command.front().empty())
-    return fail(ErrorCode::kInvalidArgument, "a program to run has no name");
+    return refuse("a program to run has no name");
   const std::string& name = run.command.front();
   const auto limit = std::clamp<std::chrono::nanoseconds>(
       limits.deadline - std::chrono::steady_clock::now(), {}, kLongestLimit);
@@ -58,9 +58,8 @@ Result<ProgramEnd> run_to_its_end(const ProgramRun& run, const ExchangeLimits& l
   }
   const ProgramEnd end = KILN_TRY(decode_program_end(*frame));
   if (end.error != 0)
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("cannot start {} in {}: {}", name, run.folder.native(),
-                            std::generic_category().message(end.error)));
+    return fail(ErrorCode::kUnavailable, "cannot start {} in {}: {}", name,
+                run.folder.native(), std::generic_category().message(end.error));
   return end;
 }
 

@@ -1,9 +1,7 @@
 #include "compile/pool/spawner.h"
 
-#include <fmt/format.h>
 #include <pthread.h>
 
-#include <csignal>
 #include <deque>
 #include <exception>
 #include <future>
@@ -13,6 +11,7 @@
 #include "util/log.h"
 #include "util/mutex.h"
 #include "util/quiet_thread.h"
+#include "util/try.h"
 
 namespace kiln::compile {
 namespace {
@@ -102,9 +101,8 @@ Result<WorkerProcess> Spawner::start(WorkerCommand command,
       auto thread =
           start_quiet_thread([queue = queue_] { run(queue); }, Thread::kJoinable);
       if (!thread)
-        return fail(
-            ErrorCode::kUnavailable,
-            fmt::format("no thread can be started for the start of {}", path.native()));
+        return fail(ErrorCode::kUnavailable,
+                    "no thread can be started for the start of {}", path.native());
       queue_->thread = *std::move(thread);
     }
     queue_->orders.push_back(std::move(order));
@@ -116,8 +114,8 @@ Result<WorkerProcess> Spawner::start(WorkerCommand command,
     if (stop.stop_requested())
       return fail(ErrorCode::kCancelled, "cancelled while a compile worker started");
     if (std::chrono::steady_clock::now() >= deadline) {
-      return fail(ErrorCode::kUnavailable,
-                  fmt::format("the machine does not start {} in time", path.native()));
+      return fail(ErrorCode::kUnavailable, "the machine does not start {} in time",
+                  path.native());
     }
   }
   return started.get();

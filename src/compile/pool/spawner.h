@@ -6,7 +6,6 @@
 #include <chrono>
 #include <memory>
 #include <stop_token>
-#include <thread>
 
 #include "compile/pool/worker_process.h"
 #include "kiln/result.h"

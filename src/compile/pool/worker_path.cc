@@ -1,6 +1,5 @@
 #include "compile/pool/worker_path.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "util/this_library.h"
+#include "util/try.h"
 
 namespace kiln::compile {
 namespace {
@@ -25,9 +25,8 @@ Result<std::filesystem::path> exactly(const std::filesystem::path& path,
   auto absolute = std::filesystem::absolute(path, error);
   if (is_executable(path) && !error)
     return absolute;
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("{} names {}, which is not an executable file", given_by,
-                          path.native()));
+  return fail(ErrorCode::kUnavailable, "{} names {}, which is not an executable file",
+              given_by, path.native());
 }
 
 // `here` is a library's or a program's folder.
@@ -58,13 +57,12 @@ Result<std::filesystem::path> find_worker(const WorkerSearch& search) {
     looked_at += looked_at.empty() ? "" : ", ";
     looked_at += place.native();
   }
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("there is no {} (looked at {}){}; {}", search.name, looked_at,
-                          this_program().empty()
-                              ? ": /proc is not mounted here, so that this program "
-                                "does not know its own folder"
-                              : "",
-                          search.remedy));
+  return fail(ErrorCode::kUnavailable, "there is no {} (looked at {}){}; {}",
+              search.name, looked_at,
+              this_program().empty() ? ": /proc is not mounted here, so that this "
+                                       "program does not know its own folder"
+                                     : "",
+              search.remedy);
 }
 
 std::filesystem::path find_standard_headers(const std::filesystem::path& worker) {

@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <utility>
 
-#include "compile/pool/cores.h"
 #include "compile/pool/crash_history.h"
 #include "compile/pool/output_check.h"
 #include "compile/pool/worker_set.h"
@@ -261,8 +260,8 @@ Result<TaskResult> WorkerPool::State::run(const Task& task, const std::stop_toke
   const Bytes frame = encode_request(task.request);
   if (frame.size() > options_.max_job_bytes) {
     return fail(ErrorCode::kResourceLimit,
-                fmt::format("a compile job of {} bytes is over the limit of {}",
-                            frame.size(), options_.max_job_bytes));
+                "a compile job of {} bytes is over the limit of {}", frame.size(),
+                options_.max_job_bytes);
   }
   if (task.turn == nullptr)
     watch.enter(BuildPhase::kQueued);

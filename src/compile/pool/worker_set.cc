@@ -161,9 +161,9 @@ Result<WorkerProcess> WorkerSet::start(const std::stop_token& stop) {
   const auto* const hello = std::get_if<Hello>(&*reply);
   if (hello == nullptr || hello->build_id != build_id()) {
     return fail(ErrorCode::kUnavailable,
-                fmt::format("the compile worker {} and {} come from different builds; "
-                            "install both from one build",
-                            path.native(), this_library().native()));
+                "the compile worker {} and {} come from different builds; install both "
+                "from one build",
+                path.native(), this_library().native());
   }
   return worker;
 }

@@ -1,21 +1,11 @@
 #include "compile/protocol/job.h"
 
+#include "util/words.h"
+
 namespace kiln::compile {
 
 std::string_view to_string(BuildPhase phase) {
-  switch (phase) {
-    case BuildPhase::kQueued:
-      return "queued";
-    case BuildPhase::kStarting:
-      return "starting";
-    case BuildPhase::kOpening:
-      return "opening";
-    case BuildPhase::kCompiling:
-      return "compiling";
-    case BuildPhase::kReading:
-      return "reading";
-  }
-  return "unknown";
+  return word_of(phase, {"queued", "starting", "opening", "compiling", "reading"});
 }
 
 const std::vector<std::string>& log_options() {

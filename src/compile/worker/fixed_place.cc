@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
-#include <string>
 #include <string_view>
 
 #include "util/proc_file.h"

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -56,9 +55,8 @@ Result<const NvJitLink*> open_linker(const std::filesystem::path& path) {
     return at->second;
   const auto library = open_library(path);
   if (!library)
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("cannot open nvJitLink {}: {}", path.native(),
-                            library.error().message));
+    return fail(ErrorCode::kUnavailable, "cannot open nvJitLink {}: {}", path.native(),
+                library.error().message);
   auto table = std::make_unique<NvJitLink>();
   table->path = path;
   const auto has = [&](const char* name, auto& entry) {
@@ -74,8 +72,8 @@ Result<const NvJitLink*> open_linker(const std::filesystem::path& path) {
       !has("nvJitLinkGetErrorLog", table->error_log) ||
       !has("nvJitLinkGetInfoLogSize", table->info_log_size) ||
       !has("nvJitLinkGetInfoLog", table->info_log))
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{} lacks functions of nvJitLink 12.0", path.native()));
+    return fail(ErrorCode::kUnavailable, "{} lacks functions of nvJitLink 12.0",
+                path.native());
   std::ignore = has("nvJitLinkVersion", table->version);
   return known->emplace(path, table.release()).first->second;
 }
@@ -163,8 +161,8 @@ class Link {
         : result == kUnrecognizedOption || result == kUnrecognizedInput
             ? ErrorCode::kInvalidArgument
             : ErrorCode::kCompileFailed;
-    return fail(code, fmt::format("{}: error {}\n{}{}", call, result, shortened(said),
-                                  version_hint()));
+    return fail(code, "{}: error {}\n{}{}", call, result, shortened(said),
+                version_hint());
   }
 
   /// Which of the two libraries to replace, if this one is the older.
@@ -224,11 +222,10 @@ Result<CompileOutput> link_here(const LinkJob& job, const PhaseCallback& on_phas
   if (!linked && needs_device_runtime(link->errors())) {
     if (job.device_runtime.empty())
       return fail(ErrorCode::kUnavailable,
-                  fmt::format("device code that starts kernels needs libcudadevrt.a, "
-                              "which is not beside this NVRTC: install the CUDA "
-                              "toolkit, or NVIDIA's wheel nvidia-cuda-runtime of the "
-                              "same version\n{}",
-                              linked.error().message));
+                  "device code that starts kernels needs libcudadevrt.a, which is not "
+                  "beside this NVRTC: install the CUDA toolkit, or NVIDIA's wheel "
+                  "nvidia-cuda-runtime of the same version\n{}",
+                  linked.error().message);
     link = std::make_unique<Link>(*linker);
     linked = link->run(job, true);
   }
@@ -243,8 +240,8 @@ Result<CompileOutput> link_here(const LinkJob& job, const PhaseCallback& on_phas
   output.nvrtc = loaded_as(linker->path);
   if (output.image.empty())
     return fail(ErrorCode::kCompileFailed,
-                fmt::format("nvJitLink {} reported success and gave no cubin",
-                            linker->path.native()));
+                "nvJitLink {} reported success and gave no cubin",
+                linker->path.native());
   return output;
 }
 

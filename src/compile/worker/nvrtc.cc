@@ -27,8 +27,8 @@ Result<void> resolve(void* library, const Nvrtc& nvrtc, const char* name,
   if (look_up(library, name, entry))
     return {};
   return fail(ErrorCode::kUnavailable,
-              fmt::format("{} has no {}: it is not an NVRTC, or is older than 11.2",
-                          nvrtc.path.native(), name));
+              "{} has no {}: it is not an NVRTC, or is older than 11.2",
+              nvrtc.path.native(), name);
 }
 
 Result<void> resolve_all(void* library, Nvrtc& nvrtc) {
@@ -77,9 +77,8 @@ Result<std::unique_ptr<const Nvrtc>> load(const std::filesystem::path& path) {
   const auto library = open_library(path);
   place.reset();
   if (!library)
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("cannot open NVRTC {}: {}", path.native(),
-                            library.error().message));
+    return fail(ErrorCode::kUnavailable, "cannot open NVRTC {}: {}", path.native(),
+                library.error().message);
   auto nvrtc = std::make_unique<Nvrtc>();
   nvrtc->path = path;
   KILN_TRY(resolve_all(*library, *nvrtc));
@@ -136,9 +135,7 @@ ErrorCode code_of(nvrtcResult result, std::string_view log) {
 Result<const Nvrtc*> open_nvrtc(const NvrtcPaths& paths) {
   const std::filesystem::path& path = paths.nvrtc;
   if (!path.is_absolute()) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("the path of NVRTC must be absolute, not '{}'", path.native()));
+    return refuse("the path of NVRTC must be absolute, not '{}'", path.native());
   }
   Tables& known = tables();
   const MutexLock lock(known.mutex);

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
-#include <span>
-#include <type_traits>
 
 #include "compile/worker/compile_log.h"
 #include "compile/worker/fixed_place.h"
@@ -81,7 +79,7 @@ Result<void> refuse_nul(const CompileJob& job) {
                         std::string_view what) -> Result<void> {
     if (text.find('\0') == std::string::npos)
       return {};
-    return fail(ErrorCode::kInvalidArgument, fmt::format("{} holds a NUL byte", what));
+    return refuse("{} holds a NUL byte", what);
   };
   KILN_TRY(check(job.source, "the source"));
   KILN_TRY(check(job.program_name, "the source's name"));
@@ -187,8 +185,8 @@ using GetImage = decltype(Nvrtc::cubin);
 Result<Bytes> image_of(const Program& program, std::string_view name, GetSize get_size,
                        GetImage get) {
   if (get_size == nullptr || get == nullptr)
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{} has no {}", program.nvrtc().path.native(), name));
+    return fail(ErrorCode::kUnavailable, "{} has no {}", program.nvrtc().path.native(),
+                name);
   std::size_t size = 0;
   KILN_TRY(program.check(get_size(program.raw(), &size), fmt::format("{}Size", name)));
   Bytes image(size);
@@ -216,9 +214,9 @@ Result<void> read_image(const Program& program, const CompileJob& job,
   if (!output.image.empty())
     return {};
   return fail(ErrorCode::kCompileFailed,
-              fmt::format("NVRTC {} reported success and gave no image; do the options "
-                          "ask for the target's architecture?\n{}",
-                          program.nvrtc().path.native(), diagnostics(output.log)));
+              "NVRTC {} reported success and gave no image; do the options ask for the "
+              "target's architecture?\n{}",
+              program.nvrtc().path.native(), diagnostics(output.log));
 }
 
 /// Drops the last entries if the names of all are longer than any person reads.
@@ -264,9 +262,8 @@ Result<CompileOutput> run(const Program& program, const CompileJob& job,
   output.log = program.log();
   if (!precompiled.doing.empty() &&
       !take_message(output.log, precompiled.doing, precompiled.path))
-    return fail(ErrorCode::kCompileFailed,
-                fmt::format("NVRTC is not {} {}: {}", precompiled.doing,
-                            precompiled.path.native(), diagnostics(output.log)));
+    return fail(ErrorCode::kCompileFailed, "NVRTC is not {} {}: {}", precompiled.doing,
+                precompiled.path.native(), diagnostics(output.log));
   return output;
 }
 
@@ -278,8 +275,8 @@ Result<CompileOutput> make_precompiled(const Program& program, const CompileJob&
   const Nvrtc& nvrtc = program.nvrtc();
   if (nvrtc.pch_create_status == nullptr || !FixedPlace::is_in_window(nvrtc.address))
     return fail(ErrorCode::kUnavailable,
-                fmt::format("{} cannot make precompiled headers for other processes",
-                            nvrtc.path.native()));
+                "{} cannot make precompiled headers for other processes",
+                nvrtc.path.native());
   auto output = KILN_TRY(run(program, job,
                              {.option = "--create-pch=" + job.make_precompiled.native(),
                               .doing = "creating",
@@ -288,7 +285,7 @@ Result<CompileOutput> make_precompiled(const Program& program, const CompileJob&
   KILN_TRY(
       program.check(nvrtc.pch_create_status(program.raw()), "nvrtcGetPCHCreateStatus"));
   if (const auto text = diagnostics(output.log); !text.empty())
-    return fail(ErrorCode::kInvalidArgument, "NVRTC reports: " + text);
+    return refuse("NVRTC reports: " + text);
   output.made = KILN_TRY(describe_precompiled(job.make_precompiled, nvrtc.address));
   output.nvrtc = loaded_as(nvrtc.path);
   output.builtins = loaded_builtins();

@@ -15,6 +15,7 @@
 #include "util/bytes.h"
 #include "util/file_stamp.h"
 #include "util/posix_error.h"
+#include "util/try.h"
 #include "util/unique_fd.h"
 
 namespace kiln::compile {
@@ -67,7 +68,7 @@ Result<PrecompiledFile> describe_precompiled(const std::filesystem::path& path,
     XXH3_128bits_update(state.get(), step.data(), static_cast<std::size_t>(n));
   }
   if (file.bytes == 0)
-    return fail(ErrorCode::kCorrupt, fmt::format("{} is empty", path.native()));
+    return fail(ErrorCode::kCorrupt, "{} is empty", path.native());
   file.xxh3 = hex(XXH3_128bits_digest(state.get()));
   return file;
 }

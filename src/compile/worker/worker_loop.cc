@@ -13,7 +13,6 @@
 
 #include <array>
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -33,6 +32,7 @@
 #include "kiln/version.h"
 #include "process/child_process.h"
 #include "util/proc_file.h"
+#include "util/text.h"
 #include "util/try.h"
 #include "util/unique_fd.h"
 
@@ -82,8 +82,8 @@ Result<Reply> guarded(const Answer& answer, const Result<Request>& request) {
   } catch (const std::bad_alloc&) {
     return fail(ErrorCode::kResourceLimit, "the compile worker ran out of memory");
   } catch (const std::exception& error) {
-    return fail(ErrorCode::kCompileFailed,
-                fmt::format("the compile worker met an exception: {}", error.what()));
+    return fail(ErrorCode::kCompileFailed, "the compile worker met an exception: {}",
+                error.what());
   }
 }
 
@@ -178,16 +178,6 @@ void watch(pid_t parent, Limits& limits) {
   }
 }
 
-template <typename Number = std::int64_t>
-std::optional<Number> parse_number(std::string_view text) {
-  Number number = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size())
-    return std::nullopt;
-  return number;
-}
-
 /// NVRTC segfaults on a stack of 64 KiB, and so would its threads.
 constexpr std::size_t kLeastStackBytes = 8U << 20U;
 
@@ -261,16 +251,17 @@ int run_worker(std::string_view name, std::span<char*> arguments,
   const bool runs = arguments.size() > kWithProbe + 1 && arguments[3] == kRunArgument;
   const auto parent = (probes || runs || arguments.size() == 3) &&
                               std::string_view(arguments[1]) == "--parent"
-                          ? parse_number<pid_t>(arguments[2])
+                          ? number_of<pid_t>(arguments[2])
                           : std::nullopt;
   if (!parent) {
     fmt::print(stderr, "{} is started by Kiln itself; see 'kiln --help'\n", name);
     return 2;
   }
   if (runs)
-    run_program(*parent,
-                std::chrono::milliseconds(parse_number(arguments[4]).value_or(0)),
-                arguments[5], arguments[6], arguments.subspan(kWithProbe + 1));
+    run_program(
+        *parent,
+        std::chrono::milliseconds(number_of<std::int64_t>(arguments[4]).value_or(0)),
+        arguments[5], arguments[6], arguments.subspan(kWithProbe + 1));
   if (probes) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() == *parent)

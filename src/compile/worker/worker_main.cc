@@ -53,11 +53,11 @@ Result<Reply> answer(const LinkJob& job) {
 }
 
 Result<Reply> answer(const PlanJob& /*job*/) {
-  return fail(ErrorCode::kInvalidArgument, "kiln-worker builds no execution plans");
+  return refuse("kiln-worker builds no execution plans");
 }
 
 Result<Reply> answer(const CudnnRequest& /*request*/) {
-  return fail(ErrorCode::kInvalidArgument, "kiln-worker opens no cuDNN");
+  return refuse("kiln-worker opens no cuDNN");
 }
 
 Result<Reply> answer_request(const Request& request) {

@@ -2,8 +2,6 @@
 // devices that need not be present. cuDNN still requires a driver, so one without
 // devices is loaded first: cuDNN must never see a real driver here.
 
-#include <fmt/format.h>
-
 #include <chrono>
 #include <string>
 #include <tuple>
@@ -29,9 +27,8 @@ using Clock = std::chrono::steady_clock;
 Result<void*> open(const std::filesystem::path& path, LibrarySymbols symbols) {
   auto library = open_library(path, symbols);
   if (!library)
-    return fail(
-        ErrorCode::kUnavailable,
-        fmt::format("cannot open {}: {}", path.native(), library.error().message));
+    return fail(ErrorCode::kUnavailable, "cannot open {}: {}", path.native(),
+                library.error().message);
   return library;
 }
 
@@ -69,8 +66,8 @@ Result<void> check_functions(const compile::LoadedLibrary& graph,
   void* const library = KILN_TRY(open(graph.path, LibrarySymbols::kLocal));
   for (const std::string& name : functions) {
     if (find_symbol(library, name.c_str()) == nullptr)
-      return fail(ErrorCode::kUnavailable,
-                  fmt::format("its {} has no {}", graph.path.native(), name));
+      return fail(ErrorCode::kUnavailable, "its {} has no {}", graph.path.native(),
+                  name);
   }
   return {};
 }
@@ -128,7 +125,7 @@ Result<compile::Reply> answer(const compile::CudnnRequest& request) {
 
 template <typename Other>
 Result<compile::Reply> answer(const Other& /*request*/) {
-  return fail(ErrorCode::kInvalidArgument, "kiln-plan-worker builds plans only");
+  return refuse("kiln-plan-worker builds plans only");
 }
 
 Result<compile::Reply> answer_request(const compile::Request& request) {

@@ -4,9 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <iterator>
-#include <memory>
 #include <string>
 #include <utility>
 

@@ -1,7 +1,5 @@
 #include "cudnn/worker/problem_graph.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -225,10 +223,8 @@ Result<DeviceProperties> device_properties(std::string_view json) {
   auto properties = std::make_shared<fe::DeviceProperties>();
   auto status = properties->deserialize({json.begin(), json.end()});
   if (status.is_bad()) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("cuDNN does not take the device's properties: {} {}",
-                    status.get_message(), fe::detail::get_last_error_string_()));
+    return refuse("cuDNN does not take the device's properties: {} {}",
+                  status.get_message(), fe::detail::get_last_error_string_());
   }
   return DeviceProperties(std::move(properties));
 }
@@ -339,9 +335,8 @@ Result<attention::Plan> ProblemGraph::describe() const {
         uid <= number_of(attention::kLastTensorRole))
       plan.tensors.push_back(static_cast<TensorRole>(uid));
     else if (!known.contains(uid))
-      return fail(
-          ErrorCode::kCompileFailed,
-          fmt::format("the graph needs a tensor {} that the problem lacks", uid));
+      return fail(ErrorCode::kCompileFailed,
+                  "the graph needs a tensor {} that the problem lacks", uid);
   }
   // The frontend's maps are unordered.
   std::ranges::sort(plan.tensors);
