@@ -240,8 +240,8 @@ class Seeds::Seed {
     if (last && !has_said_age_.exchange(true))
       log(LogLevel::kWarning, {"the seed ", path_.native(), " has ", order_text(header),
                                ", and this cache has taken ", order_text(*last),
-                               " of that name. The seed is used; ;older=refuse behind "
-                               "its path refuses it"});
+                               " of that name. The seed is used; ;older=refuse ",
+                               "behind its path refuses it"});
     return signers;
   }
 
@@ -314,7 +314,6 @@ class Seeds::Seed {
   Mutex place_mutex_;
   bool is_located_ KILN_GUARDED_BY(place_mutex_) = false;
   std::optional<FarMount> far_;  // constant once is_located_
-  std::atomic<bool> is_silent_{false};
   Mutex open_mutex_;
   bool is_open_ KILN_GUARDED_BY(open_mutex_) = false;
   // Constant once is_open_.
@@ -323,10 +322,11 @@ class Seeds::Seed {
   std::unique_ptr<const Pack> pack_;
   std::optional<Layout> layout_;
   std::unique_ptr<ObjectStore> store_;
+  std::atomic<bool> is_silent_{false};
   std::atomic<bool> has_warned_{false};
   mutable std::atomic<bool> has_said_age_{false};
-  Mutex trust_mutex_;
   bool has_checked_ KILN_GUARDED_BY(trust_mutex_) = false;
+  Mutex trust_mutex_;
   KeyFile::Keys checked_by_ KILN_GUARDED_BY(trust_mutex_);
   // Errors: why it is not used now.
   Result<std::vector<KeyId>> signers_ KILN_GUARDED_BY(trust_mutex_) =
