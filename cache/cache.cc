@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <string_view>
 #include <tuple>
@@ -79,13 +80,17 @@ Cache::Cache(CacheOptions options)
       layout_(options_.root),
       trust_(
           TrustPolicy::of_this_process(options_.trusted_uids, options_.trusted_gids)),
-      seeds_(
-          options_.seeds.empty()
-              ? nullptr
-              : std::make_unique<Seeds>(
-                    SeedOptions{options_.seeds, options_.keys, options_.payload_check,
-                                options_.seed_wait, options_.ask_mount},
-                    *file_system_, trust_, shared_counters_)) {}
+      seeds_(options_.seeds.empty()
+                 ? nullptr
+                 : std::make_unique<Seeds>(
+                       SeedOptions{options_.seeds,
+                                   options_.keys.empty()
+                                       ? nullptr
+                                       : std::make_shared<KeyFile>(
+                                             *file_system_, trust_, options_.keys),
+                                   options_.payload_check, options_.seed_wait,
+                                   options_.ask_mount},
+                       *file_system_, trust_, shared_counters_)) {}
 
 Cache::~Cache() {
   if (background_ != nullptr && background_->in_child())
@@ -342,8 +347,9 @@ std::optional<StoredObject> Cache::find(const Digest& key, std::string_view targ
                                         Tier* tier) {
   auto found = look_again(key, target);
   Tier from = Tier::kDisk;
+  Origin origin;
   if (!found && seeds_ != nullptr) {
-    found = seeds_->find(key, target);
+    found = seeds_->find(key, target, &origin);
     from = Tier::kSeed;
   }
   counters_.add(found ? Counter::kHits : Counter::kMisses);
@@ -357,8 +363,9 @@ std::optional<StoredObject> Cache::find(const Digest& key, std::string_view targ
     *tier = from;
   if (from == Tier::kSeed) {
     counters_.add(Counter::kSeedHits);
-    if (mode_ == Mode::kReadWrite)
-      publish(*found);  // a failure is counted, and the seed still has the object
+    // A failure is counted, and the seed still has the object.
+    if (mode_ == Mode::kReadWrite && !publish(*found).error)
+      remember_signers(std::array{made(*found)}, origin);
   }
   return found;
 }
@@ -395,6 +402,28 @@ PublishResult Cache::store(const StoredObject& object) {
   return result;
 }
 
+Signers Cache::signers() const {
+  if (store_ == nullptr)
+    return Signers({});
+  return Signers({reach(layout_.signers()), [counters = shared_counters_] {
+                    counters->add(Counter::kUntrusted);
+                  }});
+}
+
+void Cache::remember_signers(std::span<const Made> objects, const Origin& origin) {
+  if (mode_ != Mode::kReadWrite)
+    return;
+  if (const auto done = signers().add(objects, origin);
+      !done && !warned_signers_.exchange(true))
+    log(LogLevel::kWarning,
+        {"who signed an object will not be known: ", done.error().message});
+}
+
+void Cache::add_signers(std::span<Entry> entries) const {
+  const auto known = entries.empty() ? Signers::Known() : signers().read();
+  for (Entry& entry : entries) cache::add_signers(known, entry);
+}
+
 KeyLock::Acquired Cache::lock(KeyLock::LockRequest request,
                               std::optional<std::chrono::milliseconds> limit) {
   // No other process could use what we build.
@@ -427,7 +456,18 @@ void Cache::flush(std::chrono::milliseconds limit) {
 
 Result<std::vector<Entry>> Cache::list(const ListQuery& query) {
   if (index_ != nullptr) {
-    if (auto listed = index_->list(query))
+    // The index does not know who signed.
+    ListQuery of_index = query;
+    of_index.signers.clear();
+    of_index.distrusted_by.reset();
+    if (asks_for_signers(query))
+      of_index.limit.reset();
+    auto listed = index_->list(of_index);
+    if (listed && asks_for_signers(query)) {
+      add_signers(*listed);
+      return apply(query, *std::move(listed));
+    }
+    if (listed)
       return listed;
     // The index has counted the failure. A walk gives the same answer, only slower.
   }
@@ -447,6 +487,8 @@ Result<std::vector<Entry>> Cache::walk(const ListQuery& query, Damaged damaged) 
       }
     }
   }
+  if (asks_for_signers(query))
+    add_signers(entries);
   return apply(query, std::move(entries));
 }
 

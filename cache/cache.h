@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -31,6 +32,7 @@
 #include "cache/object_store.h"
 #include "cache/owned_range.h"
 #include "cache/seeds.h"
+#include "cache/signers.h"
 #include "cache/slots.h"
 #include "cache/trim.h"
 #include "codec/digest.h"
@@ -94,6 +96,10 @@ struct VerifyResult {
   std::uint64_t untrusted = 0;
   std::uint64_t unreadable = 0;
   std::uint64_t quarantined = 0;
+  // Of what has none of these, by VerifyOptions::keys.
+  std::uint64_t trusted = 0;
+  std::uint64_t without_signer = 0;  // built here, or taken unsigned
+  std::uint64_t distrusted = 0;
   std::vector<ObjectProblem> problems;
 };
 enum class Quarantine : std::uint8_t { kNo, kYes };
@@ -173,6 +179,9 @@ class Cache {
   /// that is over its limit. See CacheOptions::stored_part.
   PublishResult publish(const StoredObject& object);
   PublishResult publish(const NewObject& object);
+  /// Of objects that came from elsewhere and were published: remembers who signed them.
+  /// Nothing where the root is not written; a failure is logged once.
+  void remember_signers(std::span<const Made> objects, const Origin& origin);
   /// See KeyLock::acquire. Fills in `request.build_limit`: that of CacheOptions, or
   /// `limit`, which with LockTimes::compile_grace bounds the whole wait, too. Bypassed
   /// in modes kOff and kReadOnly: no other process could use the result.
@@ -207,12 +216,18 @@ class Cache {
   /// index. Errors: kIo.
   [[nodiscard]] Result<KindTotals> totals_by_kind();
 
+  [[nodiscard]] Signers signers() const;
+  /// Fills in who signed them, which list() and walk() do only if the query asks for
+  /// it.
+  void add_signers(std::span<Entry> entries) const;
+
   // Maintenance.
 
   struct VerifyOptions {
     Quarantine quarantine = Quarantine::kNo;
     /// Leaves out what can be described and does not match.
     std::optional<ListQuery> only{};
+    const TrustedKeys* keys = nullptr;  // set: who signed is looked at, too
     std::function<void(const ObjectProblem&)>
         on_problem{};  // called as found; may be empty
     std::stop_token stop{};
@@ -255,6 +270,10 @@ class Cache {
   void trim_if_full(std::uint64_t bytes, const std::stop_token& stop);
   [[nodiscard]] bool trim_is_due(std::uint64_t bytes);
 
+  void forget_signers() const;
+  [[nodiscard]] std::optional<ObjectProblem> check_signers(const Entry& entry,
+                                                           const TrustedKeys& keys,
+                                                           VerifyResult& result) const;
   PublishResult store(const StoredObject& object);
   [[nodiscard]] Result<OwnedRange> acquire_collector_lock();
 
@@ -276,6 +295,7 @@ class Cache {
       fail(ErrorCode::kUnavailable, "there is no cache");
   std::array<std::atomic<bool>, 2> warned_{};  // [0] untrusted, [1] unreadable objects
   std::atomic<bool> warned_read_only_{false};
+  std::atomic<bool> warned_signers_{false};
 
   // Used by the background thread only.
   std::uint64_t bytes_since_trim_ = 0;

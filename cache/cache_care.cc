@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -103,19 +104,44 @@ Result<KindTotals> Cache::totals_by_kind() {
   return kinds;
 }
 
+/// Counts the entry; the problem of one that is not trusted.
+std::optional<ObjectProblem> Cache::check_signers(const Entry& entry,
+                                                  const TrustedKeys& keys,
+                                                  VerifyResult& result) const {
+  std::string why = why_distrusted(entry, keys);
+  ++(!why.empty()              ? result.distrusted
+     : entry.signed_by.empty() ? result.without_signer
+                               : result.trusted);
+  if (why.empty())
+    return std::nullopt;
+  return ObjectProblem{ObjectProblem::What::kDistrusted,
+                       entry.key,
+                       layout_.object(entry.key),
+                       {},
+                       std::move(why)};
+}
+
 Result<VerifyResult> Cache::verify(const VerifyOptions& options) {
   VerifyResult result;
+  const bool describes = options.only || options.keys != nullptr;
+  const auto known =
+      describes && (options.keys != nullptr || asks_for_signers(*options.only))
+          ? signers().read()
+          : Signers::Known();
   for (unsigned folder = 0; store_ != nullptr && folder < kFolderCount; ++folder) {
     for (const Digest& key : KILN_TRY(store_->list_keys(folder))) {
       if (options.stop.stop_requested())
         return result;
-      if (options.only) {
-        const auto entry = store_->describe(key);
-        if (entry && *entry && !matches(*options.only, **entry))
-          continue;
-      }
+      auto entry =
+          describes ? store_->describe(key).value_or(std::nullopt) : std::nullopt;
+      if (entry)
+        cache::add_signers(known, *entry);
+      if (options.only && entry && !matches(*options.only, *entry))
+        continue;
       ++result.checked;
       std::optional<ObjectProblem> problem = store_->verify(key);
+      if (!problem && entry && options.keys != nullptr)
+        problem = check_signers(*entry, *options.keys, result);
       if (!problem)
         continue;
       result.corrupt += problem->what == ObjectProblem::What::kCorrupt ? 1 : 0;
@@ -174,7 +200,23 @@ Result<TrimResult> Cache::trim(const TrimOptions& options) {
 
 Result<TrimResult> Cache::collect(const TrimOptions& options) {
   const OwnedRange collector_lock = KILN_TRY(acquire_collector_lock());
-  return cache::trim(layout_, *file_system_, *store_, counters_, options);
+  auto trimmed = cache::trim(layout_, *file_system_, *store_, counters_, options);
+  if (trimmed && options.dry_run == DryRun::kNo)
+    forget_signers();
+  return trimmed;
+}
+
+/// Of keys that are gone.
+void Cache::forget_signers() const {
+  std::set<Digest> there;
+  for (unsigned folder = 0; folder < kFolderCount; ++folder) {
+    const auto keys = store_->list_keys(folder);
+    if (!keys)
+      return;
+    there.insert(keys->begin(), keys->end());
+  }
+  // What cannot be rewritten stays.
+  std::ignore = signers().keep([&](const Digest& key) { return there.contains(key); });
 }
 
 /// Also where the cache is not full, if this process has set something aside: only a

@@ -1,5 +1,6 @@
 #include "cache/entry.h"
 
+#include <fmt/format.h>
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -81,6 +82,32 @@ Entry entry_of(const Digest& key, Kind kind, Metadata&& metadata) {
           .entry_points = std::move(entry_points.empty() ? variables : entry_points)};
 }
 
+void add_signers(const Signers::Known& known, Entry& entry) {
+  const auto found = known.find({entry.key, entry.created_ns});
+  if (found != known.end())
+    entry.signed_by = found->second;
+}
+
+std::string why_distrusted(const Entry& entry, const TrustedKeys& keys) {
+  if (keys.revoked_objects.contains(entry.key))
+    return "the object is revoked";
+  std::size_t trusted = 0;
+  std::string others;
+  for (const SignedBy& each : entry.signed_by) {
+    if (keys.trusts(each.key))
+      ++trusted;
+    else
+      others +=
+          fmt::format("; it is signed by the key {}, {} (from {})", key_name(each.key),
+                      keys.revoked_keys.contains(each.key) ? "which is revoked"
+                                                           : "which is unknown",
+                      each.source);
+  }
+  if (entry.signed_by.empty() || trusted >= keys.signatures)
+    return "";
+  return fmt::format("it has {} of {} signatures{}", trusted, keys.signatures, others);
+}
+
 bool has_name(const Entry& entry, const std::string& name) {
   if (!entry.template_name.empty())
     return fits(name, entry.template_name);
@@ -99,6 +126,13 @@ bool matches(const ListQuery& query, const Entry& entry) {
   return matches_any(query.archs, entry.arch) &&
          matches_any(query.templates, entry.template_name) &&
          matches_any(query.kinds, entry.kind) &&
+         (query.signers.empty() || std::ranges::any_of(entry.signed_by,
+                                                       [&](const SignedBy& each) {
+                                                         return matches_any(
+                                                             query.signers, each.key);
+                                                       })) &&
+         (query.distrusted_by == nullptr ||
+          !why_distrusted(entry, *query.distrusted_by).empty()) &&
          (!query.unused_since_ns || entry.last_used_ns < *query.unused_since_ns) &&
          any_of(query.files,
                 [&](const std::string& file) {

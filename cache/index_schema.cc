@@ -81,7 +81,7 @@ Result<Entry> entry_of(const Statement& row) {
   Entry entry;
   auto& [key, kind, template_name, params, arch, toolchain, size_bytes, created_ns,
          last_used_ns, compile_ms, registers, shared_bytes, spill_bytes, file,
-         entry_points] = entry;
+         entry_points, signed_by] = entry;  // which is in no index
   key = KILN_TRY(schema::key(row, 0));
   kind = KILN_TRY(kind_of(row, 1));
   template_name = row.text(2);
@@ -162,7 +162,7 @@ Result<void> settle(const Database& database, std::string_view boot) {
 Result<void> insert(Statement& statement, const Entry& entry) {
   const auto& [key, kind, template_name, params, arch, toolchain, size_bytes,
                created_ns, last_used_ns, compile_ms, registers, shared_bytes,
-               spill_bytes, file, entry_points] = entry;
+               spill_bytes, file, entry_points, signed_by] = entry;
   const Bytes encoded = encode_pairs(params);
   const Bytes names = encode_pairs(entry_points);
   return statement.bind(key.bytes())

@@ -51,6 +51,8 @@ class Layout {
   }
   /// Which packs were taken: pack_identity.h.
   [[nodiscard]] std::filesystem::path packs() const { return root_ / "packs"; }
+  /// Who signed what came from elsewhere: signers.h.
+  [[nodiscard]] std::filesystem::path signers() const { return root_ / "signers"; }
   [[nodiscard]] std::filesystem::path memo() const { return root_ / "memo"; }
   [[nodiscard]] std::filesystem::path precompiled() const { return root_ / "pch"; }
   [[nodiscard]] std::filesystem::path index() const { return root_ / "index.sqlite"; }

@@ -55,7 +55,7 @@ struct ObjectFile {
 
 /// Why an object file cannot be used.
 struct ObjectProblem {
-  enum class What : std::uint8_t { kCorrupt, kUntrusted, kUnreadable };
+  enum class What : std::uint8_t { kCorrupt, kUntrusted, kUnreadable, kDistrusted };
   What what;
   Digest key;
   std::string path;

@@ -120,12 +120,20 @@ Result<void> Pack::load(const PackReading& reading) {
     return corrupt("its index does not give the SHA-256 it states");
   header_ = KILN_TRY(pack::decode_header(header, version_));
   signatures_ = std::move(block.signatures);
-  if (reading.needs_signature || (!reading.keys.empty() && !signatures_.empty()))
-    KILN_TRY(
-        check_signed(KILN_TRY(Blake2bHasher::of(footer)), signatures_, reading.keys));
+  footer_.assign(footer.begin(), footer.end());
+  if (reading.needs_signature || (reading.keys != nullptr && !signatures_.empty())) {
+    signers_ = KILN_TRY(check_signers(
+        reading.keys != nullptr ? *reading.keys : TrustedKeys(), reading.beside));
+  }
   take_rows(index, header.size(), index_at);
   load_toolchains();
   return {};
+}
+
+Result<std::vector<KeyId>> Pack::check_signers(
+    const TrustedKeys& keys, std::span<const PublicKey> beside) const {
+  return check_signed(KILN_TRY(Blake2bHasher::of(footer_)), signatures_, keys,
+                      {SignedThing::Kind::kPack, header_.name}, beside);
 }
 
 void Pack::drop_rows(const std::function<std::string_view(const PackRow&)>& why_bad) {

@@ -20,6 +20,7 @@
 #include "cache/trust.h"
 #include "codec/digest.h"
 #include "codec/signature.h"
+#include "codec/trusted_keys.h"
 #include "kiln/result.h"
 #include "util/bytes.h"
 #include "util/kept_fd.h"
@@ -74,11 +75,13 @@ struct BadRow {
 struct PackReading {
   FileSystem& file_system;
   const TrustPolicy& trust;
-  /// Keys whose signature a pack needs to have, if it has any. Empty: signatures are
-  /// not looked at.
-  std::span<const PublicKey> keys = {};
-  /// True: a pack without a signature by one of `keys` is refused.
+  /// Whose signatures a pack needs to have, if it has any. Null: they are not looked
+  /// at.
+  const TrustedKeys* keys = nullptr;
+  /// True: a pack without enough signatures by `keys` is refused.
   bool needs_signature = false;
+  /// Those that have signed it elsewhere, by check_minisig().
+  std::span<const PublicKey> beside = {};
 };
 
 /// A regular file that only trusted users can write, open for reading. Follows links.
@@ -126,7 +129,13 @@ class Pack {
   }
   [[nodiscard]] std::uint64_t size_bytes() const { return size_; }
   [[nodiscard]] const PackHeader& header() const { return header_; }
+  /// Not checked.
   [[nodiscard]] const std::vector<Signature>& signatures() const { return signatures_; }
+  /// The keys of PackReading that were found to have signed it.
+  [[nodiscard]] const std::vector<KeyId>& signers() const { return signers_; }
+  /// The keys that have, `beside` included, and are enough. Errors: kUntrusted.
+  [[nodiscard]] Result<std::vector<KeyId>> check_signers(
+      const TrustedKeys& keys, std::span<const PublicKey> beside = {}) const;
 
  private:
   Pack(UniqueFd file, FileSystem& file_system)
@@ -150,6 +159,8 @@ class Pack {
   std::uint64_t unknown_rows_ = 0;
   std::vector<std::string> toolchains_;
   std::vector<Signature> signatures_;
+  Bytes footer_;
+  std::vector<KeyId> signers_;
 };
 
 /// Takes the bytes of a pack in their order.

@@ -6,6 +6,7 @@
 
 #include "cache/pack_format.h"
 #include "codec/digest.h"
+#include "codec/trusted_keys.h"
 #include "util/read_file.h"
 #include "util/try.h"
 #include "util/units.h"
@@ -23,16 +24,14 @@ std::string file_of(std::string_view name) {
 
 }  // namespace
 
-std::string_view bare_pack_name(std::string_view name) {
-  for (const std::string_view ending : {".zst", ".kpack"}) {
-    if (name.ends_with(ending))
-      name.remove_suffix(ending.size());
-  }
-  return name;
-}
-
 Result<void> check_pack_is(std::string_view own, std::string_view wanted) {
-  if (own.empty() || bare_pack_name(own) == bare_pack_name(wanted))
+  if (own.empty())
+    return fail(
+        ErrorCode::kUntrusted,
+        fmt::format("the pack has no name, as packs of an older Kiln, and {} was "
+                    "asked for: it may be any; `kiln pack` makes one with a name",
+                    wanted));
+  if (bare_pack_name(own) == bare_pack_name(wanted))
     return {};
   return fail(
       ErrorCode::kUntrusted,
@@ -49,6 +48,10 @@ std::string order_text(const PackHeader& header) {
           std::chrono::nanoseconds(header.created_ns)));
   return fmt::format("serial {}{}", header.serial,
                      header.created_ns == 0 ? "" : ", of " + format_time(created));
+}
+
+std::string source_text(const PackHeader& header, std::string_view name) {
+  return fmt::format("{}@{}", header.name.empty() ? name : header.name, header.serial);
 }
 
 std::optional<PackHeader> newer_taken(const OwnFolder& folder, const PackHeader& header,

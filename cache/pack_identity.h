@@ -14,15 +14,15 @@
 
 namespace kiln::cache {
 
-/// "job" of "job", "job.kpack" and "job.kpack.zst": compression is no part of a name.
-[[nodiscard]] std::string_view bare_pack_name(std::string_view name);
-
-/// That a pack which calls itself `own` may be taken for `wanted`. Without a name of
-/// its own, as of version 1, it may be any. Errors: kUntrusted.
+/// That a pack which calls itself `own` may be taken for `wanted`. One without a name
+/// of its own, as of version 1, may be any, and so is none. Errors: kUntrusted.
 [[nodiscard]] Result<void> check_pack_is(std::string_view own, std::string_view wanted);
 
 /// "serial 17, of 2023-11-14T22:13:20Z".
 [[nodiscard]] std::string order_text(const PackHeader& header);
+
+/// Where an object comes from: "job.kpack@17". `name` as for newer_taken().
+[[nodiscard]] std::string source_text(const PackHeader& header, std::string_view name);
 
 /// The last pack that was taken, by the hints in `folder`, if `header` is of an older
 /// one of its name; `name` is that of a pack that has none.

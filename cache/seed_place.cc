@@ -11,11 +11,12 @@
 #include "util/trailing_options.h"
 #include "util/try.h"
 #include "util/units.h"
+#include "util/words.h"
 
 namespace kiln::cache {
 
 Result<SeedPlace> parse_seed(const std::filesystem::path& text) {
-  const std::array<std::string, 2> names{"min_serial", "signed"};
+  const std::array<std::string, 3> names{"min_serial", "older", "signed"};
   std::string_view options = text.native();
   const std::string_view path = before_options(options);
   SeedPlace place{.path = path};
@@ -26,6 +27,10 @@ Result<SeedPlace> parse_seed(const std::filesystem::path& text) {
           place.is_signed = KILN_TRY(parse_number(value, {0, 1})) == 1;
         else if (name == "min_serial")
           place.min_serial = KILN_TRY(parse_number(value, {0, kMostSerial}));
+        else if (name == "older")
+          place.refuses_older =
+              KILN_TRY(position_of(
+                  value, std::array<std::string_view, 2>{"warn", "refuse"})) == 1;
         else
           return fail(ErrorCode::kInvalidArgument,
                       fmt::format("there is no option '{}'{}", name,

@@ -15,11 +15,12 @@ struct SeedPlace {
   std::filesystem::path path{};
   bool is_signed = false;        // a pack by a trusted key, or not used
   std::uint64_t min_serial = 0;  // an older pack is not used
+  bool refuses_older = false;    // than the last that the cache has taken
   friend bool operator==(const SeedPlace&, const SeedPlace&) = default;
 };
 
-/// "/srv/job.kpack;signed=1;min_serial=7". Errors: kInvalidArgument: an unknown or
-/// repeated option, with the nearest match; a value that is none.
+/// "/srv/job.kpack;signed=1;min_serial=7;older=refuse". Errors: kInvalidArgument: an
+/// unknown or repeated option, with the nearest match; a value that is none.
 [[nodiscard]] Result<SeedPlace> parse_seed(const std::filesystem::path& text);
 
 /// That all of them could be used. Errors: those of parse_seed(); kInvalidArgument, if

@@ -19,7 +19,6 @@
 namespace kiln::cache {
 namespace {
 
-constexpr std::uint64_t kLargestKeyFile = 65536;
 constexpr std::uint64_t kLargestRecord = 65536;
 // By the thread that is left behind: a mount that comes back until then is used.
 constexpr std::chrono::minutes kMountPatience{1};
@@ -38,18 +37,6 @@ std::filesystem::path full_path(const std::filesystem::path& path) {
 
 }  // namespace
 
-Result<std::vector<PublicKey>> read_trusted_keys(FileSystem& file_system,
-                                                 const TrustPolicy& trust,
-                                                 const std::filesystem::path& path) {
-  const std::filesystem::path place = full_path(path);
-  KILN_TRY(trust.check_path(file_system, place));
-  auto keys = parse_public_keys(KILN_TRY(read_text_file(place, kLargestKeyFile)));
-  if (!keys)
-    return fail(keys.error().code,
-                fmt::format("{}: {}", place.native(), keys.error().message));
-  return keys;
-}
-
 std::string silence(const std::filesystem::path& path, const FarMount& mount) {
   return fmt::format("{} gives no answer: is the mount dead ({})?", path.native(),
                      to_string(mount));
@@ -61,6 +48,7 @@ struct Seeds::Shared {
   FileSystem& file_system;
   TrustPolicy trust;
   std::shared_ptr<Counters> counters;
+  OwnFolder taken{};  // constant after set_taken()
 };
 
 /// A pack, or a root; or neither, with the reason.
@@ -106,8 +94,14 @@ class Seeds::Seed {
     }
   }
 
-  [[nodiscard]] std::optional<StoredObject> find(const Digest& key,
-                                                 std::string_view target) {
+  struct Given {
+    StoredObject object;
+    Origin origin;
+  };
+  [[nodiscard]] std::optional<Given> find(const Digest& key, std::string_view target) {
+    auto origin = origin_of(key);
+    if (!origin)
+      return std::nullopt;
     auto found = read(key);
     if (!found || !*found) {
       if (!found)
@@ -126,12 +120,12 @@ class Seeds::Seed {
         return std::nullopt;
       }
     }
-    return std::move(object);
+    return Given{std::move(object), *std::move(origin)};
   }
 
-  [[nodiscard]] std::vector<std::string> toolchains() const {
+  [[nodiscard]] std::vector<std::string> toolchains() {
     if (pack_ != nullptr)
-      return pack_->toolchains();
+      return state().error ? std::vector<std::string>() : pack_->toolchains();
     if (store_ == nullptr)
       return {};
     const std::filesystem::path record = layout_->recorded_toolchain();
@@ -141,9 +135,15 @@ class Seeds::Seed {
     return text ? std::vector{*std::move(text)} : std::vector<std::string>();
   }
 
-  [[nodiscard]] const SeedState& state() const { return state_; }
-  /// True but for the first call.
-  [[nodiscard]] bool say_once() { return has_said_age_.exchange(true); }
+  [[nodiscard]] SeedState state() {
+    SeedState state = state_;
+    const MutexLock lock(trust_mutex_);
+    if (!state.error)
+      check_trust();
+    if (!state.error && !signers_)
+      state.error = signers_.error();
+    return state;
+  }
   /// The same of one that is silent: what is being opened must not be read.
   [[nodiscard]] SeedState silent_state() const {
     return {.path = path_,
@@ -168,11 +168,12 @@ class Seeds::Seed {
     const int err = file_system.stat(path.c_str(), info);
     if (err != 0 || !S_ISDIR(info.st_mode))
       return open_pack();
-    if (place.is_signed || place.min_serial != 0)
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{} is a folder: signed=1 and min_serial are for packs, "
-                              "since a folder has neither signature nor serial",
-                              path.native()));
+    if (place.is_signed || place.min_serial != 0 || place.refuses_older)
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("{} is a folder: signed=1, min_serial and older=refuse are "
+                      "for packs, since a folder has neither signature nor serial",
+                      path.native()));
     layout_.emplace(path);
     KILN_TRY(shared_->trust.check_path(file_system, layout_->objects()));
     if (file_system.stat(layout_->objects().c_str(), info) != 0)
@@ -194,11 +195,9 @@ class Seeds::Seed {
                               "cache by kiln unpack",
                               state_.path.native()));
     state_.is_pack = true;
-    std::vector<PublicKey> keys;
-    if (!shared_->options.keys.empty())
-      keys = KILN_TRY(read_trusted_keys(shared_->file_system, shared_->trust,
-                                        shared_->options.keys));
-    pack_ = KILN_TRY(open_wanted(keys));
+    // Who signed it is looked at whenever the keys have changed.
+    pack_ = KILN_TRY(Pack::open(
+        path_, {.file_system = shared_->file_system, .trust = shared_->trust}));
     state_.objects = pack_->object_count();
     state_.bytes = pack_->size_bytes();
     state_.header = pack_->header();
@@ -213,25 +212,71 @@ class Seeds::Seed {
     return {};
   }
 
-  /// What its place asks for, or an error.
-  [[nodiscard]] Result<std::unique_ptr<const Pack>> open_wanted(
-      const std::vector<PublicKey>& keys) const {
-    auto pack = Pack::open(path_, {.file_system = shared_->file_system,
-                                   .trust = shared_->trust,
-                                   .keys = keys,
-                                   .needs_signature = place_->is_signed});
-    if (!pack && pack.error().code == ErrorCode::kUntrusted && place_->is_signed)
-      pack.error().message += " (signed=1)";
-    if (pack && place_->is_signed)
-      KILN_TRY(about(path_.native(),
-                     check_pack_is((*pack)->header().name, path_.filename().native())));
-    if (pack && (*pack)->header().serial < place_->min_serial)
+  /// Who signed it, if it is what its place asks for. `keys` may be null.
+  [[nodiscard]] Result<std::vector<KeyId>> check_pack(const TrustedKeys* keys) const {
+    const PackHeader& header = pack_->header();
+    std::vector<KeyId> signers;
+    if (place_->is_signed || (keys != nullptr && !pack_->signatures().empty())) {
+      auto by = pack_->check_signers(keys != nullptr ? *keys : TrustedKeys());
+      if (!by)
+        return fail(by.error().code,
+                    fmt::format("{}{}", by.error().message,
+                                place_->is_signed ? " (signed=1)" : ""));
+      signers = *std::move(by);
+    }
+    if (place_->is_signed)
+      KILN_TRY(check_pack_is(header.name, path_.filename().native()));
+    if (header.serial < place_->min_serial)
       return fail(
           ErrorCode::kUntrusted,
-          fmt::format("{}: its serial is {}, and min_serial={} asks for a newer "
-                      "pack",
-                      path_.native(), (*pack)->header().serial, place_->min_serial));
-    return pack;
+          fmt::format("its serial is {}, and min_serial={} asks for a newer pack",
+                      header.serial, place_->min_serial));
+    const auto last = newer_taken(shared_->taken, header, path_.filename().native());
+    if (last && place_->refuses_older)
+      return fail(ErrorCode::kUntrusted,
+                  fmt::format("it has {}, and this cache has taken {} of that name "
+                              "(older=refuse)",
+                              order_text(header), order_text(*last)));
+    if (last && !has_said_age_.exchange(true))
+      log(LogLevel::kWarning, {"the seed ", path_.native(), " has ", order_text(header),
+                               ", and this cache has taken ", order_text(*last),
+                               " of that name. The seed is used; ;older=refuse ",
+                               "behind its path refuses it"});
+    return signers;
+  }
+
+  /// By the keys as they are now; says once why it is not used.
+  void check_trust() KILN_REQUIRES(trust_mutex_) {
+    auto keys = shared_->options.keys == nullptr ? Result<KeyFile::Keys>()
+                                                 : shared_->options.keys->keys();
+    if (keys && has_checked_ && *keys == checked_by_)
+      return;
+    has_checked_ = keys.has_value();
+    checked_by_ = keys ? *keys : nullptr;
+    auto signers = keys ? Result<std::vector<KeyId>>()
+                        : fail(keys.error().code, keys.error().message);
+    if (keys && pack_ != nullptr)
+      signers = about(path_.native(), check_pack(checked_by_.get()));
+    if (!signers && (signers_ || signers_.error().message != signers.error().message)) {
+      counters().add(signers.error().code == ErrorCode::kUntrusted
+                         ? Counter::kUntrusted
+                         : Counter::kSeedRefused);
+      log(LogLevel::kWarning, {"a seed is not used: ", signers.error().message});
+    }
+    signers_ = std::move(signers);
+  }
+
+  /// Of an object that it may give; nullopt: it must not.
+  [[nodiscard]] std::optional<Origin> origin_of(const Digest& key) {
+    const MutexLock lock(trust_mutex_);
+    check_trust();
+    if (!signers_)
+      return std::nullopt;
+    if (checked_by_ != nullptr && checked_by_->revoked_objects.contains(key))
+      return std::nullopt;
+    return Origin{*signers_, pack_ == nullptr ? path_.native()
+                                              : source_text(pack_->header(),
+                                                            path_.filename().native())};
   }
 
   [[nodiscard]] Found read(const Digest& key) const {
@@ -269,7 +314,6 @@ class Seeds::Seed {
   Mutex place_mutex_;
   bool is_located_ KILN_GUARDED_BY(place_mutex_) = false;
   std::optional<FarMount> far_;  // constant once is_located_
-  std::atomic<bool> is_silent_{false};
   Mutex open_mutex_;
   bool is_open_ KILN_GUARDED_BY(open_mutex_) = false;
   // Constant once is_open_.
@@ -278,14 +322,21 @@ class Seeds::Seed {
   std::unique_ptr<const Pack> pack_;
   std::optional<Layout> layout_;
   std::unique_ptr<ObjectStore> store_;
+  std::atomic<bool> is_silent_{false};
   std::atomic<bool> has_warned_{false};
-  std::atomic<bool> has_said_age_{false};
+  mutable std::atomic<bool> has_said_age_{false};
+  bool has_checked_ KILN_GUARDED_BY(trust_mutex_) = false;
+  Mutex trust_mutex_;
+  KeyFile::Keys checked_by_ KILN_GUARDED_BY(trust_mutex_);
+  // Errors: why it is not used now.
+  Result<std::vector<KeyId>> signers_ KILN_GUARDED_BY(trust_mutex_) =
+      fail(ErrorCode::kUnavailable, "");
 };
 
 Seeds::Seeds(SeedOptions options, FileSystem& file_system, TrustPolicy trust,
              std::shared_ptr<Counters> counters)
-    : shared_(std::make_shared<const Shared>(Shared{
-          std::move(options), file_system, std::move(trust), std::move(counters)})),
+    : shared_(std::make_shared<Shared>(Shared{std::move(options), file_system,
+                                              std::move(trust), std::move(counters)})),
       seeds_([this] {
         std::vector<std::shared_ptr<Seed>> seeds;
         for (const std::filesystem::path& place : shared_->options.places)
@@ -296,40 +347,26 @@ Seeds::Seeds(SeedOptions options, FileSystem& file_system, TrustPolicy trust,
 
 Seeds::~Seeds() = default;
 
+void Seeds::set_taken(OwnFolder taken) {
+  shared_->taken = std::move(taken);
+}
+
 /// nullopt: it does not answer.
 template <typename T, typename Question>
 std::optional<T> Seeds::ask(const std::shared_ptr<Seed>& seed, Question question,
                             std::chrono::milliseconds limit) {
   if (seed->far() == nullptr) {
     seed->open_once();
-    say_age(*seed);
     return question(*seed);
   }
   if (seed->is_silent())
     return std::nullopt;
-  auto answer = call_or_leave<T>(
+  return call_or_leave<T>(
       [seed, question = std::move(question)] {
         seed->open_once();
         return question(*seed);
       },
       limit, [seed](bool silent) { seed->set_silent(silent); });
-  if (answer)
-    say_age(*seed);
-  return answer;
-}
-
-/// Of one that is open.
-void Seeds::say_age(Seed& seed) const {
-  const SeedState& state = seed.state();
-  if (seed.say_once() || !state.is_pack || state.error)
-    return;
-  const auto last = newer_taken(taken_, state.header, state.path.filename().native());
-  if (last)
-    log(LogLevel::kWarning,
-        {"the seed ", state.path.native(), " has ", order_text(state.header),
-         ", and this cache has taken ", order_text(*last),
-         " of that name. The seed is used; ;min_serial=", std::to_string(last->serial),
-         " behind its path refuses it"});
 }
 
 void Seeds::pass_over(const Digest& key) {
@@ -337,19 +374,24 @@ void Seeds::pass_over(const Digest& key) {
   passed_over_.insert(key);
 }
 
-std::optional<StoredObject> Seeds::find(const Digest& key, std::string_view target) {
+std::optional<StoredObject> Seeds::find(const Digest& key, std::string_view target,
+                                        Origin* origin) {
   {
     const MutexLock lock(mutex_);
     if (passed_over_.contains(key))
       return std::nullopt;
   }
+  using Given = std::optional<Seed::Given>;
   const auto find = [key, target = std::string(target)](Seed& seed) {
     return seed.find(key, target);
   };
   for (const auto& seed : seeds_) {
-    auto found = ask<std::optional<StoredObject>>(seed, find, wait_.load());
-    if (found && *found)
-      return *std::move(found);
+    auto found = ask<Given>(seed, find, wait_.load());
+    if (!found || !*found)
+      continue;
+    if (origin != nullptr)
+      *origin = std::move((*found)->origin);
+    return std::move((*found)->object);
   }
   return std::nullopt;
 }

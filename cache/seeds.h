@@ -19,23 +19,18 @@
 
 #include "cache/counters.h"
 #include "cache/file_system.h"
+#include "cache/key_file.h"
 #include "cache/object_store.h"
 #include "cache/pack.h"
+#include "cache/signers.h"
 #include "cache/trust.h"
 #include "codec/digest.h"
-#include "codec/signature.h"
 #include "kiln/result.h"
 #include "util/far_mount.h"
 #include "util/mutex.h"
 #include "util/own_path.h"
 
 namespace kiln::cache {
-
-/// The keys in a file of public keys, each of which is trusted. Errors: kUntrusted, if
-/// another user could write it; kNotFound; kInvalidArgument; kIo.
-[[nodiscard]] Result<std::vector<PublicKey>> read_trusted_keys(
-    FileSystem& file_system, const TrustPolicy& trust,
-    const std::filesystem::path& path);
 
 /// Whether the mount of a path answers within a limit. Asked by a process that can be
 /// given up, so that no thread of this one enters a dead mount.
@@ -54,11 +49,11 @@ inline constexpr std::chrono::milliseconds kLongSeedWait{10'000};
 struct SeedOptions {
   /// Asked in this order; each may have options: parse_seed().
   std::vector<std::filesystem::path> places;
-  /// Of trusted keys. A pack that has signatures then needs one of theirs. Empty: none.
-  std::filesystem::path keys;
-  PayloadCheck payload_check;
+  /// A pack that has signatures needs theirs, as they are at each look-up. Null: none.
+  std::shared_ptr<KeyFile> keys{};
+  PayloadCheck payload_check{};
   std::chrono::milliseconds wait = kSeedWait;
-  AskMount ask_mount;  // empty: no mount is asked beforehand
+  AskMount ask_mount{};  // empty: no mount is asked beforehand
 };
 
 /// Seeds on local disks, or those on far mounts as well.
@@ -90,8 +85,10 @@ class Seeds {
 
   /// The object of the first seed that has a sound one, checked as verify() does; or a
   /// miss. One that fails is counted and said once for its seed.
+  /// `origin`, if given, is set by a hit.
   [[nodiscard]] std::optional<StoredObject> find(const Digest& key,
-                                                 std::string_view target);
+                                                 std::string_view target,
+                                                 Origin* origin = nullptr);
 
   /// From now on this key is a miss: its object is sound, and cannot be used here.
   void pass_over(const Digest& key);
@@ -100,8 +97,8 @@ class Seeds {
   [[nodiscard]] std::vector<std::string> toolchains(SeedPlaces places);
 
   /// What the root has taken, see newer_taken(): a pack here that is older is used, and
-  /// said once. Call before anything is looked for.
-  void set_taken(OwnFolder taken) { taken_ = std::move(taken); }
+  /// said once, unless its place says older=refuse. Call before anything is looked for.
+  void set_taken(OwnFolder taken);
 
   /// Waits up to two seconds for each that has not been asked yet.
   [[nodiscard]] std::vector<SeedState> states();
@@ -118,10 +115,7 @@ class Seeds {
                                      Question question,
                                      std::chrono::milliseconds limit);
 
-  void say_age(Seed& seed) const;
-
-  OwnFolder taken_;                             // constant after set_taken()
-  const std::shared_ptr<const Shared> shared_;  // with calls that are left behind
+  const std::shared_ptr<Shared> shared_;  // with calls that are left behind
   const std::vector<std::shared_ptr<Seed>> seeds_;
   std::atomic<std::chrono::milliseconds> wait_;
   Mutex mutex_;

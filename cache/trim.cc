@@ -153,8 +153,9 @@ class Collector {
     for (unsigned folder = 0; folder < kFolderCount; ++folder)
       sweep_temporaries(layout_.object_folder(folder));
     // Only the root may be a link; its trailing slash follows it.
-    for (const auto& folder : {layout_.root() / "", layout_.toolchains(),
-                               layout_.memo(), layout_.repro(), layout_.packs()})
+    for (const auto& folder :
+         {layout_.root() / "", layout_.toolchains(), layout_.memo(), layout_.repro(),
+          layout_.packs(), layout_.signers()})
       sweep_temporaries(folder.native());
     sweep_quarantine();
   }

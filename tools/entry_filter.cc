@@ -10,6 +10,7 @@
 #include "device/architecture.h"
 #include "tools/architectures.h"
 #include "tools/output/standard_streams.h"
+#include "tools/signing.h"
 #include "util/try.h"
 #include "util/units.h"
 #include "util/words.h"
@@ -72,6 +73,10 @@ void add_filter_options(OptionSet& cli, EntryFilterOptions& options) {
   add_name_options(cli, options.names);
   cli.option("--kind", options.kinds, "WORD",
              "cubin, ptx, plan, ltoir, files; entries of this kind; may be repeated");
+  cli.option(
+      "--signer", options.signers, "KEYID",
+      "Entries that came with a signature by this key, 16 hex digits as of `kiln "
+      "key show`; may be repeated");
 }
 
 void add_age_option(OptionSet& cli, EntryFilterOptions& options) {
@@ -118,6 +123,10 @@ Result<cache::ListQuery> make_query(const Config& config,
   query.files = options.names.files;
   for (const std::string& text : options.kinds)
     query.kinds.push_back(KILN_TRY(parse_kind(text)));
+  for (const std::string& name : options.signers)
+    query.signers.push_back(KILN_TRY(about("--signer", parse_key_name(name))));
+  if (!options.keys.empty())
+    query.distrusted_by = KILN_TRY(trusted_keys(config, options.keys));
   if (!options.older_than.empty()) {
     const auto age = KILN_TRY(parse_age(options.older_than));
     query.unused_since_ns =

@@ -1,5 +1,5 @@
-// --arch, --template, --name, --file, --kind and --older-than as a query: the filters
-// of ls, clear and verify.
+// --arch, --template, --name, --file, --kind, --signer, --keys and --older-than as a
+// query: the filters of ls, clear and verify.
 
 #pragma once
 
@@ -26,12 +26,14 @@ struct EntryFilterOptions {
   std::string older_than;
   std::vector<std::string> kinds{};
   EntryNames names{};
+  std::vector<std::string> signers{};  // names of keys
+  std::string keys{};                  // a file: what they do not trust
 };
 
 /// Declares --name and --file.
 void add_name_options(OptionSet& cli, EntryNames& options);
-/// Declares --arch, --template, --name, --file and --kind. Filters combine with AND,
-/// values of one with OR.
+/// Declares --arch, --template, --name, --file, --kind and --signer. Filters combine
+/// with AND, values of one with OR.
 void add_filter_options(OptionSet& cli, EntryFilterOptions& options);
 /// Declares --older-than.
 void add_age_option(OptionSet& cli, EntryFilterOptions& options);
@@ -43,11 +45,11 @@ void add_age_option(OptionSet& cli, EntryFilterOptions& options);
 [[nodiscard]] inline bool is_given(const EntryFilterOptions& options) {
   return !options.architectures.empty() || !options.templates.empty() ||
          !options.older_than.empty() || !options.kinds.empty() ||
-         is_given(options.names);
+         !options.signers.empty() || !options.keys.empty() || is_given(options.names);
 }
 
 /// --template may name a kernel, a family, or a kernel that is no longer in any
-/// template folder. Errors: kInvalidArgument.
+/// template folder. Errors: kInvalidArgument; those of trusted_keys().
 [[nodiscard]] Result<cache::ListQuery> make_query(const Config& config,
                                                   const EntryFilterOptions& options);
 

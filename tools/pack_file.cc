@@ -251,61 +251,55 @@ Result<UniqueFd> open_packed_file(const std::filesystem::path& path,
 
 Result<std::unique_ptr<const cache::Pack>> open_pack_file(
     const std::filesystem::path& path, const cache::TrustPolicy& trust,
-    std::span<const PublicKey> keys, const std::string& name) {
+    PackSigning signing) {
   const UniqueFd file = KILN_TRY(open_packed_file(path, trust));
-  const auto minisig = [&path] {
+  signing.minisig = [&path] {
     return Result<std::string>(read_minisig(path).value_or(""));
   };
   const auto scratch = temporary_folder();
-  return open_pack(
-      file.get(), path, trust,
-      {.keys = keys, .is_needed = !keys.empty(), .name = name, .minisig = minisig},
-      std::span(&scratch, 1));
+  return open_pack(file.get(), path, trust, signing, std::span(&scratch, 1));
 }
 
 Result<std::unique_ptr<const cache::Pack>> open_pack(
     int file, const std::filesystem::path& path, const cache::TrustPolicy& trust,
     const PackSigning& signing, std::span<const std::filesystem::path> scratch) {
-  const auto open =
-      [&](std::span<const PublicKey> keys,
-          bool needs_signature) -> Result<std::unique_ptr<const cache::Pack>> {
+  const auto open = [&](std::span<const PublicKey> beside)
+      -> Result<std::unique_ptr<const cache::Pack>> {
     UniqueFd contents(::fcntl(file, F_DUPFD_CLOEXEC, 0));
     if (!contents)
       return posix_error("duplicate", path, errno);
     if (is_compressed(KILN_TRY(begin_of(file, path))))
       contents = KILN_TRY(decompressed(file, path, scratch));
-    auto pack = cache::Pack::from(std::move(contents),
-                                  {.file_system = cache::real_file_system(),
-                                   .trust = trust,
-                                   .keys = keys,
-                                   .needs_signature = needs_signature});
-    if (!pack)
-      pack.error().message = fmt::format("{}: {}", path.native(), pack.error().message);
-    return pack;
+    return about(path.native(),
+                 cache::Pack::from(std::move(contents),
+                                   {.file_system = cache::real_file_system(),
+                                    .trust = trust,
+                                    .keys = signing.keys,
+                                    .needs_signature = signing.is_needed,
+                                    .beside = beside}));
   };
   // A name is worth as much as the signature that covers it.
-  const auto checked_name = [&](std::string_view own) {
-    return signing.is_needed && !signing.name.empty()
-               ? about(path.native(), cache::check_pack_is(own, signing.name))
-               : Result<void>();
+  const auto check_name = [&](std::string_view own) {
+    const bool is_any = !signing.is_needed || signing.name.empty() ||
+                        (own.empty() && signing.takes_nameless);
+    return is_any ? Result<void>()
+                  : about(path.native(), cache::check_pack_is(own, signing.name));
   };
-  auto pack = open(signing.keys, signing.is_needed);
+  auto pack = open({});
   if (pack)
-    KILN_TRY(checked_name((*pack)->header().name));
-  if (pack || signing.keys.empty())
+    KILN_TRY(check_name((*pack)->header().name));
+  if (pack || signing.keys == nullptr || pack.error().code != ErrorCode::kUntrusted)
     return pack;
   const std::string minisig = KILN_TRY(signing.minisig());
   if (minisig.empty())
     return pack;
-  const auto checked =
-      check_minisig(minisig, KILN_TRY(blake2b_of(file, path)), signing.keys);
-  if (!checked)
-    return fail(checked.error().code, fmt::format("{}: {}", minisig_of(path).native(),
-                                                  checked.error().message));
-  pack = open({}, false);
+  const PublicKey by = KILN_TRY(
+      about(minisig_of(path).native(),
+            check_minisig(minisig, KILN_TRY(blake2b_of(file, path)), *signing.keys)));
+  pack = open(std::span(&by, 1));
   const std::string_view by_signer = signed_file(minisig);
   if (pack)
-    KILN_TRY(checked_name(by_signer.empty() ? (*pack)->header().name : by_signer));
+    KILN_TRY(check_name(by_signer.empty() ? (*pack)->header().name : by_signer));
   return pack;
 }
 

@@ -15,6 +15,7 @@
 #include "cache/cache.h"
 #include "cache/pack.h"
 #include "codec/signature.h"
+#include "codec/trusted_keys.h"
 #include "kiln/result.h"
 #include "util/bytes.h"
 #include "util/unique_fd.h"
@@ -77,22 +78,23 @@ class PackFile {
 [[nodiscard]] Result<UniqueFd> open_packed_file(const std::filesystem::path& path,
                                                 const cache::TrustPolicy& trust);
 
-/// Opens such a pack. With `keys` one of them must have signed: the pack itself, or its
-/// .minisig the file; and as `name`. Errors: those of Pack::open and check_pack_is();
-/// kResourceLimit, where it decompresses to too much.
-[[nodiscard]] Result<std::unique_ptr<const cache::Pack>> open_pack_file(
-    const std::filesystem::path& path, const cache::TrustPolicy& trust,
-    std::span<const PublicKey> keys, const std::string& name = "");
-
 /// Whose signature a pack needs.
 struct PackSigning {
-  std::span<const PublicKey> keys{};  // one of them, if it has any; empty: nobody's
+  const TrustedKeys* keys = nullptr;  // theirs, if it has any; null: nobody's
   bool is_needed = true;              // in any case
   std::string name{};                 // that is needed with it; empty: any
+  bool takes_nameless = false;        // as of version 1
   /// What its signature file says, "" if there is none. Called at most once, and only
   /// if there are keys and what the pack itself has is not enough.
   std::function<Result<std::string>()> minisig{};
 };
+
+/// Opens such a pack; the file beside it is its signature file. Errors: those of
+/// Pack::open, check_minisig() and check_pack_is(); kResourceLimit, where it
+/// decompresses to too much.
+[[nodiscard]] Result<std::unique_ptr<const cache::Pack>> open_pack_file(
+    const std::filesystem::path& path, const cache::TrustPolicy& trust,
+    PackSigning signing);
 
 /// The same of a file that is open and stays so; messages call it `name`. What it
 /// decompresses to is kept in the first of `scratch` that takes a file.

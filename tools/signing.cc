@@ -15,7 +15,7 @@
 #include <tuple>
 
 #include "cache/file_system.h"
-#include "cache/seeds.h"
+#include "cache/key_file.h"
 #include "codec/private_key.h"
 #include "tools/context.h"
 #include "util/posix_error.h"
@@ -87,25 +87,25 @@ Result<Ed25519Signature> sign_by_command(const std::string& command, ByteView me
 }
 
 /// The one of `keys` that belongs to the command, which signs once to show it.
-Result<Signer> command_signer(const std::string& command,
-                              std::span<const PublicKey> keys) {
+Result<Signer> command_signer(const std::string& command, const TrustedKeys& keys) {
   const Blake2b512 probe = KILN_TRY(Blake2bHasher::of(as_bytes("kiln")));
   const Ed25519Signature signature = KILN_TRY(sign_by_command(command, probe));
   const auto key = std::ranges::find_if(
-      keys, [&](const PublicKey& each) { return verify(each, probe, signature); });
-  if (key == keys.end())
+      keys.keys, [&](auto& each) { return verify(each.key, probe, signature); });
+  if (key == keys.keys.end())
     return refuse(
         "--signer {}: its signature is by none of the {} keys of --keys; name its "
         "public key in --keys",
-        command, keys.size());
-  return Signer{key->id,
-                [command, own = *key](ByteView message) -> Result<Ed25519Signature> {
-                  const auto made = KILN_TRY(sign_by_command(command, message));
-                  if (!verify(own, message, made))
-                    return fail(ErrorCode::kUnavailable,
-                                "--signer {}: its signature is wrong", command);
-                  return made;
-                }};
+        command, keys.keys.size());
+  return Signer{
+      key->key.id,
+      [command, own = key->key](ByteView message) -> Result<Ed25519Signature> {
+        const auto made = KILN_TRY(sign_by_command(command, message));
+        if (!verify(own, message, made))
+          return fail(ErrorCode::kUnavailable, "--signer {}: its signature is wrong",
+                      command);
+        return made;
+      }};
 }
 
 }  // namespace
@@ -127,23 +127,25 @@ void add_keys_option(OptionSet& cli, SigningOptions& options,
   cli.option("--keys", options.keys, "FILE", meaning);
 }
 
-Result<std::vector<PublicKey>> trusted_keys(const Config& config,
-                                            const SigningOptions& options) {
+Result<std::shared_ptr<const TrustedKeys>> trusted_keys(const Config& config,
+                                                        const std::string& keys) {
   const std::filesystem::path path =
-      options.keys.empty() ? config.keys : std::filesystem::path(options.keys);
+      keys.empty() ? config.keys : std::filesystem::path(keys);
   if (path.empty())
-    return std::vector<PublicKey>();
-  return from_input(cache::read_trusted_keys(
+    return nullptr;
+  cache::KeyFile file(
       cache::real_file_system(),
       cache::TrustPolicy::of_this_process(config.trusted_uids, config.trusted_gids),
-      path));
+      path);
+  return from_input(file.keys());
 }
 
 Result<std::vector<Signer>> signers(const Config& config, const SigningOptions& options,
-                                    std::span<const PublicKey> keys) {
+                                    const TrustedKeys* keys) {
   std::vector<Signer> found;
   if (!options.signer.empty())
-    found.push_back(KILN_TRY(command_signer(options.signer, keys)));
+    found.push_back(KILN_TRY(
+        command_signer(options.signer, keys != nullptr ? *keys : TrustedKeys())));
   const std::filesystem::path key = options.key.empty() && options.signer.empty()
                                         ? config.sign
                                         : std::filesystem::path(options.key);

@@ -4,13 +4,14 @@
 #pragma once
 
 #include <chrono>
-#include <span>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "build/config.h"
 #include "cache/trust.h"
 #include "codec/signature.h"
+#include "codec/trusted_keys.h"
 #include "kiln/result.h"
 #include "tools/option_set.h"
 
@@ -29,16 +30,17 @@ void add_signing_options(OptionSet& cli, SigningOptions& options,
 void add_keys_option(OptionSet& cli, SigningOptions& options,
                      const std::string& meaning);
 
-/// The keys of --keys, else of KILN_REMOTE_KEYS; none without either. Errors:
+/// The keys of --keys, else of KILN_REMOTE_KEYS; null without either. Errors:
 /// kNotFound, kUntrusted, kInvalidArgument, kIo.
-[[nodiscard]] Result<std::vector<PublicKey>> trusted_keys(
-    const Config& config, const SigningOptions& options);
+[[nodiscard]] Result<std::shared_ptr<const TrustedKeys>> trusted_keys(
+    const Config& config, const std::string& keys = "");
 
 /// Whoever --sign, --signer or KILN_REMOTE_SIGN names; none without them. Errors:
-/// kInvalidArgument (a signer without its public key in `keys`), those of the key file.
+/// kInvalidArgument (a signer without its public key in `keys`, which may be null),
+/// those of the key file.
 [[nodiscard]] Result<std::vector<Signer>> signers(const Config& config,
                                                   const SigningOptions& options,
-                                                  std::span<const PublicKey> keys);
+                                                  const TrustedKeys* keys);
 
 /// Runs `command` by the shell, with `input` (at most 4096 bytes) on its standard
 /// input, and returns its standard output. Its process group is killed after `limit`.

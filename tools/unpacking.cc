@@ -28,7 +28,9 @@ struct Unpacked {
   std::uint64_t stored = 0;
   std::uint64_t already_there = 0;
   std::uint64_t failed = 0;
-  int lost_in_a_row = 0;  // could not be written
+  std::uint64_t revoked = 0;
+  int lost_in_a_row = 0;             // could not be written
+  std::vector<cache::Made> there{};  // stored, or already there
   ordered_json problems = ordered_json::array();
 };
 
@@ -54,6 +56,8 @@ void unpack_object(const cache::Pack& pack, const cache::PackRow& row,
   else
     ++(published.outcome == cache::Published::kStored ? unpacked.stored
                                                       : unpacked.already_there);
+  if (!published.error)
+    unpacked.there.push_back(made(*object));
 }
 
 /// Later builds and look-ups here then use the NVRTC that built the pack; look-ups that
@@ -96,6 +100,7 @@ void print_unpacked(const Context& context, const cache::Pack& pack,
                 {"stored", unpacked.stored},
                 {"already_there", unpacked.already_there},
                 {"failed", unpacked.failed},
+                {"revoked", unpacked.revoked},
                 {"skipped", pack.unknown_rows()},
                 {"header", header_json(pack.header())},
                 {"toolchain", toolchain ? ordered_json(*toolchain) : nullptr},
@@ -104,10 +109,11 @@ void print_unpacked(const Context& context, const cache::Pack& pack,
   } else {
     const std::string header = header_text(pack.header());
     print(context.out.fitted(fmt::format(
-        "{}: {}: {} stored, {} already there{}{}{}{}{}\n", file,
+        "{}: {}: {} stored, {} already there{}{}{}{}{}{}\n", file,
         counted(pack.object_count(), "object", "objects"), unpacked.stored,
         unpacked.already_there,
         unpacked.failed == 0 ? "" : fmt::format(", {} failed", unpacked.failed),
+        unpacked.revoked == 0 ? "" : fmt::format(", {} revoked", unpacked.revoked),
         pack.unknown_rows() == 0
             ? ""
             : fmt::format(", {} skipped, of a kind that a later Kiln has added",
@@ -166,13 +172,13 @@ Result<void> Taking::check(const cache::PackHeader& header, cache::Cache* cache)
                   header.name.empty() ? name : header.name, order_text(header), why));
 }
 
-void Taking::remember(const cache::PackHeader& header, cache::Cache& cache) const {
-  // A pack that calls itself otherwise, as one without a signature may, says nothing
-  // of the packs of that name.
-  if (cache.mode() != cache::Mode::kReadWrite ||
-      !cache::check_pack_is(header.name, name))
+void Taking::remember(const cache::Pack& pack, cache::Cache& cache) const {
+  // A pack that anybody may have made says nothing of the packs of its name.
+  if (cache.mode() != cache::Mode::kReadWrite || pack.signers().empty() ||
+      !cache::check_pack_is(pack.header().name, name))
     return;
-  if (const auto done = cache::remember_taken(taken_folder(cache), header); !done)
+  if (const auto done = cache::remember_taken(taken_folder(cache), pack.header());
+      !done)
     log(LogLevel::kWarning,
         {"an older pack will not be noticed: ", done.error().message});
 }
@@ -199,16 +205,23 @@ Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
       if (row.kind == cache::PackKind::kToolchain)
         continue;
       const std::string name = row.key.hex();
+      if (taking.keys != nullptr && taking.keys->revoked_objects.contains(row.key)) {
+        ++unpacked.revoked;
+        print_error(fmt::format("{}: not stored: it is revoked\n", name));
+        continue;
+      }
       progress.start(name);
       unpack_object(pack, row, *cache, unpacked);
       progress.finish(name, std::nullopt);
     }
   }
+  cache->remember_signers(unpacked.there,
+                          {pack.signers(), source_text(pack.header(), taking.name)});
   const bool gave_up = has_given_up(unpacked);
   const auto toolchain =
       gave_up ? std::optional<std::string>() : record_toolchains(pack, *cache);
   if (!gave_up && !context.stop->token().stop_requested())
-    taking.remember(pack.header(), *cache);
+    taking.remember(pack, *cache);
   print_unpacked(context, pack, file, unpacked, toolchain);
   if (gave_up)
     return kUnavailable;

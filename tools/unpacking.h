@@ -16,10 +16,11 @@ namespace kiln::tools {
 /// Which pack may be taken: that it is not older than the last one of its name here, or
 /// than its user says.
 struct Taking {
-  std::string name{};            // that is asked for
-  std::string min_serial_given;  // --min-serial
-  bool older = false;            // --older
-  std::uint64_t min_serial = 0;  // of parse()
+  std::string name{};                 // that is asked for
+  std::string min_serial_given;       // --min-serial
+  bool older = false;                 // --older
+  std::uint64_t min_serial = 0;       // of parse()
+  const TrustedKeys* keys = nullptr;  // null: no object is revoked
 
   /// Declares both options.
   void add_options(OptionSet& cli);
@@ -29,9 +30,9 @@ struct Taking {
   /// `older`, than the last in `cache`, which may be null.
   [[nodiscard]] Result<void> check(const cache::PackHeader& header,
                                    cache::Cache* cache) const;
-  /// From now on it is the last of its name, if that is the name that was asked for. A
-  /// failure is said, and nothing more.
-  void remember(const cache::PackHeader& header, cache::Cache& cache) const;
+  /// From now on it is the last of its name, if its signers are known, and that is the
+  /// name that was asked for. A failure is said, and nothing more.
+  void remember(const cache::Pack& pack, cache::Cache& cache) const;
 };
 
 /// Stores every object of the pack, with progress on stderr, and records its toolchains

@@ -64,13 +64,15 @@ class Packed:
 @dataclass(frozen=True)
 class Unpacked:
     """What kiln.unpack() put into the cache; ``problems`` has what ``failed``, ``skipped`` counts rows
-    of kinds that a later version has added, and ``header`` is as in :class:`Packed`."""
+    of kinds that a later version has added, ``revoked`` the objects that the key file revokes, and
+    ``header`` is as in :class:`Packed`."""
 
     file: str
     objects: int
     stored: int
     already_there: int
     failed: int
+    revoked: int
     skipped: int
     header: dict[str, Any]
     toolchain: str | None

@@ -287,11 +287,14 @@ CachedBuilds::Ended CachedBuilds::ask_and_build(const BuildOrder& order,
 Fetched CachedBuilds::publish_found(remote::Found found) {
   cache_.counters().add(cache::Counter::kHits);
   cache_.counters().add(cache::Counter::kRemoteHits);
-  return publish(
+  Fetched fetched = publish(
       {.object = std::make_shared<const cache::StoredObject>(std::move(found.object)),
        .outcome = FetchOutcome::kHit,
        .tier = cache::Tier::kRemote,
        .server = std::move(found.server)});
+  if (!fetched.not_stored)
+    cache_.remember_signers(std::array{made(*fetched.object)}, found.origin);
+  return fetched;
 }
 
 CachedBuilds::Ended CachedBuilds::build_here(const BuildOrder& order,

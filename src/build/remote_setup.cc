@@ -5,7 +5,6 @@
 
 #include "build/artifact.h"
 #include "cache/file_system.h"
-#include "cache/seeds.h"
 #include "cache/trust.h"
 #include "codec/private_key.h"
 #include "compile/pool/worker_path.h"
@@ -57,13 +56,15 @@ Result<RemoteSetup> remote_setup(const Config& config, RemoteUse use) {
   RemoteSetup setup{
       .servers = KILN_TRY(remote_servers(config, use)),
       .files = {full_path(from.auth), full_path(from.ca), full_path(from.certificate)}};
-  if (!setup.servers.empty() && !config.keys.empty())
-    setup.trusted = KILN_TRY(cache::read_trusted_keys(
+  if (!setup.servers.empty() && !config.keys.empty()) {
+    setup.trusted = std::make_shared<cache::KeyFile>(
         cache::real_file_system(),
         cache::TrustPolicy::of_this_process(config.trusted_uids, config.trusted_gids),
-        config.keys));
+        config.keys);
+    KILN_TRY(setup.trusted->keys());
+  }
   for (const remote::ServerAddress& server : setup.servers) {
-    if (sends || server.takes_unsigned || !setup.trusted.empty())
+    if (sends || server.takes_unsigned || setup.trusted != nullptr)
       continue;
     return refuse(
         "{}: {}: no key is trusted, so none of its objects can be used; name a file of "

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "build/config.h"
+#include "cache/key_file.h"
 #include "codec/signature.h"
 #include "kiln/result.h"
 #include "process/child_process.h"
@@ -20,7 +22,7 @@ struct RemoteSetup {
   /// In the order in which they are asked; each has its mode, which is not kOff.
   std::vector<remote::ServerAddress> servers;
   remote::ServerFiles files;
-  std::vector<PublicKey> trusted{};
+  std::shared_ptr<cache::KeyFile> trusted{};  // null: no file is named
   std::vector<Signer> signers{};  // of uploads; only where a server has kReadWrite
 };
 
@@ -32,7 +34,7 @@ enum class RemoteUse : std::uint8_t {
 
 /// Without a server no file is read. Errors, each naming the variable or the option:
 /// kInvalidArgument: parse_servers(), parse_mode(), a server whose objects need a
-/// signature although no key is trusted; those of read_trusted_keys() and
+/// signature although no key is trusted; those of KeyFile::keys() and
 /// PrivateKey::read().
 [[nodiscard]] Result<RemoteSetup> remote_setup(const Config& config,
                                                RemoteUse use = RemoteUse::kService);

@@ -19,7 +19,6 @@ namespace {
 
 constexpr std::string_view kBlockMagic = "KILNSIG\n";
 constexpr std::size_t kSignatureBytes = sizeof(KeyId) + sizeof(Ed25519Signature);
-constexpr std::string_view kComment = "untrusted comment:";
 constexpr std::string_view kTrustedComment = "trusted comment: ";
 constexpr std::string_view kAlgorithm = "Ed";  // of a key
 constexpr std::string_view kHashed = "ED";     // of a signature over a hash
@@ -131,48 +130,14 @@ bool verify(const PublicKey& key, ByteView message, const Ed25519Signature& sign
   return holds;
 }
 
-Result<void> check_signed(const Blake2b512& digest,
-                          std::span<const Signature> signatures,
-                          std::span<const PublicKey> trusted) {
-  bool is_known = false;
-  for (const Signature& signature : signatures) {
-    for (const PublicKey& key : trusted) {
-      if (key.id != signature.key)
-        continue;
-      is_known = true;
-      if (verify(key, digest, signature.bytes))
-        return {};
-    }
-  }
-  if (is_known)
-    return fail(ErrorCode::kUntrusted,
-                "its signature is wrong: its bytes were changed");
-  if (signatures.empty())
-    return fail(ErrorCode::kUntrusted, "it has no signature");
-  return fail(ErrorCode::kUntrusted,
-              "it is signed by the key {}, which is none of the {} trusted keys",
-              key_name(signatures.front().key), trusted.size());
-}
-
 std::string to_text(const PublicKey& key) {
-  return fmt::format("{} minisign public key {}\n{}\n", kComment, key_name(key.id),
-                     make_line(kAlgorithm, key.id, key.bytes));
+  return fmt::format("{} minisign public key {}\n{}\n", kMinisignComment,
+                     key_name(key.id), make_line(kAlgorithm, key.id, key.bytes));
 }
 
-Result<std::vector<PublicKey>> parse_public_keys(std::string_view text) {
-  std::vector<PublicKey> keys;
-  while (!text.empty()) {
-    const std::string_view line = next_line(text);
-    if (line.empty() || line.starts_with(kComment) || line.starts_with("#"))
-      continue;
-    const auto key = parse_line<sizeof(PublicKey::bytes)>(line, kAlgorithm);
-    if (!key)
-      return refuse("a line is no public key as minisign writes it");
-    keys.push_back({key->first, key->second});
-  }
-  if (keys.empty())
-    return refuse("it has no public key");
-  return keys;
+std::optional<PublicKey> parse_public_key(std::string_view line) {
+  const auto key = parse_line<sizeof(PublicKey::bytes)>(line, kAlgorithm);
+  return key ? std::optional(PublicKey{key->first, key->second}) : std::nullopt;
 }
 
 Result<std::string> make_minisig(const Blake2b512& digest, const Signer& signer,
@@ -180,14 +145,13 @@ Result<std::string> make_minisig(const Blake2b512& digest, const Signer& signer,
   const Ed25519Signature signature = KILN_TRY(signer.sign(digest));
   const Ed25519Signature whole =
       KILN_TRY(signer.sign(with_comment(signature, trusted_comment)));
-  return fmt::format("{} signature by kiln, key {}\n{}\n{}{}\n{}\n", kComment,
+  return fmt::format("{} signature by kiln, key {}\n{}\n{}{}\n{}\n", kMinisignComment,
                      key_name(signer.key), make_line(kHashed, signer.key, signature),
                      kTrustedComment, trusted_comment, encode_base64(whole));
 }
 
-Result<void> check_minisig(std::string_view minisig, const Blake2b512& digest,
-                           std::span<const PublicKey> trusted) {
-  const bool begins = next_line(minisig).starts_with(kComment);
+Result<Minisig> parse_minisig(std::string_view minisig) {
+  const bool begins = next_line(minisig).starts_with(kMinisignComment);
   const auto line = parse_line<sizeof(Ed25519Signature)>(next_line(minisig), kHashed);
   std::string_view comment = next_line(minisig);
   const auto whole = decode_base64(next_line(minisig));
@@ -195,15 +159,9 @@ Result<void> check_minisig(std::string_view minisig, const Blake2b512& digest,
       whole->size() != sizeof(Ed25519Signature) || !minisig.empty())
     return refuse("it is no signature as minisign writes it, of a hash");
   comment.remove_prefix(kTrustedComment.size());
-  const Signature signature{line->first, line->second};
-  KILN_TRY(check_signed(digest, std::span(&signature, 1), trusted));
-  const Bytes message = with_comment(signature.bytes, comment);
-  const auto of_comment = array_at<sizeof(Ed25519Signature)>(*whole, 0);
-  if (std::ranges::none_of(trusted, [&](const PublicKey& key) {
-        return key.id == signature.key && verify(key, message, of_comment);
-      }))
-    return fail(ErrorCode::kUntrusted, "the signature of its comment is wrong");
-  return {};
+  return Minisig{{line->first, line->second},
+                 with_comment(line->second, comment),
+                 array_at<sizeof(Ed25519Signature)>(*whole, 0)};
 }
 
 std::string_view signed_file(std::string_view minisig) {

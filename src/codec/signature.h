@@ -1,6 +1,7 @@
 // Ed25519 signatures as minisign makes them, over the BLAKE2b-512 of what is signed:
 // its text forms of public keys and signatures, and Kiln's block of them behind a file.
-// cache/FORMAT.md, "Signatures", is the contract. private_key.h signs.
+// cache/FORMAT.md, "Signatures", is the contract. private_key.h signs, trusted_keys.h
+// says whose signatures count.
 
 #pragma once
 
@@ -8,6 +9,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -74,33 +76,30 @@ struct Signer {
 [[nodiscard]] bool verify(const PublicKey& key, ByteView message,
                           const Ed25519Signature& signature);
 
-/// Succeeds if one of `trusted` made one of `signatures` of `digest`. Errors:
-/// kUntrusted: none, by unknown keys alone, or a wrong one.
-[[nodiscard]] Result<void> check_signed(const Blake2b512& digest,
-                                        std::span<const Signature> signatures,
-                                        std::span<const PublicKey> trusted);
-
 /// minisign's public key file, one line of comment and one of the key.
 [[nodiscard]] std::string to_text(const PublicKey& key);
 
-/// The keys of a file with one or more of them, with or without their comments. Errors:
-/// kInvalidArgument: a line that is no key, or no key at all.
-[[nodiscard]] Result<std::vector<PublicKey>> parse_public_keys(std::string_view text);
+/// The key in a line of such a file; nullopt: it is none.
+[[nodiscard]] std::optional<PublicKey> parse_public_key(std::string_view line);
+inline constexpr std::string_view kMinisignComment = "untrusted comment:";
 
 /// minisign's signature file for what has `digest`. Errors: those of `signer`.
 [[nodiscard]] Result<std::string> make_minisig(const Blake2b512& digest,
                                                const Signer& signer,
                                                std::string_view trusted_comment);
 
-/// Succeeds if `minisig`, a signature file of minisign, signs `digest` and its own
-/// comment by one of `trusted`. Errors: kUntrusted; kInvalidArgument: it is no such
-/// file, or one of an old minisign that did not hash.
-[[nodiscard]] Result<void> check_minisig(std::string_view minisig,
-                                         const Blake2b512& digest,
-                                         std::span<const PublicKey> trusted);
+/// A signature file of minisign, taken apart.
+struct Minisig {
+  Signature signature;
+  Bytes message;  // which its second signature is of: the first, and its comment
+  Ed25519Signature of_message{};
+};
+/// Errors: kInvalidArgument: it is no such file, or one of an old minisign that did not
+/// hash.
+[[nodiscard]] Result<Minisig> parse_minisig(std::string_view minisig);
 
 /// The name of the file that it is of, by its trusted comment, "file:job.kpack"; "" if
-/// that names none. It must be one that check_minisig() takes.
+/// that names none. Its signatures are not looked at.
 [[nodiscard]] std::string_view signed_file(std::string_view minisig);
 
 // The block of signatures behind a pack or an object.

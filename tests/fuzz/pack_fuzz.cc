@@ -80,8 +80,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto block = kiln::signatures_at_end(bytes);
   require(block.size <= size);
   const auto text = kiln::as_text(bytes);
-  const auto keys = kiln::parse_public_keys(text);
-  require(!keys || !keys->empty());
+  const auto keys = kiln::parse_trusted_keys(text);
+  require(!keys || !keys->keys.empty() || !keys->revoked_keys.empty());
   std::ignore = kiln::check_minisig(text, {}, {});
   Bytes pack(bytes.begin(), bytes.end());
   constexpr std::size_t kLeast = 128;

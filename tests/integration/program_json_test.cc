@@ -46,12 +46,12 @@ const Members kReport{{"requested", "n"},  {"hits", "n"},    {"compiled", "n"},
                       {"waited", "n"},     {"failed", "n"},  {"skipped", "n"},
                       {"not_stored", "n"}, {"seconds", "n"}, {"min_driver", "sl"},
                       {"entries", "a"}};
-const Members kEntry{{"key", "s"},        {"kind", "s"},      {"template", "sl"},
-                     {"name", "sl"},      {"file", "sl"},     {"entry_points", "a"},
-                     {"params", "o"},     {"arch", "s"},      {"size_bytes", "n"},
-                     {"created", "s"},    {"last_used", "s"}, {"toolchain", "s"},
-                     {"compile_ms", "n"}, {"registers", "n"}, {"shared_bytes", "n"},
-                     {"spill_bytes", "n"}};
+const Members kEntry{{"key", "s"},         {"kind", "s"},      {"template", "sl"},
+                     {"name", "sl"},       {"file", "sl"},     {"entry_points", "a"},
+                     {"params", "o"},      {"arch", "s"},      {"size_bytes", "n"},
+                     {"created", "s"},     {"last_used", "s"}, {"toolchain", "s"},
+                     {"compile_ms", "n"},  {"registers", "n"}, {"shared_bytes", "n"},
+                     {"spill_bytes", "n"}, {"signed_by", "a"}};
 
 /// Of a request that was built, beside what names it.
 const Members kBuilt{{"params", "o"}, {"arch", "s"},   {"key", "s"}, {"outcome", "s"},
@@ -210,9 +210,10 @@ TEST_F(ProgramJsonTest, PackUnpackAndKey) {
   expect_members(kiln_.json_of({"pack", "-o", pack, "--sign", key}),
                  with(both, {{"bytes", "n"}, {"missing", "n"}}));
   const json unpacked = kiln_.json_of({"unpack", pack});
-  expect_members(
-      unpacked,
-      with(both, {{"stored", "n"}, {"already_there", "n"}, {"skipped", "n"}}));
+  expect_members(unpacked, with(both, {{"stored", "n"},
+                                       {"already_there", "n"},
+                                       {"revoked", "n"},
+                                       {"skipped", "n"}}));
   expect_members(unpacked["header"], {{"producer", "s"},
                                       {"name", "s"},
                                       {"created", "sl"},

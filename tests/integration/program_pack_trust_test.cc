@@ -162,6 +162,7 @@ TEST_F(ProgramPackTrustTest, AnOlderPackIsRefusedUnlessItIsAskedFor) {
   const std::string recent = pack("new/job.kpack", {"--serial", "7"});
   const std::string compressed = pack("new/job.kpack.zst", {"--serial", "6"});
   const std::string other = pack("other.kpack", {"--serial", "1"});
+  trust_ours();
   use_machine("node");
   EXPECT_EQ(kiln_.json_of({"unpack", recent})["stored"], kObjects);
   for (const auto& [file, serial] : {std::pair{old, 5}, std::pair{compressed, 6}}) {
@@ -224,22 +225,28 @@ TEST_F(ProgramPackTrustTest,
   const std::string other = kiln_.write("other.cu", test::kTinySource);
   ASSERT_EQ(kiln_.json_of({"compile", other, "--arch", "9.0"})["compiled"], 1);
   pack("new/job.kpack", {"--serial", "7"});
+  trust_ours();
   EXPECT_EQ(kiln_.json_of({"unpack", place("new/job.kpack")})["already_there"], 1);
   const auto used = kiln_.run(kWarm + Arguments{"--json", "--seed", old, "--dry-run"});
   EXPECT_EQ(hits_of_tier(used.json(), "seed"), kObjects);
   const std::string words = "has serial 5, of 20";
-  EXPECT_THAT(used.err, AllOf(HasSubstr(words), HasSubstr(";min_serial=7")));
+  EXPECT_THAT(used.err, AllOf(HasSubstr(words), HasSubstr(";older=refuse")));
   EXPECT_EQ(used.err.find(words), used.err.rfind(words)) << "said once";
   const auto refused = kiln_.run(
       kWarm + Arguments{"--json", "--seed", old + ";min_serial=7", "--dry-run"});
   EXPECT_EQ(hits_of_tier(refused.json(), "seed"), 0);
   EXPECT_THAT(refused.err, HasSubstr("its serial is 5, and min_serial=7"));
+  const auto strict = kiln_.run(
+      kWarm + Arguments{"--json", "--seed", old + ";older=refuse", "--dry-run"});
+  EXPECT_EQ(hits_of_tier(strict.json(), "seed"), 0);
+  EXPECT_THAT(strict.err, HasSubstr("this cache has taken serial 7"));
 }
 
 TEST_F(ProgramPackTrustTest, WhatIsRememberedOfPacksIsAHintThatNobodyElseMaySet) {
   const std::string old = warm_and_pack("job.kpack", {"--serial", "5"});
   fs::create_directory(place("new"));
   const std::string recent = pack("new/job.kpack", {"--serial", "7"});
+  trust_ours();
   use_machine("node");
   kiln_.json_of({"unpack", recent});
   const fs::path hints = place("node/packs");
@@ -260,12 +267,49 @@ TEST_F(ProgramPackTrustTest, WhatIsRememberedOfPacksIsAHintThatNobodyElseMaySet)
 TEST_F(ProgramPackTrustTest, APackOfVersionOneIsOlderThanAnyThatHasASerial) {
   const std::string recent = warm_and_pack("job.kpack", {"--serial", "1"});
   use_machine("node");
+  trust_ours();
   kiln_.json_of({"unpack", recent});
-  fs::copy(test::paths::source("tests/unit/cache/golden/pack_v1.bin"), recent,
-           fs::copy_options::overwrite_existing);
+  kiln_.set("KILN_REMOTE_KEYS", "");
+  const fs::path old = test::paths::source("tests/unit/cache/golden/pack_v1.bin");
+  fs::copy(old, recent, fs::copy_options::overwrite_existing);
   fs::permissions(recent, fs::perms(0644));
   EXPECT_THAT(refusal({"unpack", recent}),
               HasSubstr("the pack job.kpack has serial 0"));
+}
+
+TEST_F(ProgramPackTrustTest, APackOfVersionOneIsTakenForANameOnlyIfThatIsAskedFor) {
+  const std::string old = place("old.kpack");
+  fs::copy(test::paths::source("tests/unit/cache/golden/pack_v1.bin"), old);
+  fs::permissions(old, fs::perms(0644));
+  const PrivateKey key = PrivateKey::read(place("ours")).value();
+  std::string text = text_of(old);
+  const auto digest = Blake2bHasher::of(as_bytes(text).last(64)).value();
+  const Signature signature{key.public_key().id, key.signer().sign(digest).value()};
+  text += as_text(encode_signatures(std::span(&signature, 1)));
+  test::write_bytes(old, as_bytes(text));
+  trust_ours();
+  use_machine("node");
+  EXPECT_THAT(
+      refusal({"unpack", old}),
+      HasSubstr("the pack has no name, as packs of an older Kiln, and old.kpack "
+                "was asked for"));
+  // Its objects are no kernels.
+  EXPECT_EQ(kiln_.json_of({"unpack", old, "--older"}, 1)["objects"], 5);
+}
+
+TEST_F(ProgramPackTrustTest, APackThatNobodyIsKnownToHaveSignedSetsNoMemory) {
+  const std::string good = warm_and_pack("job.kpack", {"--serial", "5"});
+  fs::create_directory(place("evil"));
+  const std::string evil = place("evil/job.kpack");
+  ASSERT_EQ(kiln_.run({"pack", "-o", evil, "--serial", "9000000000000000000"}).status,
+            0);
+  use_machine("node");
+  EXPECT_EQ(kiln_.json_of({"unpack", evil})["stored"], kObjects);
+  EXPECT_FALSE(fs::exists(place("node/packs")));
+  trust_ours();
+  EXPECT_EQ(kiln_.json_of({"unpack", good})["already_there"], kObjects)
+      << "the unsigned one would have locked it out";
+  EXPECT_TRUE(fs::exists(place("node/packs")));
 }
 
 TEST_F(ProgramPackTrustTest, TheTimeOfAPackIsThatOfItsNewestObjectOrSourceDateEpoch) {

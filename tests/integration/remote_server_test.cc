@@ -21,6 +21,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/sample_object.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/trusted_keys.h"
 
 namespace kiln::remote {
 namespace {
@@ -57,6 +58,8 @@ Result<void> check_payload(const cache::StoredObject& object) {
 
 class RemoteServerTest : public testing::Test {
  protected:
+  RemoteServerTest() { test::replace_keys(keys_, to_text(ours_.public_key())); }
+
   void set_script(FaultServer::Script script) {
     const std::lock_guard lock(mutex_);
     script_ = std::move(script);
@@ -77,9 +80,11 @@ class RemoteServerTest : public testing::Test {
   [[nodiscard]] std::unique_ptr<Server> server(ServerAddress address = {}) {
     if (address.base.empty())
       address.base = server_.url("/kiln");
-    return std::make_unique<Server>(std::move(address), files_,
-                                    std::vector{ours_.public_key()}, check_payload,
-                                    transfers_);
+    return std::make_unique<Server>(
+        std::move(address), files_,
+        std::make_shared<cache::KeyFile>(
+            cache::real_file_system(), cache::TrustPolicy::of_this_process({}), keys_),
+        check_payload, transfers_);
   }
 
   /// Waits for the one answer of what `ask` starts.
@@ -130,6 +135,7 @@ class RemoteServerTest : public testing::Test {
   }
 
   const test::TempDir dir_;
+  const fs::path keys_ = dir_.path() / "trusted.pub";
   const PrivateKey ours_ = PrivateKey::generate().value();
   const PrivateKey theirs_ = PrivateKey::generate().value();
   const cache::StoredObject object_ = object_of(1);

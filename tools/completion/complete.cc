@@ -122,6 +122,17 @@ Result<void> add_keys(const Answers& answers, const Place& place) {
   return {};
 }
 
+/// Of --signer: the keys that have signed something in the cache.
+Result<void> add_signers(const Answers& answers, const Place& place) {
+  const auto cache = KILN_TRY(open_cache(KILN_TRY(config_at(place))));
+  std::set<std::string> names;
+  for (const auto& [object, signers] : cache->signers().read()) {
+    for (const cache::SignedBy& each : signers) names.insert(key_name(each.key));
+  }
+  for (const std::string& name : names) answers.add(name);
+  return {};
+}
+
 /// Of --name and --file: what the cache has. A name is offered without its template
 /// arguments, which a shell would read as redirections; it means every instance.
 Result<void> add_names(const Answers& answers, const Place& place, bool are_files) {
@@ -241,6 +252,8 @@ Result<void> add_values(Answers& answers, const Place& place,
   if (name == "--template" || name == "TEMPLATE" ||
       (name == "NAME" && verb == "templates"))
     return add_template(answers, place);
+  if (option.get_type_name() == "KEYID")
+    return add_signers(answers, place);
   if (option.get_type_name() == "PATTERN")
     return add_names(answers, place, name == "--file");
   if (name == "--arch")

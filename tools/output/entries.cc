@@ -37,11 +37,18 @@ nlohmann::ordered_json names_json(const std::vector<cache::EntryPoint>& names) {
   return list;
 }
 
+nlohmann::ordered_json signers_json(const std::vector<cache::SignedBy>& signers) {
+  auto list = nlohmann::ordered_json::array();
+  for (const cache::SignedBy& each : signers)
+    list.push_back({{"key", key_name(each.key)}, {"from", each.source}});
+  return list;
+}
+
 nlohmann::ordered_json entry_json(const cache::Entry& entry) {
   using nlohmann::ordered_json;
   const auto& [key, kind, template_name, params, arch, toolchain, size_bytes,
                created_ns, last_used_ns, compile_ms, registers, shared_bytes,
-               spill_bytes, file, entry_points] = entry;
+               spill_bytes, file, entry_points, signed_by] = entry;
   const bool of_files = kind == cache::Kind::kFiles;
   return {{"key", key.hex()},
           {"kind", to_string(kind)},
@@ -58,7 +65,8 @@ nlohmann::ordered_json entry_json(const cache::Entry& entry) {
           {"compile_ms", compile_ms},
           {"registers", registers},
           {"shared_bytes", shared_bytes},
-          {"spill_bytes", spill_bytes}};
+          {"spill_bytes", spill_bytes},
+          {"signed_by", signers_json(signed_by)}};
 }
 
 std::vector<Column> entry_columns(std::string_view sort) {

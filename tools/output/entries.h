@@ -26,6 +26,10 @@ namespace kiln::tools {
 [[nodiscard]] nlohmann::ordered_json names_json(
     const std::vector<cache::EntryPoint>& names);
 
+/// `[{"key","from"}]`; empty of what was built here or taken unsigned.
+[[nodiscard]] nlohmann::ordered_json signers_json(
+    const std::vector<cache::SignedBy>& signers);
+
 /// `sort`: the word of the column that stays in a narrow terminal, too: "size".
 [[nodiscard]] std::vector<Column> entry_columns(std::string_view sort);
 /// `now_ns` is the time that ages count from.

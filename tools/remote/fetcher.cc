@@ -1,6 +1,7 @@
 #include "tools/remote/fetcher.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <queue>
 #include <utility>
@@ -130,7 +131,7 @@ class Fetcher {
         return store(i, server, answer);
       if (answer.verdict == Verdict::kGood)
         ++missing;
-      else if (answer.verdict != Verdict::kAbandoned)
+      else if (!run_.stop().stop_requested())
         note_failure(i, server, error_of(answer));
     }
     // It may yet come to one that has been asked in vain.
@@ -143,6 +144,8 @@ class Fetcher {
       note_failure(i, server, *published.error);
       return Pulled::kFailed;
     }
+    cache_.remember_signers(std::array{made(*answer.object)},
+                            {answer.signers, run_.address(server).base});
     const MutexLock lock(mutex_);
     report_.servers[i] = server;
     ++report_.totals.servers[server].moved;

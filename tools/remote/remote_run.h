@@ -40,7 +40,10 @@ class RemoteRun {
   /// In the order in which they are asked.
   [[nodiscard]] std::size_t server_count() const { return peers_.size(); }
   [[nodiscard]] const remote::ServerAddress& address(std::size_t server) const;
-  [[nodiscard]] const std::vector<PublicKey>& trusted() const { return trusted_; }
+  /// The trusted keys as they are now; null without any. Errors: those of KeyFile.
+  [[nodiscard]] Result<cache::KeyFile::Keys> trusted() const {
+    return trusted_ == nullptr ? cache::KeyFile::Keys() : trusted_->keys();
+  }
   [[nodiscard]] const remote::Server& server(std::size_t server) const;
   /// By KILN_REMOTE_SIGN, where something may be sent.
   [[nodiscard]] const std::vector<Signer>& signers() const { return signers_; }
@@ -70,7 +73,7 @@ class RemoteRun {
   RemoteRun(RemoteSetup setup, ChildCommand helper, std::stop_token stop);
   [[nodiscard]] bool repeats(Peer& peer, remote::Method method, int credentials,
                              bool is_last, remote::Answer& answer);
-  const std::vector<PublicKey> trusted_;
+  const std::shared_ptr<cache::KeyFile> trusted_;
   const std::vector<Signer> signers_;
   const std::stop_token stop_;
   const remote::Random random_;

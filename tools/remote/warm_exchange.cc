@@ -51,8 +51,9 @@ Result<std::unique_ptr<WarmExchange>> WarmExchange::open(
   });
   if (!options.push && uploads.empty())
     return made;
-  made->signers_ = KILN_TRY(tools::signers(context.config, options.signing,
-                                           KILN_TRY(trusted_keys(context.config, {}))));
+  const auto keys = KILN_TRY(trusted_keys(context.config));
+  made->signers_ =
+      KILN_TRY(tools::signers(context.config, options.signing, keys.get()));
   if (options.push)
     KILN_TRY(check_signers(*made->to_, made->signers_));
   for (const remote::ServerAddress& server : uploads)

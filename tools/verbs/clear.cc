@@ -34,9 +34,10 @@ Result<void> check_selection(const ClearOptions& options) {
   const int kinds = (options.all ? 1 : 0) + (options.precompiled ? 1 : 0) +
                     (options.keys.empty() ? 0 : 1) + (is_given(options.filter) ? 1 : 0);
   if (kinds == 0) {
-    return fail(ErrorCode::kInvalidArgument,
-                "name the entries to remove: keys, --arch, --template, --older-than, "
-                "--precompiled, or --all");
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "name the entries to remove: keys, --arch, --template, --signer, --keys, "
+        "--older-than, --precompiled, or --all");
   }
   if (kinds > 1) {
     return fail(ErrorCode::kInvalidArgument,
@@ -193,6 +194,9 @@ Run add_clear(OptionSet& cli) {
   cli.flag("--precompiled", options->precompiled,
            "The precompiled headers, which save time only");
   add_filter_options(cli, options->filter);
+  cli.option("--keys", options->filter.keys, "FILE",
+             "What `verify --keys FILE` reports: entries that these public keys do not "
+             "trust");
   add_age_option(cli, options->filter);
   cli.group(kRemovalGroup);
   cli.flag("--dry-run", options->dry_run,
@@ -206,6 +210,7 @@ Run add_clear(OptionSet& cli) {
       "Examples:\n"
       "  kiln clear 3f9c21 8e01b7                  two entries\n"
       "  kiln clear --older-than 30d --dry-run     entries not used for a month\n"
+      "  kiln clear --keys trusted.pub             what `verify --keys` reports\n"
       "  kiln clear --all --yes                    all entries, in a script\n");
   return [options](Context& context) {
     return finish_lookup(context, run(context, *options));

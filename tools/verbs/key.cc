@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "codec/private_key.h"
+#include "codec/trusted_keys.h"
 #include "tools/output/file_output.h"
 #include "tools/verbs.h"
 #include "util/nearest.h"
@@ -18,7 +19,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::uint64_t kLargestFile = 65536;
+constexpr std::uint64_t kLargestFile = 4U << 20U;
 constexpr mode_t kPrivate = 0600;
 constexpr mode_t kPublic = 0644;
 
@@ -65,7 +66,10 @@ Result<int> show_key(const Context& context, const std::string& file) {
     print_keys(context, {KILN_TRY(PrivateKey::read(file)).public_key()});
     return 0;
   }
-  print_keys(context, KILN_TRY(about(file, parse_public_keys(text))));
+  std::vector<PublicKey> keys;
+  for (const TrustedKey& each : KILN_TRY(about(file, parse_trusted_keys(text))).keys)
+    keys.push_back(each.key);
+  print_keys(context, keys);
   return 0;
 }
 

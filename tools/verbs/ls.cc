@@ -75,6 +75,7 @@ Result<int> run(Context& context, const LsOptions& options) {
   }
   const auto cache = KILN_TRY(open_named_cache(context));
   auto entries = KILN_TRY(cache->list(query));
+  cache->add_signers(entries);
   const bool has_more = query.limit == entries.size();
   if (has_more)
     entries.pop_back();
@@ -106,6 +107,7 @@ Run add_ls(OptionSet& cli) {
       "Examples:\n"
       "  kiln ls --sort size --limit 10            the ten largest entries\n"
       "  kiln ls --file scale.cu --arch 9.0        the builds of a source of yours\n"
+      "  kiln ls --signer 3C7EA22FB76E83A8         what a key has signed\n"
       "  kiln ls --template rmsnorm_fwd --json     for a script\n");
   return [options](Context& context) { return run(context, *options); };
 }

@@ -191,8 +191,8 @@ int report(const Context& context, const PackOptions& options, const WantedList&
 Result<int> run(Context& context, const PackOptions& options) {
   KILN_TRY(check_output(options.output));
   cache::PackHeader header = KILN_TRY(begin_header(options));
-  const auto keys = KILN_TRY(trusted_keys(context.config, options.signing));
-  const auto signed_by = KILN_TRY(signers(context.config, options.signing, keys));
+  const auto keys = KILN_TRY(trusted_keys(context.config, options.signing.keys));
+  const auto signed_by = KILN_TRY(signers(context.config, options.signing, keys.get()));
   KILN_TRY(check_names(options.selection, options.names));
   WantedList work =
       are_requests(options.selection)

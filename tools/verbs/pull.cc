@@ -134,6 +134,7 @@ Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& r
   const auto trust = cache::TrustPolicy::of_this_process(context.config.trusted_uids,
                                                          context.config.trusted_gids);
   std::unique_ptr<const cache::Pack> pack;
+  cache::KeyFile::Keys keys;
   std::string url;
   std::string minisig;
   std::uint64_t bytes = 0;
@@ -141,9 +142,12 @@ Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& r
     bytes = size;
     url = run.address(server).pack_url(options.pack);
     minisig.clear();
-    const PackSigning signing{.keys = run.trusted(),
+    keys = KILN_TRY(run.trusted());
+    taking.keys = keys.get();
+    const PackSigning signing{.keys = keys.get(),
                               .is_needed = !run.address(server).takes_unsigned,
                               .name = options.pack,
+                              .takes_nameless = taking.older,
                               .minisig = [&]() -> Result<std::string> {
                                 minisig =
                                     KILN_TRY(fetch_minisig(run, server, options.pack));
@@ -159,7 +163,7 @@ Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& r
   if (options.output != "-")
     KILN_TRY(replace_minisig(options.output, minisig));
   KILN_TRY(output->commit());
-  taking.remember(pack->header(), *cache);
+  taking.remember(*pack, *cache);
   if (context.json)
     print_json({{"file", options.output},
                 {"url", url},

@@ -158,13 +158,13 @@ Result<RemotePack> read_pack(const Context& context, const PushOptions& options,
   const bool is_signed = signatures > 0 || !pack.minisig.empty();
   for (const std::string_view own :
        {std::string_view(opened->header().name), signed_file(pack.minisig)}) {
-    if (is_signed && !cache::check_pack_is(own, name))
+    if (is_signed && !own.empty() && !cache::check_pack_is(own, name))
       return fail(
           ErrorCode::kInvalidArgument,
           fmt::format("the pack calls itself {}, and that is signed: whoever asks "
                       "for {} would refuse it. Make it under this name: kiln pack "
                       "-o {}.kpack",
-                      own, name, cache::bare_pack_name(name)));
+                      own, name, bare_pack_name(name)));
   }
   return pack;
 }
@@ -214,8 +214,8 @@ Result<int> push_pack(Context& context, const PushOptions& options, RemoteRun& r
 
 Result<int> run(Context& context, const PushOptions& options) {
   KILN_TRY(check_one_choice("push", options.keys, options.pack, options.selection));
-  const auto signed_by = KILN_TRY(signers(context.config, options.signing,
-                                          KILN_TRY(trusted_keys(context.config, {}))));
+  const auto keys = KILN_TRY(trusted_keys(context.config));
+  const auto signed_by = KILN_TRY(signers(context.config, options.signing, keys.get()));
   const auto remotes = KILN_TRY(RemoteRun::open(context, RemoteUse::kSend));
   return options.pack.empty() ? push_objects(context, options, *remotes, signed_by)
                               : push_pack(context, options, *remotes, signed_by);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 
 #include "attention/plan.h"
 #include "build/entry_label.h"
@@ -54,6 +55,7 @@ Result<Shown> find(const Config& config, const std::string& text) {
   auto entry = KILN_TRY(cache->describe(key));
   if (!entry || !object)
     return fail(ErrorCode::kNotFound, key.hex() + " has just been removed");
+  cache->add_signers(std::span(&*entry, 1));
   Shown shown{*std::move(entry), *std::move(object), cache->layout().object(key)};
   if (shown.object.kind() == cache::Kind::kPlan)
     shown.plan = KILN_TRY(attention::decode_plan(shown.raw()));
@@ -172,6 +174,8 @@ void print_details(const Shown& shown, const cache::Metadata& metadata,
   line("created", json["created"].get<std::string>());
   line("last used", json["last_used"].get<std::string>());
   line("toolchain", entry.toolchain);
+  for (const cache::SignedBy& each : entry.signed_by)
+    line("signed by", fmt::format("{}, from {}", key_name(each.key), each.source));
   line("built in", format_duration(std::chrono::milliseconds(entry.compile_ms)));
   if (shown.plan) {
     const ordered_json plan = plan_json(*shown.plan);

@@ -27,12 +27,16 @@ Result<int> run(Context& context, const UnpackOptions& options) {
   if (taking.name.empty())
     taking.name = path.filename();
   KILN_TRY(taking.parse());
-  const auto keys = KILN_TRY(trusted_keys(context.config, options.signing));
+  const auto keys = KILN_TRY(trusted_keys(context.config, options.signing.keys));
+  taking.keys = keys.get();
   const auto pack = KILN_TRY(
       open_pack_file(path,
                      cache::TrustPolicy::of_this_process(context.config.trusted_uids,
                                                          context.config.trusted_gids),
-                     keys, taking.name));
+                     {.keys = keys.get(),
+                      .is_needed = keys != nullptr,
+                      .name = taking.name,
+                      .takes_nameless = taking.older}));
   return unpack_into_cache(context, *pack, options.file, taking);
 }
 

@@ -133,7 +133,11 @@ void Lookup::on_answer(std::uint64_t turn, Answer answer) {
     return ask(running->request.server + (then == Servers::Then::kAskAgain ? 0 : 1));
   {
     const MutexLock lock(mutex_);
-    found_ = Found{*std::move(answer.object), servers_->label(running->request.server)};
+    const std::size_t server = running->request.server;
+    found_ =
+        Found{*std::move(answer.object),
+              servers_->label(server),
+              {std::move(answer.signers), servers_->server(server).address().base}};
     step_ = hedge_.on_remote(true);
     changed_.notify_all();
   }

@@ -20,6 +20,7 @@ namespace kiln::remote {
 struct Found {
   cache::StoredObject object;  // has passed every check
   std::string server;          // its label
+  cache::Origin origin{};      // of the object
 };
 
 /// Thread safety: one thread calls it; the answers come on others. Hold it by a

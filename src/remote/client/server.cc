@@ -81,13 +81,32 @@ struct Expected {
   Digest key;
   std::string target;  // empty: any
   const cache::PayloadCheck& payload_check;
-  std::span<const PublicKey> trusted;
+  const TrustedKeys* trusted;  // null: nobody
   bool takes_unsigned;
 };
 
+/// That its signatures count, and that it is not revoked, where any keys are trusted.
+tl::expected<std::vector<KeyId>, BadBody> check_trust(
+    const cache::StoredObject& object, std::span<const Signature> signatures,
+    const Expected& expected) {
+  const TrustedKeys nobody;
+  const TrustedKeys& trusted = expected.trusted != nullptr ? *expected.trusted : nobody;
+  if (trusted.revoked_objects.contains(object.key()))
+    return refuse(Rejected::kSignature, "it is revoked");
+  if (expected.takes_unsigned)
+    return {};
+  const auto digest = Blake2bHasher::of(object.file());
+  auto by = digest ? check_signed(*digest, signatures, trusted)
+                   : Result<std::vector<KeyId>>(tl::unexpect, digest.error());
+  if (!by)
+    return refuse(Rejected::kSignature, by.error().message);
+  return *std::move(by);
+}
+
 /// The object in a body: its own bytes, and then a block of signatures or nothing.
 tl::expected<cache::StoredObject, BadBody> object_in(Bytes body,
-                                                     const Expected& expected) {
+                                                     const Expected& expected,
+                                                     std::vector<KeyId>& signers) {
   const auto owner = std::make_shared<const Bytes>(std::move(body));
   const ByteView bytes = *owner;
   // Where it is no object, parse() says why.
@@ -108,14 +127,10 @@ tl::expected<cache::StoredObject, BadBody> object_in(Bytes body,
     return refuse(Rejected::kTarget, fmt::format("it is for {}, not {}",
                                                  object->target(), expected.target));
   // Before anything in it is decompressed or decoded.
-  if (!expected.takes_unsigned) {
-    const auto digest = Blake2bHasher::of(object->file());
-    const auto checked =
-        digest ? check_signed(*digest, block.signatures, expected.trusted)
-               : Result<void>(fail(digest.error().code, digest.error().message));
-    if (!checked)
-      return refuse(Rejected::kSignature, checked.error().message);
-  }
+  auto by = check_trust(*object, block.signatures, expected);
+  if (!by)
+    return tl::unexpected(std::move(by).error());
+  signers = *std::move(by);
   if (const auto verified = object->verify_fully(); !verified)
     return refuse(verified.error());
   if (expected.payload_check) {
@@ -253,7 +268,7 @@ std::string_view to_string(Rejected check) {
 
 /// Constant but for the credentials.
 struct Server::State {
-  State(ServerAddress server, ServerFiles named, std::vector<PublicKey> keys,
+  State(ServerAddress server, ServerFiles named, std::shared_ptr<cache::KeyFile> keys,
         cache::PayloadCheck check, Transfers& by)
       : address(std::move(server)),
         files(std::move(named)),
@@ -324,14 +339,20 @@ struct Server::State {
 
   const ServerAddress address;
   const ServerFiles files;
-  const std::vector<PublicKey> trusted;
+  /// Null: nobody is trusted.
+  [[nodiscard]] Result<cache::KeyFile::Keys> keys() const {
+    return trusted == nullptr ? cache::KeyFile::Keys() : trusted->keys();
+  }
+
+  const std::shared_ptr<cache::KeyFile> trusted;
   const cache::PayloadCheck payload_check;
   Transfers& transfers;
   Mutex mutex;
   std::optional<Credentials> known KILN_GUARDED_BY(mutex);
 };
 
-Server::Server(ServerAddress address, ServerFiles files, std::vector<PublicKey> trusted,
+Server::Server(ServerAddress address, ServerFiles files,
+               std::shared_ptr<cache::KeyFile> trusted,
                cache::PayloadCheck payload_check, Transfers& transfers)
     : state_(std::make_shared<State>(std::move(address), std::move(files),
                                      std::move(trusted), std::move(payload_check),
@@ -345,23 +366,28 @@ const ServerAddress& Server::address() const {
 
 std::uint64_t Server::get(const Digest& key, std::string target, Done done,
                           const TransferLimits& limits) {
+  // No server is blamed for it.
+  if (const auto keys = state_->keys(); !keys)
+    return State::abandon(done, keys.error());
   auto file = BodyFile::make();
   if (!file)
     return State::abandon(done, file.error());
   const auto finish = [state = state_, file = *file, key, target = std::move(target)](
                           Answer& answer, std::uint64_t size) {
     auto body = file.read(0, size);
-    if (!body) {
+    const auto keys = state->keys();
+    if (!body || !keys) {
       answer.verdict = Verdict::kAbandoned;
-      answer.why = body.error().message;
+      answer.why = body ? keys.error().message : body.error().message;
       return;
     }
-    auto object =
-        object_in(*std::move(body), {.key = key,
-                                     .target = target,
-                                     .payload_check = state->payload_check,
-                                     .trusted = state->trusted,
-                                     .takes_unsigned = state->address.takes_unsigned});
+    auto object = object_in(*std::move(body),
+                            {.key = key,
+                             .target = target,
+                             .payload_check = state->payload_check,
+                             .trusted = keys->get(),
+                             .takes_unsigned = state->address.takes_unsigned},
+                            answer.signers);
     if (object) {
       answer.object = *std::move(object);
       return;

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cache/key_file.h"
 #include "cache/object.h"
 #include "cache/object_store.h"
 #include "codec/digest.h"
@@ -45,6 +46,7 @@ struct Answer {
   Verdict verdict = Verdict::kGood;
   /// Of a GET that succeeded. Without it and with kGood: the server has none.
   std::optional<cache::StoredObject> object{};
+  std::vector<KeyId> signers{};               // of the object; empty: nobody was needed
   std::optional<std::uint64_t> file_bytes{};  // likewise, of get_file()
   Resume resume{};                            // of get_file() that failed
   /// Of a HEAD or a PUT: it is there (now). A PUT that is denied says nothing of GETs.
@@ -68,10 +70,12 @@ class Server {
  public:
   using Done = std::function<void(Answer)>;
 
-  /// `transfers` must outlive it. `trusted`: whose signatures are believed. Reads no
-  /// file yet. What runs when it is destroyed goes on, and is reported.
-  Server(ServerAddress address, ServerFiles files, std::vector<PublicKey> trusted,
-         cache::PayloadCheck payload_check, Transfers& transfers);
+  /// `transfers` must outlive it. `trusted`: whose signatures are believed; null:
+  /// nobody's. Reads no file yet. What runs when it is destroyed goes on, and is
+  /// reported.
+  Server(ServerAddress address, ServerFiles files,
+         std::shared_ptr<cache::KeyFile> trusted, cache::PayloadCheck payload_check,
+         Transfers& transfers);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
   ~Server();

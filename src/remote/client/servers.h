@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cache/counters.h"
+#include "cache/key_file.h"
 #include "cache/object_store.h"
 #include "codec/digest.h"
 #include "codec/signature.h"
@@ -35,8 +36,8 @@ namespace kiln::remote {
 struct RemoteOptions {
   std::vector<ServerAddress> servers;  // in the order in which they are asked
   ServerFiles files;
-  std::vector<PublicKey> trusted;
-  std::vector<Signer> signers;  // of uploads
+  std::shared_ptr<cache::KeyFile> trusted{};  // null: nobody
+  std::vector<Signer> signers;                // of uploads
   cache::PayloadCheck payload_check;
   std::function<Result<ChildCommand>()> helper;  // called before the first request
   std::chrono::milliseconds wait{250};           // until the build starts beside it

@@ -23,6 +23,7 @@
 #include "tests/support/remote_server.h"
 #include "tests/support/sample_object.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/trusted_keys.h"
 
 namespace kiln::test {
 
@@ -61,7 +62,10 @@ class Machine {
     options.servers = std::move(servers);
     for (auto& server : options.servers)
       server.mode = server.mode.value_or(remote::Mode::kRead);
-    options.trusted = {signing_key().public_key()};
+    replace_keys(keys, to_text(signing_key().public_key()));
+    options.trusted = std::make_shared<cache::KeyFile>(
+        cache::real_file_system(), cache::TrustPolicy::of_this_process({}), keys,
+        [this] { return clock.now(); });
     options.helper = [] {
       return ChildCommand{.path = paths::built("bin/kiln-remote"),
                           .name = "remote helper"};
@@ -148,6 +152,7 @@ class Machine {
   }
 
   const TempDir dir;
+  const std::filesystem::path keys = dir.path() / "trusted.pub";
   std::filesystem::path root = dir.path() / "root";
   JumpingClock clock;
   remote::RemoteOptions options;

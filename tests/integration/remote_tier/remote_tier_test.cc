@@ -289,6 +289,45 @@ TEST_F(RemoteTierTest, AnObjectThatFailsACheckIsAMissAndItsKeyIsNotAskedForAgain
   EXPECT_EQ(as_text(other.fetch(1)->object->payload()), "\177ELF of somebody else");
 }
 
+TEST_F(RemoteTierTest, WhoSignedAHitIsRememberedAndABuildHasNoSigner) {
+  EXPECT_TRUE(machine_.hits(1));
+  EXPECT_EQ(machine_.fetch(50)->tier, cache::Tier::kBuild);
+  auto entries = machine_.cache().walk({}, cache::Damaged::kLeaveOut).value();
+  machine_.cache().add_signers(entries);
+  ASSERT_EQ(entries.size(), 2U);
+  for (const cache::Entry& entry : entries) {
+    const std::vector<cache::SignedBy> ours{
+        {Machine::signing_key().public_key().id, server_.address().base}};
+    EXPECT_EQ(entry.signed_by,
+              entry.key == object_of(1).key() ? ours : std::vector<cache::SignedBy>());
+  }
+}
+
+TEST_F(RemoteTierTest, AKeyFileThatIsReplacedBetweenTwoGetsOfOneServiceCounts) {
+  EXPECT_TRUE(machine_.hits(1));
+  replace_keys(machine_.keys, to_text(PrivateKey::generate()->public_key()));
+  machine_.clock.jump(30s);
+  EXPECT_EQ(machine_.fetch(2)->tier, cache::Tier::kBuild);
+  EXPECT_EQ(machine_.counted("remote_rejected.signature"), 1U);
+  replace_keys(machine_.keys, to_text(Machine::signing_key().public_key()) +
+                                  "revoked object " + object_of(3).key().hex());
+  machine_.clock.jump(30s);
+  EXPECT_EQ(machine_.fetch(3)->tier, cache::Tier::kBuild) << "it is revoked";
+  EXPECT_TRUE(machine_.hits(4)) << "the key is back";
+}
+
+TEST_F(RemoteTierTest, AKeyFileThatIsGoneEndsAllTrustAndBlamesNoServer) {
+  EXPECT_TRUE(machine_.hits(1));
+  std::filesystem::remove(machine_.keys);
+  machine_.clock.jump(30s);
+  const int before = server_.requests();
+  for (int i = 2; i < 8; ++i) EXPECT_EQ(machine_.fetch(i)->tier, cache::Tier::kBuild);
+  EXPECT_EQ(server_.requests(), before) << "nothing that it sends would count";
+  replace_keys(machine_.keys, to_text(Machine::signing_key().public_key()));
+  machine_.clock.jump(5s);
+  EXPECT_TRUE(machine_.hits(8)) << "at once: no breaker is open";
+}
+
 TEST_F(RemoteTierTest, ASoundObjectThatCannotBeUsedHereIsNotAskedForAgain) {
   ASSERT_EQ(machine_.fetch(1)->tier, cache::Tier::kRemote);
   ASSERT_TRUE(machine_.builds().remove(object_of(1).key()));

@@ -11,6 +11,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/sample_pack.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/trusted_keys.h"
 #include "util/read_file.h"
 
 namespace kiln::cache {
@@ -28,19 +29,19 @@ using test::write_bytes;
 class PackTest : public testing::Test {
  protected:
   Result<std::unique_ptr<const Pack>> open(ByteView bytes,
-                                           std::span<const PublicKey> keys = {},
+                                           const TrustedKeys* keys = nullptr,
                                            bool needs_signature = false) {
     write_bytes(path_, bytes);
     return reopen(keys, needs_signature);
   }
-  Result<std::unique_ptr<const Pack>> reopen(std::span<const PublicKey> keys = {},
+  Result<std::unique_ptr<const Pack>> reopen(const TrustedKeys* keys = nullptr,
                                              bool needs_signature = false) {
     return Pack::open(path_, {.file_system = files_,
                               .trust = trust_,
                               .keys = keys,
                               .needs_signature = needs_signature});
   }
-  std::optional<ErrorCode> refusal(ByteView bytes, std::span<const PublicKey> keys = {},
+  std::optional<ErrorCode> refusal(ByteView bytes, const TrustedKeys* keys = nullptr,
                                    bool needs_signature = false) {
     const auto opened = open(bytes, keys, needs_signature);
     return opened ? std::nullopt : std::optional(opened.error().code);
@@ -54,7 +55,8 @@ class PackTest : public testing::Test {
   const Bytes whole_ = pack_of(objects_);
   const PrivateKey ours_ = PrivateKey::generate().value();
   const PrivateKey theirs_ = PrivateKey::generate().value();
-  const std::vector<PublicKey> trusted_{ours_.public_key()};
+  const TrustedKeys trusted_keys_ = test::trusting({ours_.public_key()});
+  const TrustedKeys* const trusted_ = &trusted_keys_;
 };
 
 TEST_F(PackTest, HasWhatWasPutIntoIt) {

@@ -13,9 +13,12 @@
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/in_threads.h"
 #include "tests/support/is_error.h"
+#include "tests/support/paths.h"
 #include "tests/support/sample_pack.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/trusted_keys.h"
 #include "util/log.h"
+#include "util/read_file.h"
 
 namespace kiln::cache {
 namespace {
@@ -59,7 +62,7 @@ class SeedsTest : public testing::Test {
   const test::TempDir dir_;
   test::FaultyFileSystem files_;
   const fs::path root_ = dir_.path() / "root";
-  const fs::path pack_ = dir_.path() / "job.kpack";
+  fs::path pack_ = dir_.path() / "job.kpack";
   fs::path keys_;
   PayloadCheck check_;
   const std::vector<StoredObject> objects_ = sample_objects(5);
@@ -270,14 +273,117 @@ TEST_F(SeedsTest, WithSigned1APackWhoseSignatureWasStrippedIsRefusedWithTheReaso
   EXPECT_TRUE(error_of(";signed=1")) << "nobody is trusted";
 }
 
+class SignedSeedTest : public SeedsTest {
+ protected:
+  SignedSeedTest() {
+    keys_ = dir_.path() / "trusted.pub";
+    trust(to_text(ours_.public_key()));
+    const Signer signer = ours_.signer();
+    write_bytes(pack_, pack_of(objects_, std::span(&signer, 1)));
+  }
+  void trust(const std::string& text) { test::replace_keys(keys_, text); }
+  std::shared_ptr<KeyFile> key_file() {
+    return std::make_shared<KeyFile>(files_, TrustPolicy::of_this_process({}), keys_,
+                                     [this] { return now_; });
+  }
+  std::unique_ptr<Seeds> seeds(const std::string& options = "") {
+    return std::make_unique<Seeds>(
+        SeedOptions{.places = {pack_.native() + options}, .keys = key_file()}, files_,
+        TrustPolicy::of_this_process({}), counters_);
+  }
+  void let_pass() { now_ += KeyFile::kPause; }
+
+  const PrivateKey ours_ = PrivateKey::generate().value();
+  const std::shared_ptr<Counters> counters_ = std::make_shared<Counters>();
+  KeyFile::Clock::time_point now_{};
+};
+
+TEST_F(SignedSeedTest, WhoSignedWhatComesFromItIsRemembered) {
+  const auto cache = open({pack_});
+  ASSERT_TRUE(cache->find(key_));
+  std::ignore = cache->publish(objects_[0]);
+  auto entries = cache->walk({}, Damaged::kLeaveOut).value();
+  cache->add_signers(entries);
+  ASSERT_EQ(entries.size(), 2U);
+  for (const Entry& entry : entries) {
+    const std::vector<SignedBy> ours{{ours_.public_key().id, "job.kpack@17"}};
+    EXPECT_EQ(entry.signed_by, entry.key == key_ ? ours : std::vector<SignedBy>());
+  }
+  write_bytes(pack_, whole_);
+  const auto without = open({pack_}, dir_.path() / "without");
+  ASSERT_TRUE(without->find(key_)) << "trusted by its owner";
+  EXPECT_TRUE(without->list({.signers = {ours_.public_key().id}}).value().empty());
+}
+
+TEST_F(SignedSeedTest, AKeyThatIsRemovedWhileItRunsIsRefusedAndTakenAgainWhenItIsBack) {
+  const auto open = seeds();
+  EXPECT_TRUE(open->find(key_, {}));
+  for (const std::string& text :
+       {to_text(PrivateKey::generate()->public_key()),
+        to_text(ours_.public_key()) + "revoked key " + key_name(ours_.public_key().id),
+        std::string("no keys")}) {
+    trust(text);
+    let_pass();
+    EXPECT_FALSE(open->find(key_, {})) << text;
+    EXPECT_TRUE(open->states().at(0).error);
+    EXPECT_TRUE(open->toolchains(SeedPlaces::kAll).empty());
+    trust(to_text(ours_.public_key()));
+    let_pass();
+    EXPECT_TRUE(open->find(key_, {}));
+    EXPECT_FALSE(open->states().at(0).error);
+  }
+}
+
+TEST_F(SignedSeedTest, ARevokedObjectIsNotUsedAndTheOthersAre) {
+  trust(to_text(ours_.public_key()) + "revoked object " + key_.hex() + "\n");
+  EXPECT_FALSE(seeds()->find(key_, {}));
+  EXPECT_TRUE(seeds()->find(objects_[2].key(), {}));
+  write_bytes(pack_, whole_);
+  EXPECT_FALSE(seeds()->find(key_, {}))
+      << "nor from a pack that its owner is trusted for";
+  pack_ = make_root("other", 0, 4);
+  EXPECT_FALSE(seeds()->find(key_, {})) << "nor from a folder";
+  EXPECT_TRUE(seeds()->find(objects_[2].key(), {}));
+}
+
+TEST_F(SignedSeedTest, AKeyForOtherNamesOrOneOfTwoSignaturesIsNotEnough) {
+  trust(test::line_of(ours_.public_key(), "packs=j?b"));
+  EXPECT_TRUE(seeds(";signed=1")->find(key_, {}));
+  trust(test::line_of(ours_.public_key(), "packs=jab"));
+  EXPECT_FALSE(seeds()->find(key_, {}));
+  const PrivateKey theirs = PrivateKey::generate().value();
+  trust(to_text(ours_.public_key()) + to_text(theirs.public_key()) + "signatures 2\n");
+  EXPECT_FALSE(seeds()->find(key_, {}));
+  const std::vector<Signer> both{theirs.signer(), ours_.signer()};
+  write_bytes(pack_, pack_of(objects_, both));
+  Origin origin;
+  ASSERT_TRUE(seeds()->find(key_, {}, &origin));
+  EXPECT_EQ(origin.signers.size(), 2U);
+}
+
+TEST_F(SignedSeedTest, APackOfVersionOneHasNoNameAndIsNotTheOneThatIsAskedFor) {
+  // Its bytes are those of an older Kiln, so its signature is made behind them.
+  Bytes bytes =
+      *read_file(test::paths::source("tests/unit/cache/golden/pack_v1.bin"), 1U << 20U)
+           .value();
+  const auto digest = Blake2bHasher::of(ByteView(bytes).last(64)).value();
+  const Signature signature{ours_.public_key().id, ours_.signer().sign(digest).value()};
+  append(bytes, encode_signatures(std::span(&signature, 1)));
+  write_bytes(pack_, bytes);
+  EXPECT_FALSE(seeds()->states().at(0).error);
+  const auto error = seeds(";signed=1")->states().at(0).error;
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->message, testing::HasSubstr("the pack has no name"));
+}
+
 TEST_F(SeedsTest, AFolderHasNeitherSignatureNorSerialAndIsRefusedWhereOneIsWanted) {
   const fs::path other = make_root("other", 0, 4);
-  for (const char* const options : {";signed=1", ";min_serial=1"}) {
+  for (const char* const options : {";signed=1", ";min_serial=1", ";older=refuse"}) {
     const auto cache = open({other.native() + options});
     EXPECT_FALSE(cache->find(key_)) << options;
     const SeedState state = cache->seeds()->states().at(0);
     EXPECT_EQ(state.path, other);
-    EXPECT_THAT(state.error->message, testing::HasSubstr("is a folder: signed=1 and"));
+    EXPECT_THAT(state.error->message, testing::HasSubstr("is a folder: signed=1, min"));
   }
   EXPECT_TRUE(open({other.native() + ";signed=0;;min_serial=0"})->find(key_));
 }
@@ -294,6 +400,8 @@ TEST_F(SeedsTest, APackThatIsOlderThanMinSerialIsRefused) {
 TEST_F(SeedsTest, OptionsOfASeedAreReadAndUnknownOnesNamed) {
   EXPECT_EQ(parse_seed("/a b.kpack;signed=1;min_serial=9223372036854775807").value(),
             (SeedPlace{"/a b.kpack", true, 9223372036854775807U}));
+  EXPECT_TRUE(parse_seed("/a.kpack;older=refuse")->refuses_older);
+  EXPECT_EQ(parse_seed("/a.kpack;older=warn").value(), SeedPlace{"/a.kpack"});
   EXPECT_EQ(parse_seed("/a.kpack").value(), SeedPlace{"/a.kpack"});
   for (const auto& [text, why] :
        {std::pair{"/a;sined=1",
@@ -302,6 +410,7 @@ TEST_F(SeedsTest, OptionsOfASeedAreReadAndUnknownOnesNamed) {
         {"/a;signed=1;signed=1", "/a;signed: it is given twice"},
         {"/a;signed", "/a;signed: '' is not"},
         {"/a;signed=yes", "/a;signed: 'yes' is not"},
+        {"/a;older=no", "/a;older: "},
         {"/a;min_serial=-1", "/a;min_serial: '-1' is not"},
         {"/a;min_serial=9223372036854775808", "/a;min_serial: '9223372036854775808'"}})
     EXPECT_THAT(parse_seed(text),

@@ -9,6 +9,7 @@
 
 #include "codec/private_key.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/trusted_keys.h"
 
 namespace kiln {
 namespace {
@@ -41,15 +42,15 @@ class SignatureTest : public testing::Test {
 };
 
 TEST_F(SignatureTest, AFileSignedByMinisignIsAccepted) {
-  const auto keys = parse_public_keys(kMinisignKey).value();
+  const auto keys = parse_trusted_keys(kMinisignKey).value();
   EXPECT_TRUE(check_minisig(kMinisig, digest_, keys));
-  EXPECT_EQ(to_text(keys.at(0)), kMinisignKey);
+  EXPECT_EQ(to_text(keys.keys.at(0).key), kMinisignKey);
   EXPECT_EQ(check_minisig(kMinisig, digest_of("other"), keys).error().code,
             ErrorCode::kUntrusted);
 }
 
 TEST_F(SignatureTest, EachChangedByteOfASignatureFileIsNoticed) {
-  const auto keys = parse_public_keys(kMinisignKey).value();
+  const auto keys = parse_trusted_keys(kMinisignKey).value();
   const std::size_t begin = kMinisig.find('\n');  // the first line is not trusted
   for (std::size_t i = begin; i < kMinisig.size(); ++i) {
     std::string changed(kMinisig);
@@ -76,33 +77,24 @@ TEST_F(SignatureTest, TheFileThatASignatureIsOfIsInItsTrustedComment) {
 
 TEST_F(SignatureTest, WhatIsSignedHereIsAcceptedFromATrustedKeyAlone) {
   const std::string file = make_minisig(digest_, ours_.signer(), "a comment").value();
-  const std::vector trusted{theirs_.public_key(), ours_.public_key()};
-  EXPECT_TRUE(check_minisig(file, digest_, trusted));
-  EXPECT_EQ(check_minisig(file, digest_, std::span(trusted).first(1)).error().code,
-            ErrorCode::kUntrusted);
+  EXPECT_EQ(check_minisig(file, digest_,
+                          test::trusting({theirs_.public_key(), ours_.public_key()})),
+            ours_.public_key());
+  EXPECT_EQ(
+      check_minisig(file, digest_, test::trusting({theirs_.public_key()})).error().code,
+      ErrorCode::kUntrusted);
   PublicKey impostor = theirs_.public_key();
   impostor.id = ours_.public_key().id;
-  EXPECT_FALSE(check_minisig(file, digest_, std::span(&impostor, 1)));
+  EXPECT_FALSE(check_minisig(file, digest_, test::trusting({impostor})));
 }
 
 TEST_F(SignatureTest, ASignatureOfAnUnhashedFileIsNone) {
   // An old minisign wrote "Ed" where it signed the file itself.
   std::string file = make_minisig(digest_, ours_.signer(), "").value();
   file.replace(file.find("\nRU") + 1, 2, "RW");
-  const PublicKey key = ours_.public_key();
-  EXPECT_EQ(check_minisig(file, digest_, std::span(&key, 1)).error().code,
-            ErrorCode::kInvalidArgument);
-}
-
-TEST_F(SignatureTest, AFileOfKeysMayHaveSeveralAndNothingElse) {
-  const std::string both = to_text(ours_.public_key()) + to_text(theirs_.public_key());
-  EXPECT_THAT(parse_public_keys(both).value(),
-              testing::ElementsAre(ours_.public_key(), theirs_.public_key()));
-  for (const std::string& wrong :
-       {std::string(), both + "more\n", both.substr(0, both.size() - 5),
-        std::string("untrusted comment: alone\n")})
-    EXPECT_EQ(parse_public_keys(wrong).error().code, ErrorCode::kInvalidArgument)
-        << wrong;
+  EXPECT_EQ(
+      check_minisig(file, digest_, test::trusting({ours_.public_key()})).error().code,
+      ErrorCode::kInvalidArgument);
 }
 
 TEST_F(SignatureTest, ABlockIsFoundAtTheEndAndNowhereElse) {
@@ -121,7 +113,7 @@ TEST_F(SignatureTest, ABlockIsFoundAtTheEndAndNowhereElse) {
 }
 
 TEST_F(SignatureTest, OneTrustedSignatureIsEnoughAndNoneIsNot) {
-  const std::vector trusted{ours_.public_key()};
+  const TrustedKeys trusted = test::trusting({ours_.public_key()});
   const Signature ours{ours_.public_key().id, ours_.signer().sign(digest_).value()};
   const Signature theirs{theirs_.public_key().id,
                          theirs_.signer().sign(digest_).value()};
