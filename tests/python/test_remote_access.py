@@ -169,7 +169,7 @@ def test_each_server_gets_its_own_credentials_and_no_other(built, node, tmp_path
             heads = " ".join(str(each.headers["Authorization"]) for each in server.asked)
             assert not [each for each in ("Bearer one", "bWU6dHdv", "AWS4", "rest") if each != ours and each in heads]
         # A wrong line names its number, and nothing else of it.
-        write_secret(auth, f"bearer rest\n{one.url} barer hunter2\n")
+        write_secret(auth, f"bearer rest\n{public.url} barer hunter2\n")
         said = "".join(job.run("doctor", status=1))
         assert "line 2" in said and "hunter2" not in said and "barer" not in said, said
 
@@ -204,7 +204,8 @@ def test_a_profile_of_aws_is_read_as_its_own_programs_do(built, node, tmp_path):
         served(built, server)
         server.answer = answer
         home = tmp_path / "job"
-        job = node("job", KILN_REMOTE=server.url, KILN_REMOTE_AUTH=str(auth), **built.trusted)
+        job = node("job", KILN_REMOTE=server.url, KILN_REMOTE_AUTH=str(auth), AWS_EC2_METADATA_DISABLED="true",
+                   **built.trusted)
         (home / ".aws").mkdir()
         files = home / ".aws/credentials", home / ".aws/config"
 
@@ -240,7 +241,7 @@ def test_a_profile_of_aws_is_read_as_its_own_programs_do(built, node, tmp_path):
         assert "no profile" in state(AWS_PROFILE="nobody", fail=1, **places)[1]
         assert "AWS_ACCESS_KEY_ID" in state(fail=1, **places)[1]
         write_secret(other, "[kernels]\nrole_arn = arn:aws:iam::1:role/x\nsource_profile = default\n")
-        assert "a role is not followed" in state(AWS_PROFILE="kernels", fail=1, **places)[1]
+        assert "another profile's role is not followed" in state(AWS_PROFILE="kernels", fail=1, **places)[1]
 
 
 @pytest.mark.parametrize("code", ["ExpiredToken", "InvalidToken"])
