@@ -5,7 +5,7 @@ import re
 
 import pytest
 import servers
-from conftest import ROOT
+from conftest import KIT, ROOT
 from test_remote import OTHERS, WARM, Node, built, node, served, write_secret
 
 built, node = built, node  # fixtures
@@ -347,3 +347,11 @@ def test_the_lines_that_the_page_for_admins_shows_are_taken(built, node, tmp_pat
             job = node(form.replace(" ", "-"), KILN_REMOTE=server.url, **env, **keys)
             assert job.warm() == (built.number, 0, {"remote"})
             assert all("Credential=KEY/" in each.headers["Authorization"] for each in server.asked)
+        # Those of other blocks, which nobody runs here.
+        others = "".join(re.findall(r"^```\n([^`]+)^```$", (ROOT / "docs/admin.md").read_text(), re.M)).splitlines()
+        assert len(others) == 3
+        for i, line in enumerate(others):
+            write_secret(tmp_path / "auth", line)
+            job = node(f"other{i}", KILN_REMOTE=f"{line.split()[0]};proxy=http://127.0.0.1:1", **env, PATH=str(KIT.parent / "bin"))
+            said = "".join(job.run("doctor", status=1))
+            assert "it is none of" not in said and ("No such file" in said) == ("command" in line), said
