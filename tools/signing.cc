@@ -1,82 +1,26 @@
 #include "tools/signing.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <thread>
-#include <tuple>
+#include <chrono>
+#include <utility>
 
 #include "cache/file_system.h"
 #include "cache/key_file.h"
 #include "codec/private_key.h"
+#include "process/run_command.h"
 #include "tools/context.h"
-#include "util/posix_error.h"
 #include "util/try.h"
-#include "util/unique_fd.h"
 
 namespace kiln::tools {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using std::chrono::milliseconds;
-
-constexpr milliseconds kSignerLimit{60'000};
-constexpr std::size_t kMostBytes = 4096;  // any pipe takes so many without a reader
-
-struct Pipe {
-  UniqueFd read;
-  UniqueFd write;
-};
-
-Result<Pipe> make_pipe() {
-  std::array<int, 2> ends{-1, -1};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-    return posix_error("pipe", "for the signer", errno);
-  return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
-
-/// Everything until the other end is closed; false: not within the time, or too much.
-bool read_until(int fd, Clock::time_point deadline, std::string& text) {
-  for (;;) {
-    const auto left =
-        std::chrono::duration_cast<milliseconds>(deadline - Clock::now()).count();
-    pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
-    const int n = ::poll(&ready, 1, left > 0 ? static_cast<int>(left) : 0);
-    if (n == 0 || (n < 0 && errno != EINTR))
-      return false;
-    if (n < 0)
-      continue;
-    std::array<char, kMostBytes> chunk{};
-    const ssize_t size = ::read(fd, chunk.data(), chunk.size());
-    if (size <= 0)
-      return size == 0;
-    text.append(chunk.data(), static_cast<std::size_t>(size));
-    if (text.size() > kMostBytes)
-      return false;
-  }
-}
-
-/// The status of a process that ends by `deadline`; -1 else.
-int wait_until(pid_t pid, Clock::time_point deadline) {
-  int status = -1;
-  while (::waitpid(pid, &status, WNOHANG) == 0) {
-    if (Clock::now() >= deadline)
-      return -1;
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-  return status;
-}
-
 Result<Ed25519Signature> sign_by_command(const std::string& command, ByteView message) {
-  const std::string output = KILN_TRY(run_command(command, message, kSignerLimit));
+  const std::string output = KILN_TRY(run_command({.name = command,
+                                                   .words = {"/bin/sh", "-c", command},
+                                                   .input = message,
+                                                   .limit = std::chrono::seconds(60)}));
   Ed25519Signature signature{};
   if (output.size() != signature.size())
     return fail(ErrorCode::kUnavailable,
@@ -152,64 +96,6 @@ Result<std::vector<Signer>> signers(const Config& config, const SigningOptions& 
   if (!key.empty())
     found.push_back(KILN_TRY(from_input(PrivateKey::read(key))).signer());
   return found;
-}
-
-Result<std::string> run_command(const std::string& command, ByteView input,
-                                milliseconds limit) {
-  const auto deadline = Clock::now() + limit;
-  const auto unavailable = [&](std::string_view what) {
-    return fail(ErrorCode::kUnavailable, "{}: {}", command, what);
-  };
-  Pipe in = KILN_TRY(make_pipe());
-  Pipe out = KILN_TRY(make_pipe());
-  if (input.size() > kMostBytes ||
-      ::write(in.write.get(), input.data(), input.size()) !=
-          static_cast<ssize_t>(input.size()))
-    return unavailable("its input cannot be written");
-  in.write = UniqueFd();
-  posix_spawn_file_actions_t actions{};
-  posix_spawnattr_t attributes{};
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawnattr_init(&attributes);
-  ::posix_spawn_file_actions_adddup2(&actions, in.read.get(), STDIN_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, out.write.get(), STDOUT_FILENO);
-  sigset_t defaults{};
-  ::sigemptyset(&defaults);
-  ::sigaddset(&defaults, SIGPIPE);
-  ::posix_spawnattr_setsigdefault(&attributes, &defaults);
-  ::posix_spawnattr_setpgroup(&attributes, 0);
-  ::posix_spawnattr_setflags(&attributes,
-                             POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
-  std::string shell = "/bin/sh";
-  std::string option = "-c";
-  std::string words = command;
-  const std::array<char*, 4> arguments{shell.data(), option.data(), words.data(),
-                                       nullptr};
-  pid_t pid = 0;
-  const int err = ::posix_spawn(&pid, shell.c_str(), &actions, &attributes,
-                                arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::posix_spawnattr_destroy(&attributes);
-  if (err != 0)
-    return posix_error("start", command, err);
-  in.read = UniqueFd();
-  out.write = UniqueFd();
-  std::string output;
-  const bool ended = read_until(out.read.get(), deadline, output);
-  const int status = ended ? wait_until(pid, deadline) : -1;
-  if (status == -1) {
-    ::kill(-pid, SIGKILL);
-    std::ignore = wait_until(pid, Clock::now() + std::chrono::seconds(1));
-    if (output.size() > kMostBytes)
-      return unavailable("it writes too much");
-    return fail(ErrorCode::kTimeout, "{}: it did not end within {} s", command,
-                limit.count() / 1000);
-  }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    return unavailable(WIFEXITED(status)
-                           ? fmt::format("it failed with {}", WEXITSTATUS(status))
-                           : fmt::format("signal {} ended it", WTERMSIG(status)));
-  return output;
 }
 
 }  // namespace kiln::tools

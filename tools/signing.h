@@ -3,7 +3,6 @@
 
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,12 +40,5 @@ void add_keys_option(OptionSet& cli, SigningOptions& options,
 [[nodiscard]] Result<std::vector<Signer>> signers(const Config& config,
                                                   const SigningOptions& options,
                                                   const TrustedKeys* keys);
-
-/// Runs `command` by the shell, with `input` (at most 4096 bytes) on its standard
-/// input, and returns its standard output. Its process group is killed after `limit`.
-/// Errors: kTimeout; kUnavailable, if it fails or writes too much.
-[[nodiscard]] Result<std::string> run_command(const std::string& command,
-                                              ByteView input,
-                                              std::chrono::milliseconds limit);
 
 }  // namespace kiln::tools

@@ -181,7 +181,8 @@ constexpr std::array kSettings{
     setting<&Options::remote_auth, path_of, of_remote<&RemoteSettings::auth>>(
         "Options::remote_auth", "KILN_REMOTE_AUTH", SettingKind::kPath,
         "File that only you can read, of mode 0600, with 'bearer TOKEN', 'basic "
-        "USER:PASSWORD' or 'aws', or such a line behind the URL of each server.",
+        "USER:PASSWORD', 'aws' or 'command PROGRAM', or such a line behind the URL of "
+        "each server.",
         ""),
     setting<&Options::remote_ca, path_of, of_remote<&RemoteSettings::ca>>(
         "Options::remote_ca", "KILN_REMOTE_CA", SettingKind::kPath,

@@ -47,7 +47,8 @@ Result<std::string> parse_base(std::string_view url) {
                   "is no URL that begins with https://, http:// or file://");
   if (const auto query = url.find_first_of("?#"); query != std::string_view::npos)
     return refuse(url.substr(0, query),
-                  "goes on with ? or #, which no server here has");
+                  "goes on with ? or #; write a query, such as a SAS, into the file "
+                  "that KILN_REMOTE_AUTH names: 'URL query STRING'");
   if (std::ranges::any_of(url, [](unsigned char c) { return c <= ' ' || c == 0x7F; }))
     return refuse(url, "has a character that no URL has");
   if (is_file && !url.substr(kFile.size()).starts_with('/'))

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "codec/frame.h"
 #include "kiln/result.h"
@@ -36,6 +37,7 @@ struct Credentials {
   std::string ca_bundle{};      // paths
   std::string certificate{};
   std::string certificate_key{};
+  std::string query{};       // behind the URL; empty: none
   std::string proxy{};       // its URL, without a user; empty: none
   std::string proxy_user{};  // "user:password" with %XX
   friend bool operator==(const Credentials&, const Credentials&) = default;
@@ -56,12 +58,14 @@ struct TransferRequest {
   std::string url{};  // http, https or file
   Credentials credentials{};
   TransferLimits limits{};
-  BodyHead head{};               // of a GET
-  std::uint64_t resumes_at = 0;  // a GET goes on behind these bytes of its file
-  std::string validator{};       // if the server's file still has this mark
-  std::uint64_t body_bytes = 0;  // of a PUT
-  std::string body_sha256{};     // in hex, where the credentials sign it
-  bool replaces = false;         // a PUT takes the place of what is there
+  BodyHead head{};                     // of a GET
+  std::uint64_t resumes_at = 0;        // a GET goes on behind these bytes of its file
+  std::string validator{};             // if the server's file still has this mark
+  std::uint64_t body_bytes = 0;        // of a PUT
+  std::string body_sha256{};           // in hex, where the credentials sign it
+  bool replaces = false;               // a PUT takes the place of what is there
+  std::string form{};                  // of a GET: it is a POST of these fields
+  std::vector<std::string> headers{};  // more of them: then no redirect is followed
   friend bool operator==(const TransferRequest&, const TransferRequest&) = default;
 };
 
@@ -109,7 +113,7 @@ struct TransferReply {
   std::int64_t server_time{};    // its clock, in Unix seconds; 0: it did not say
   std::uint64_t body_bytes = 0;  // in the file
   std::string validator{};       // a GET may go on behind them, if it has this
-  std::string refusal{};         // the first bytes of an answer that is no success
+  std::string refusal{};         // the first bytes of an answer that is not in the file
   friend bool operator==(const TransferReply&, const TransferReply&) = default;
 };
 

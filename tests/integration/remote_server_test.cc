@@ -537,6 +537,7 @@ TEST_F(RemoteServerTest, CredentialsOfTheEnvironmentGoWithTheirSession) {
     ::unsetenv(name);
   for (const char* name : {"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"})
     ::setenv(name, "/nothing/here", 1);
+  ::setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
   own_ = server();
   EXPECT_EQ(get().verdict, Verdict::kDenied) << "'aws' alone, without the variables";
 }
@@ -566,18 +567,30 @@ TEST_F(RemoteServerTest, BadCredentialsAreNotSentNorShown) {
   refused("aws profile");
   refused("aws profile one secret");
   refused("none secret");
-  EXPECT_THAT(refused("bearer fine\n\n# a comment\nhttps://c baerer secret\n"),
+  refused("query secret");
+  refused("command");
+  const std::string url = server_.url("/kiln");
+  refused(url + " query secret#");
+  EXPECT_THAT(refused("bearer fine\n\n# a comment\n" + url + " baerer secret\n"),
               HasSubstr("line 4: it is none of 'bearer TOKEN'"));
   EXPECT_THAT(refused("bearer secret\nhttps://c none\nbasic a:secret"),
               HasSubstr("lines 1 and 3 are for the same servers"));
-  EXPECT_THAT(refused("https://c/ none\nHTTPS://C none"), HasSubstr("lines 1 and 2"));
-  EXPECT_THAT(refused("https://me:secret@c none"), HasSubstr("line 1: its URL"));
-  EXPECT_THAT(refused("https:// none"), HasSubstr("names no host"));
+  EXPECT_THAT(refused(url + "/ none\nHTTP" + url.substr(4) + " none"),
+              HasSubstr("lines 1 and 2"));
   EXPECT_THAT(refused(" \n# bearer secret\n"), HasSubstr("has no line"));
   files_.auth = dir_.path() / "missing";
   own_ = server();
   EXPECT_THAT(get().why, HasSubstr("KILN_REMOTE_AUTH"));
   EXPECT_THAT(server_.heads(), SizeIs(0));
+}
+
+TEST_F(RemoteServerTest, AWrongLineStopsItsOwnServersAlone) {
+  write_auth(
+      "https://c baerer x\nhttps://d none\nhttps://d none\nhttps://me:x@e none\n"
+      "https:// none\nbearer fine\n");
+  set_body("");
+  get();
+  EXPECT_THAT(server_.heads().back(), HasSubstr("Bearer fine\r\n"));
 }
 
 TEST_F(RemoteServerTest, CredentialsAreReadAgainWhenTheyAreAskedFor) {

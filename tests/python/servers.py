@@ -121,10 +121,11 @@ def directives(block):
 
 
 class S3:
-    """What s3(...) gives: the URL of a bucket, and a key that it knows."""
+    """What s3(...) gives: the URL of a bucket, and of STS, a key that it knows, and a role."""
 
-    def __init__(self, url, key, secret):
-        self.url, self.key, self.secret = url, key, secret
+    def __init__(self, url, key, secret, role):
+        self.url, self.key, self.secret, self.role = url, key, secret, role
+        self.sts = url.removesuffix("/bucket")
 
 
 @contextlib.contextmanager
@@ -133,8 +134,11 @@ def s3(folder):
     if not (DEPS / "s3").is_dir():
         pytest.skip("no S3 server here (tools/test.sh --full puts moto into .deps/s3)")
     (port,) = free_ports(1)
-    main = f"from moto.server import main; main(['-H', '127.0.0.1', '-p', '{port}'])"
-    unchecked = {"PYTHONPATH": str(DEPS / "s3"), "INITIAL_NO_AUTH_ACTION_COUNT": "4"}
+    # moto wants a signature even where AWS wants a token of another's alone: for a web identity.
+    main = f"""from moto.server import main; from moto.sts.responses import TokenResponse
+TokenResponse._authenticate_and_authorize_normal_action = lambda *_: None
+main(['-H', '127.0.0.1', '-p', '{port}'])"""
+    unchecked = {"PYTHONPATH": str(DEPS / "s3"), "INITIAL_NO_AUTH_ACTION_COUNT": "6"}
     with daemon([sys.executable, "-c", main], port, folder / "moto.log", **unchecked):
 
         def ask(service, path="/", method="POST", **fields):
@@ -151,9 +155,12 @@ def s3(folder):
         ask("iam", Action="CreateUser", UserName="kiln")
         made = xml.fromstring(ask("iam", Action="CreateAccessKey", UserName="kiln"))
         ask("iam", Action="PutUserPolicy", UserName="kiln", PolicyName="p", PolicyDocument=allowed)
+        ask("iam", Action="CreateRole", RoleName="kernels", AssumeRolePolicyDocument="{}")
+        ask("iam", Action="PutRolePolicy", RoleName="kernels", PolicyName="p", PolicyDocument=allowed)
         ask("s3", "/bucket", "PUT")
         found = {each.tag.split("}")[1]: each.text for each in made.iter()}
-        yield S3(f"http://127.0.0.1:{port}/bucket", found["AccessKeyId"], found["SecretAccessKey"])
+        yield S3(f"http://127.0.0.1:{port}/bucket", found["AccessKeyId"], found["SecretAccessKey"],
+                 "arn:aws:iam::123456789012:role/kernels")
 
 
 Request = collections.namedtuple("Request", "method path headers body")
@@ -244,10 +251,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if status != 204:
             self.send_header("Content-Length", str(len(found)))
         self.end_headers()
-        if self.command == "GET":
+        if self.command != "HEAD":
             self.wfile.write(found)
 
-    do_GET = do_HEAD = do_PUT = do_it
+    do_GET = do_HEAD = do_PUT = do_POST = do_it
 
 
 def check_aws_signature(request, secret, region="us-east-1"):

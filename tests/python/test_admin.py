@@ -120,7 +120,9 @@ def test_every_recipe_of_the_page_is_tried_here():
         recipe(name)
     others = {"yaml": 0, "nginx": 2, "dockerfile": 1}  # of nginx, test_remote.py runs the second
     assert {each: len(blocks(PAGE, each)) for each in others} == others
-    assert PAGE.count("\n```") == 2 * (len(shells) + sum(others.values())), "a block that nothing runs"
+    # The lines of credentials, which test_remote_access.py tries.
+    lines = len(blocks(PAGE, "json")) + len(re.findall(r"^```\n[^`]+^```$", PAGE, re.M))
+    assert PAGE.count("\n```") == 2 * (len(shells) + sum(others.values()) + lines), "a block that nothing runs"
 
 
 def test_the_page_installs_as_the_readme_does():

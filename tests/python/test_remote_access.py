@@ -5,7 +5,7 @@ import re
 
 import pytest
 import servers
-from conftest import ROOT
+from conftest import KIT, ROOT
 from test_remote import OTHERS, WARM, Node, built, node, served, write_secret
 
 built, node = built, node  # fixtures
@@ -169,7 +169,7 @@ def test_each_server_gets_its_own_credentials_and_no_other(built, node, tmp_path
             heads = " ".join(str(each.headers["Authorization"]) for each in server.asked)
             assert not [each for each in ("Bearer one", "bWU6dHdv", "AWS4", "rest") if each != ours and each in heads]
         # A wrong line names its number, and nothing else of it.
-        write_secret(auth, f"bearer rest\n{one.url} barer hunter2\n")
+        write_secret(auth, f"bearer rest\n{public.url} barer hunter2\n")
         said = "".join(job.run("doctor", status=1))
         assert "line 2" in said and "hunter2" not in said and "barer" not in said, said
 
@@ -204,7 +204,8 @@ def test_a_profile_of_aws_is_read_as_its_own_programs_do(built, node, tmp_path):
         served(built, server)
         server.answer = answer
         home = tmp_path / "job"
-        job = node("job", KILN_REMOTE=server.url, KILN_REMOTE_AUTH=str(auth), **built.trusted)
+        job = node("job", KILN_REMOTE=server.url, KILN_REMOTE_AUTH=str(auth), AWS_EC2_METADATA_DISABLED="true",
+                   **built.trusted)
         (home / ".aws").mkdir()
         files = home / ".aws/credentials", home / ".aws/config"
 
@@ -240,7 +241,7 @@ def test_a_profile_of_aws_is_read_as_its_own_programs_do(built, node, tmp_path):
         assert "no profile" in state(AWS_PROFILE="nobody", fail=1, **places)[1]
         assert "AWS_ACCESS_KEY_ID" in state(fail=1, **places)[1]
         write_secret(other, "[kernels]\nrole_arn = arn:aws:iam::1:role/x\nsource_profile = default\n")
-        assert "a role is not followed" in state(AWS_PROFILE="kernels", fail=1, **places)[1]
+        assert "another profile's role is not followed" in state(AWS_PROFILE="kernels", fail=1, **places)[1]
 
 
 @pytest.mark.parametrize("code", ["ExpiredToken", "InvalidToken"])
@@ -346,3 +347,11 @@ def test_the_lines_that_the_page_for_admins_shows_are_taken(built, node, tmp_pat
             job = node(form.replace(" ", "-"), KILN_REMOTE=server.url, **env, **keys)
             assert job.warm() == (built.number, 0, {"remote"})
             assert all("Credential=KEY/" in each.headers["Authorization"] for each in server.asked)
+        # Those of other blocks, which nobody runs here.
+        others = "".join(re.findall(r"^```\n([^`]+)^```$", (ROOT / "docs/admin.md").read_text(), re.M)).splitlines()
+        assert len(others) == 3
+        for i, line in enumerate(others):
+            write_secret(tmp_path / "auth", line)
+            job = node(f"other{i}", KILN_REMOTE=f"{line.split()[0]};proxy=http://127.0.0.1:1", **env, PATH=str(KIT.parent / "bin"))
+            said = "".join(job.run("doctor", status=1))
+            assert "it is none of" not in said and ("No such file" in said) == ("command" in line), said

@@ -36,3 +36,21 @@ def test_a_bucket_is_a_remote_for_those_who_have_its_key(built, node, tmp_path):
         assert reader.warm(kernels=OTHERS) == (sent, 0, {"remote"})
         stranger = node("stranger", **remote, AWS_ACCESS_KEY_ID=bucket.key, AWS_SECRET_ACCESS_KEY="x", **built.trusted)
         assert f"0 hits, {built.number} compiled" in "".join(stranger.run(*WARM))
+
+
+def test_a_pod_with_a_web_identity_pushes_and_pulls_by_the_keys_of_its_role(built, node, tmp_path):
+    auth, token = tmp_path / "auth", tmp_path / "token"
+    auth.touch(0o600)
+    auth.write_text("aws")
+    token.write_text("ey.JhbGciOi.x")
+    with servers.s3(tmp_path) as bucket:
+        remote = {"KILN_REMOTE": f"{bucket.url}/kiln;region=us-east-1", "KILN_REMOTE_AUTH": str(auth)}
+        identity = {"AWS_ROLE_ARN": bucket.role, "AWS_WEB_IDENTITY_TOKEN_FILE": str(token), "AWS_ENDPOINT_URL_STS": bucket.sts}
+        assert built.json("push", **remote, **identity, **built.sign)["sent"] == built.number
+        job = node("job", KILN_NO_JIT="1", **remote, **identity, **built.trusted)
+        assert job.warm() == (built.number, 0, {"remote"})
+        said = "".join(job.run("doctor", "--remote-mode", "rw", KILN_REMOTE_SIGN=str(built.key)))
+        assert f"credentials of web identity {bucket.role}, until" in said and "ey.Jhb" not in said
+        # Without the identity nobody is let in.
+        stranger = node("stranger", AWS_EC2_METADATA_DISABLED="true", **remote, **built.trusted)
+        assert stranger.warm() == (0, built.number, set())

@@ -173,14 +173,14 @@ class RemoteCheck {
       return false;
     }
     if (answer.verdict != Verdict::kGood) {
-      add("", CheckVerdict::kFail, answer.why + through_proxy(),
+      add("", CheckVerdict::kFail, answer.why + with_credentials() + through_proxy(),
           remedy_of(answer, address_, proxy_));
       return false;
     }
     const std::string times = steps(answer.times);  // none for a folder
     const std::string detail = fmt::format(
-        "mode {}{}{}{}{}", facts_.mode, address_.takes_unsigned ? ", unsigned" : "",
-        through_proxy(), times.empty() ? "" : ": ", times);
+        "mode {}{}{}{}{}{}", facts_.mode, address_.takes_unsigned ? ", unsigned" : "",
+        with_credentials(), through_proxy(), times.empty() ? "" : ": ", times);
     const bool is_open = remote::is_open_way(address_.base);
     if (answer.times.whole > settings_.wait)
       add("", CheckVerdict::kWarn, detail,
@@ -195,6 +195,12 @@ class RemoteCheck {
     else
       add("", CheckVerdict::kOk, detail);
     return true;
+  }
+
+  /// ", credentials of profile kernels".
+  [[nodiscard]] std::string with_credentials() const {
+    const std::string source = run_.server(server_).credentials_source();
+    return source.empty() ? "" : fmt::format(", credentials of {}", source);
   }
 
   /// ", proxy http://p:3128 (https_proxy)".

@@ -46,13 +46,17 @@ std::vector<std::string> variables_set() {
   return names;
 }
 
-/// A password of a URL is not for a report: "https://u:p@c/kiln" is
-/// "https://...@c/kiln".
+/// A password of a URL is not for a report, nor is a query, which may be one:
+/// "https://u:p@c/kiln?sig=x" is "https://...@c/kiln?...".
 std::string without_passwords(std::string text) {
   std::size_t at = 0;
   while ((at = text.find("://", at)) != std::string::npos) {
     at += 3;
-    const std::size_t end = std::min(text.find(' ', at), text.size());
+    std::size_t end = std::min(text.find(' ', at), text.size());
+    if (const std::size_t query = text.find('?', at); query < end) {
+      text.replace(query + 1, end - query - 1, "...");
+      end = query;
+    }
     const std::size_t host = text.substr(0, end).rfind('@');
     if (host != std::string::npos && host >= at)
       text.replace(at, host - at, "...");

@@ -92,9 +92,14 @@ struct RemoteRun::Peer {
 Result<std::unique_ptr<RemoteRun>> RemoteRun::open(const Context& context,
                                                    RemoteUse use) {
   RemoteSetup setup = KILN_TRY(from_input(remote_setup(context.config, use)));
-  // Read again for each request; a file that is not there now is wrong input.
-  for (const remote::ServerAddress& server : setup.servers)
-    KILN_TRY(from_input(remote::read_credentials(setup.files, server)));
+  // Wrong input, unless other servers have what they need.
+  Result<void> checked;
+  for (const remote::ServerAddress& server : setup.servers) {
+    checked = remote::check_credentials(setup.files, server);
+    if (checked)
+      break;
+  }
+  KILN_TRY(from_input(checked));
   if (setup.servers.empty()) {
     const auto& named = context.config.remote;
     return fail(ErrorCode::kUnavailable,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "remote/client/credential_sources.h"
 #include "remote/server_address.h"
 #include "util/text.h"
 #include "util/try.h"
@@ -13,10 +14,6 @@ namespace kiln::remote {
 namespace {
 
 constexpr std::string_view kBlanks = " \t\r\n";
-
-bool is_word(std::string_view text) {
-  return !text.empty() && text.find_first_of(kBlanks) == std::string_view::npos;
-}
 
 /// "a:b", and b may be empty.
 bool is_pair(std::string_view text) {
@@ -43,6 +40,12 @@ bool is_sound(const AuthLine& line) {
     return is_word(line.value);
   if (line.kind == "basic")
     return is_pair(line.value);
+  if (line.kind == "command")
+    return !line.value.empty();
+  // No other server gets it.
+  if (line.kind == "query")
+    return !line.prefix.empty() && is_word(line.value) &&
+           line.value.find('#') == std::string::npos;
   return line.kind == "aws" && is_aws(line.value);
 }
 
@@ -61,27 +64,25 @@ std::string plain_url(std::string_view url) {
   return server + std::string(url.substr(path));
 }
 
-tl::unexpected<Error> refuse(std::string_view why) {
-  return fail(ErrorCode::kInvalidArgument, std::string(why));
-}
-
 /// Without its number.
-Result<AuthLine> parse_line(std::string_view text) {
+AuthLine parse_line(std::string_view text) {
   AuthLine line;
   text = trimmed(text);
   const std::size_t first = std::min(text.find_first_of(kBlanks), text.size());
   if (text.substr(0, first).find("://") != std::string_view::npos) {
     const std::string_view url = next_word(text);
     if (url.find_first_of("@?#;") != std::string_view::npos)
-      return refuse("its URL has a user, an option or a query");
+      line.error = "its URL has a user, an option or a query";
     if (host_of(url).host.empty())
-      return refuse("its URL names no host");
-    line.prefix = plain_url(url);
+      line.error = "its URL names no host";
+    line.prefix = line.error.empty() ? plain_url(url) : kNobody;
   }
   line.kind = next_word(text);
   line.value = text;
-  if (!is_sound(line))
-    return refuse(fmt::format("it is none of {}", kAuthForms));
+  if (line.kind == "query" && line.value.starts_with('?'))
+    line.value.erase(0, 1);
+  if (line.error.empty() && !is_sound(line))
+    line.error = fmt::format("it is none of {}", kAuthForms);
   return line;
 }
 
@@ -99,18 +100,17 @@ Result<std::vector<AuthLine>> parse_auth_file(std::string_view text) {
     const std::string_view each = trimmed(next_part(text, "\n"));
     if (each.empty() || each.starts_with('#'))
       continue;
-    auto line = parse_line(each);
-    if (!line)
-      return refuse(fmt::format("line {}: {}", number, line.error().message));
-    line->number = number;
-    const auto same = std::ranges::find(lines, line->prefix, &AuthLine::prefix);
-    if (same != lines.end())
-      return refuse(fmt::format("lines {} and {} are for the same servers",
-                                same->number, number));
-    lines.push_back(*std::move(line));
+    AuthLine line = parse_line(each);
+    line.number = number;
+    const auto same = std::ranges::find(lines, line.prefix, &AuthLine::prefix);
+    if (same != lines.end() && line.prefix != kNobody)
+      same->error = line.error =
+          fmt::format("lines {} and {} are for the same servers", same->number, number);
+    lines.push_back(std::move(line));
   }
   if (lines.empty())
-    return refuse(fmt::format("it has no line; one is {}", kAuthForms));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("it has no line; one is {}", kAuthForms));
   return lines;
 }
 

@@ -4,62 +4,50 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "remote/client/auth_file.h"
-#include "remote/client/aws_profile.h"
+#include "remote/client/credential_sources.h"
 #include "util/base64.h"
+#include "util/log.h"
 #include "util/own_path.h"
 #include "util/posix_error.h"
 #include "util/read_file.h"
 #include "util/try.h"
+#include "util/units.h"
 
 namespace kiln::remote {
 namespace {
 
 constexpr std::uint64_t kLargestFile = 65536;
 
-/// `value`: "", "KEY:SECRET", "KEY:SECRET TOKEN", "profile NAME".
-Result<AwsKeys> aws_keys(std::string_view value) {
-  const std::string_view first = next_word(value);
-  if (first == "profile")
-    return read_aws_profile(std::string(value));
-  if (!first.empty())
-    return AwsKeys{.pair = std::string(first), .token = std::string(value)};
-  const std::string key = process_variable("AWS_ACCESS_KEY_ID");
-  const std::string secret = process_variable("AWS_SECRET_ACCESS_KEY");
-  if (!key.empty() && !secret.empty())
-    return AwsKeys{.pair = fmt::format("{}:{}", key, secret),
-                   .token = process_variable("AWS_SESSION_TOKEN")};
-  const std::string profile = process_variable("AWS_PROFILE");
-  auto read = read_aws_profile(profile.empty() ? "default" : profile);
-  if (!read && read.error().code == ErrorCode::kNotFound && profile.empty())
-    return fail(ErrorCode::kInvalidArgument,
-                "'aws' alone needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a "
-                "profile of AWS");
-  return read;
-}
-
-Result<Credentials> credentials_of(const AuthLine& line, const std::string& region) {
-  Credentials found;
+Result<FoundCredentials> credentials_of(const AuthLine& line,
+                                        const ServerAddress& server,
+                                        const Fetch& fetch) {
+  FoundCredentials found;
+  if (line.kind == "aws")
+    found = KILN_TRY(find_aws_keys(line.value, server.region, fetch));
+  if (line.kind == "command")
+    found = KILN_TRY(ask_command(line.value, server.base));
+  if (found.ends && *found.ends <= std::chrono::system_clock::now())
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("the credentials of {} have ended, at {}: renew them, or "
+                            "set this machine's clock",
+                            found.source, format_time(*found.ends)));
+  if (!found.who.user.empty() && found.who.aws_region.empty())
+    found.who.aws_region = region_for(server.region);
   if (line.kind == "bearer")
-    found.authorization = fmt::format("Bearer {}", line.value);
+    found.who.authorization = fmt::format("Bearer {}", line.value);
   if (line.kind == "basic")
-    found.authorization = fmt::format("Basic {}", encode_base64(as_bytes(line.value)));
-  if (line.kind != "aws")
-    return found;
-  AwsKeys keys = KILN_TRY(aws_keys(line.value));
-  found.user = std::move(keys.pair);
-  found.aws_token = std::move(keys.token);
-  for (const std::string& each :
-       {region, process_variable("AWS_REGION"), process_variable("AWS_DEFAULT_REGION"),
-        keys.region, std::string("us-east-1")}) {
-    if (found.aws_region.empty())
-      found.aws_region = each;
-  }
+    found.who.authorization =
+        fmt::format("Basic {}", encode_base64(as_bytes(line.value)));
+  if (line.kind == "query")
+    found.who.query = line.value;
   return found;
 }
 
@@ -73,6 +61,50 @@ std::string escaped_pair(std::string_view pair) {
                                                   : fmt::format("%{:02X}", c);
   }
   return escaped;
+}
+
+std::string named_line(const ServerFiles& files, const AuthLine& line) {
+  return fmt::format("KILN_REMOTE_AUTH names {}: line {}", files.auth.native(),
+                     line.number);
+}
+
+/// What the files and the environment say of a server. A folder is asked by nobody.
+struct Lines {
+  std::optional<AuthLine> of_server{};
+  Proxy proxy{};
+};
+
+Result<Lines> lines_of(const ServerFiles& files, const ServerAddress& server) {
+  if (server.base.starts_with("file:"))
+    return Lines();
+  Lines found{.proxy = KILN_TRY(find_proxy(server, process_variable))};
+  if (!files.certificate.empty())
+    KILN_TRY(check_private(files.certificate, "KILN_REMOTE_CERT"));
+  if (files.auth.empty())
+    return found;
+  KILN_TRY(check_private(files.auth, "KILN_REMOTE_AUTH"));
+  const std::string text = KILN_TRY(read_text_file(files.auth, kLargestFile));
+  const auto lines =
+      KILN_TRY(about(fmt::format("KILN_REMOTE_AUTH names {}", files.auth.native()),
+                     parse_auth_file(text)));
+  for (const AuthLine& each : lines) {
+    static std::atomic_flag has_warned;
+    if (each.prefix == kNobody && !has_warned.test_and_set())
+      log(LogLevel::kWarning, {named_line(files, each), ": ", each.error,
+                               ": no server gets its credentials"});
+  }
+  if (const AuthLine* const line = line_for(lines, server.base); line != nullptr)
+    found.of_server = *line;
+  if (found.of_server && !found.of_server->error.empty())
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: {}", named_line(files, *found.of_server),
+                            found.of_server->error));
+  const AuthLine* const of_proxy =
+      found.proxy.url.empty() ? nullptr : line_for(lines, found.proxy.url);
+  if (of_proxy != nullptr && !of_proxy->prefix.empty() && of_proxy->kind == "basic" &&
+      of_proxy->error.empty() && found.proxy.user.empty())
+    found.proxy.user = escaped_pair(of_proxy->value);
+  return found;
 }
 
 }  // namespace
@@ -96,36 +128,25 @@ Result<void> check_private(const std::filesystem::path& path, std::string_view w
   return {};
 }
 
-Result<Credentials> read_credentials(const ServerFiles& files,
-                                     const ServerAddress& server) {
-  Credentials found;
-  if (server.base.starts_with("file:"))
-    return found;
-  Proxy proxy = KILN_TRY(find_proxy(server, process_variable));
-  if (!files.auth.empty()) {
-    KILN_TRY(check_private(files.auth, "KILN_REMOTE_AUTH"));
-    const std::string text = KILN_TRY(read_text_file(files.auth, kLargestFile));
-    const std::string named =
-        fmt::format("KILN_REMOTE_AUTH names {}", files.auth.native());
-    const auto lines = KILN_TRY(about(named, parse_auth_file(text)));
-    if (const AuthLine* line = line_for(lines, server.base); line != nullptr)
-      found = KILN_TRY(about(fmt::format("{}: line {}", named, line->number),
-                             credentials_of(*line, server.region)));
-    const AuthLine* const of_proxy =
-        proxy.url.empty() ? nullptr : line_for(lines, proxy.url);
-    if (of_proxy != nullptr && !of_proxy->prefix.empty() && of_proxy->kind == "basic" &&
-        proxy.user.empty())
-      proxy.user = escaped_pair(of_proxy->value);
-  }
-  found.proxy = std::move(proxy.url);
-  found.proxy_user = std::move(proxy.user);
-  found.ca_bundle = files.ca.native();
-  if (!files.certificate.empty()) {
-    KILN_TRY(check_private(files.certificate, "KILN_REMOTE_CERT"));
-    found.certificate = files.certificate.native();
-    found.certificate_key = found.certificate;
-  }
+Result<FoundCredentials> read_credentials(const ServerFiles& files,
+                                          const ServerAddress& server,
+                                          const Fetch& fetch) {
+  Lines lines = KILN_TRY(lines_of(files, server));
+  FoundCredentials found;
+  if (lines.of_server)
+    found = KILN_TRY(about(named_line(files, *lines.of_server),
+                           credentials_of(*lines.of_server, server, fetch)));
+  found.who.proxy = std::move(lines.proxy.url);
+  found.who.proxy_user = std::move(lines.proxy.user);
+  found.who.ca_bundle = files.ca.native();
+  found.who.certificate = files.certificate.native();
+  found.who.certificate_key = found.who.certificate;
   return found;
+}
+
+Result<void> check_credentials(const ServerFiles& files, const ServerAddress& server) {
+  KILN_TRY(lines_of(files, server));
+  return {};
 }
 
 }  // namespace kiln::remote

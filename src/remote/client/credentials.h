@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "kiln/result.h"
+#include "remote/client/credential_sources.h"
 #include "remote/proxy.h"
 #include "remote/server_address.h"
-#include "remote/transfer.h"
 
 namespace kiln::remote {
 
@@ -31,13 +31,18 @@ struct ServerFiles {
 [[nodiscard]] Result<void> check_private(const std::filesystem::path& path,
                                          std::string_view what);
 
-/// By the line of `files.auth` for this server: see auth_file.h. "aws" alone means
-/// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or the profile
-/// AWS_PROFILE. An empty region of the server: AWS_REGION, AWS_DEFAULT_REGION, that of
-/// the profile, us-east-1. With the proxy that the server is reached through, whose
-/// password a line with the proxy's URL may have; of a folder all is empty. Errors:
-/// kInvalidArgument; those of check_private() and read_aws_profile().
-[[nodiscard]] Result<Credentials> read_credentials(const ServerFiles& files,
-                                                   const ServerAddress& server);
+/// By the line of `files.auth` for this server: see auth_file.h. "aws": see
+/// find_aws_keys(). With the proxy that the server is reached through, whose password a
+/// line with the proxy's URL may have; of a folder all is empty. May wait for a program
+/// or a service. Errors: kInvalidArgument; those of check_private(), find_aws_keys()
+/// and ask_command().
+[[nodiscard]] Result<FoundCredentials> read_credentials(const ServerFiles& files,
+                                                        const ServerAddress& server,
+                                                        const Fetch& fetch);
+
+/// The same errors, as far as they are those of `files` and of the variables of
+/// proxies. Asks nobody.
+[[nodiscard]] Result<void> check_credentials(const ServerFiles& files,
+                                             const ServerAddress& server);
 
 }  // namespace kiln::remote

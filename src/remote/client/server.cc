@@ -4,16 +4,15 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <memory>
 #include <utility>
 
 #include "cache/layout.h"
 #include "cache/object_header.h"
+#include "remote/client/credential_keeper.h"
+#include "remote/client/credential_sources.h"
 #include "util/ascii.h"
 #include "util/little_endian.h"
-#include "util/log.h"
-#include "util/mutex.h"
 #include "util/try.h"
 
 namespace kiln::remote {
@@ -193,20 +192,6 @@ Meaning meaning_of_put(std::uint32_t status) {
   }
 }
 
-/// S3's code of an error, such as "AccessDenied"; "" if the body has none.
-std::string_view error_code_of(std::string_view body) {
-  constexpr std::string_view kBegin = "<Code>";
-  constexpr std::size_t kLongest = 64;
-  const std::size_t begin = body.find(kBegin);
-  if (begin == std::string_view::npos)
-    return {};
-  body.remove_prefix(begin + kBegin.size());
-  const std::string_view code = body.substr(0, std::min(body.find('<'), kLongest));
-  return std::ranges::all_of(code, [](char c) { return is_name_char(c); })
-             ? code
-             : std::string_view();
-}
-
 Meaning meaning_of(Method method, std::uint32_t status, std::string_view code,
                    bool has_session) {
   // S3 has no status for it, and a HEAD no body that would say so.
@@ -220,6 +205,8 @@ Meaning meaning_of(Method method, std::uint32_t status, std::string_view code,
             ": the credentials of KILN_REMOTE_AUTH do not suffice"};
   if (status == kProxyWantsPassword)
     return {Verdict::kDenied, false, ": the proxy wants a user and a password"};
+  if (status == kConflict && code == "BlobAlreadyExists")
+    status = kPreconditionFailed;  // as Azure says it
   if (method == Method::kPut)
     return meaning_of_put(status);
   const bool is_head = method == Method::kHead;
@@ -245,6 +232,11 @@ Answer read_status(Method method, TransferReply& reply, bool has_session) {
       answer.rejected = Rejected::kSize;
     return answer;
   }
+  if (reply.status == 0) {  // it was not sent, for want of credentials
+    answer.verdict = Verdict::kDenied;
+    answer.why = std::move(reply.error);
+    return answer;
+  }
   const std::string_view code =
       reply.status >= kBadRequest ? error_code_of(reply.refusal) : std::string_view();
   const auto [verdict, is_there, advice] =
@@ -266,60 +258,35 @@ std::string_view to_string(Rejected check) {
   return kNames[static_cast<std::size_t>(check)];
 }
 
-/// Constant but for the credentials.
 struct Server::State {
-  State(ServerAddress server, ServerFiles named, std::shared_ptr<cache::KeyFile> keys,
+  State(ServerAddress server, ServerFiles files, std::shared_ptr<cache::KeyFile> keys,
         cache::PayloadCheck check, Transfers& by)
       : address(std::move(server)),
-        files(std::move(named)),
         trusted(std::move(keys)),
         payload_check(std::move(check)),
-        transfers(by) {}
-
-  [[nodiscard]] Result<Credentials> credentials() {
-    const MutexLock lock(mutex);
-    if (!known) {
-      known = KILN_TRY(read_credentials(files, address));
-      static std::atomic_flag has_warned;
-      if (is_password_open() && !has_warned.test_and_set())
-        log(LogLevel::kWarning,
-            {"the password or token of KILN_REMOTE_AUTH is sent to ", address.base,
-             " without encryption: use https"});
-    }
-    return *known;
-  }
-
-  [[nodiscard]] bool is_password_open() const KILN_REQUIRES(mutex) {
-    return known && !known->authorization.empty() && is_open_way(address.base);
+        transfers(by),
+        credentials(std::make_shared<CredentialKeeper>(address, std::move(files), by)) {
   }
 
   /// `finish` adds to the answer what the body says.
   using Finish = std::function<void(Answer&, std::uint64_t body_bytes)>;
   std::uint64_t start(TransferRequest request, BodyFile body, Finish finish,
                       Done done) {
-    auto who = credentials();
-    if (!who) {
-      done({.verdict = Verdict::kDenied,
-            .why = fmt::format("{}: {}", address.base, who.error().message)});
-      return 0;
-    }
-    if (!who->aws_region.empty()) {
+    if (credentials->may_sign()) {
       const auto digest = body.sha256(request.body_bytes);
       if (!digest)
         return abandon(done, digest.error());
       request.body_sha256 = digest->hex();
     }
-    request.credentials = *std::move(who);
     const Method method = request.method;
-    const bool has_session = !request.credentials.aws_token.empty();
     const std::string url = request.url;
     const std::uint64_t begun = request.resumes_at;
     const std::uint64_t sent = request.body_bytes;
-    return transfers.start(
+    const std::uint64_t id = transfers.hold(
         std::move(request), std::move(body),
-        [method, url, begun, sent, has_session, finish = std::move(finish),
+        [method, url, begun, sent, keeper = credentials, finish = std::move(finish),
          done = std::move(done)](TransferReply reply) {
-          Answer answer = read_status(method, reply, has_session);
+          Answer answer = read_status(method, reply, keeper->has_session());
           answer.bytes = sent + reply.body_bytes - std::min(begun, reply.body_bytes);
           if (!reply.validator.empty())
             answer.resume = {reply.body_bytes, std::move(reply.validator)};
@@ -329,6 +296,9 @@ struct Server::State {
             answer.why = fmt::format("{} {}: {}", name_of(method), url, answer.why);
           done(std::move(answer));
         });
+    if (id != 0)
+      credentials->send(id);
+    return id;
   }
 
   /// Of what went wrong on this machine.
@@ -338,7 +308,6 @@ struct Server::State {
   }
 
   const ServerAddress address;
-  const ServerFiles files;
   /// Null: nobody is trusted.
   [[nodiscard]] Result<cache::KeyFile::Keys> keys() const {
     return trusted == nullptr ? cache::KeyFile::Keys() : trusted->keys();
@@ -347,8 +316,7 @@ struct Server::State {
   const std::shared_ptr<cache::KeyFile> trusted;
   const cache::PayloadCheck payload_check;
   Transfers& transfers;
-  Mutex mutex;
-  std::optional<Credentials> known KILN_GUARDED_BY(mutex);
+  const std::shared_ptr<CredentialKeeper> credentials;
 };
 
 Server::Server(ServerAddress address, ServerFiles files,
@@ -455,13 +423,15 @@ void Server::cancel(std::uint64_t id) {
 }
 
 void Server::read_credentials_again() {
-  const MutexLock lock(state_->mutex);
-  state_->known.reset();
+  state_->credentials->forget();
 }
 
 bool Server::is_password_open() const {
-  const MutexLock lock(state_->mutex);
-  return state_->is_password_open();
+  return state_->credentials->is_password_open();
+}
+
+std::string Server::credentials_source() const {
+  return state_->credentials->source();
 }
 
 }  // namespace kiln::remote

@@ -108,6 +108,8 @@ class Server {
   /// Those of the last request have a password or token that is sent without TLS to
   /// another machine. S3's signatures show no secret.
   [[nodiscard]] bool is_password_open() const;
+  /// Where they come from, and until when, for people; "": nothing to be said.
+  [[nodiscard]] std::string credentials_source() const;
 
  private:
   struct State;

@@ -47,6 +47,10 @@ TransferReply no_helper(std::uint64_t id, const std::string& why) {
   return {.id = id, .end = TransferEnd::kHelper, .error = why};
 }
 
+TransferReply no_credentials(std::uint64_t id, const std::string& why) {
+  return {.id = id, .end = TransferEnd::kAnswered, .error = why};
+}
+
 Result<ChildProcess> start_helper(const ChildCommand& command,
                                   const std::stop_token& stop) {
   auto process = KILN_TRY(ChildProcess::start(command));
@@ -72,10 +76,13 @@ struct Transfers::State {
     Clock::time_point deadline = {};
     bool is_sent = false;
     bool is_repeated = false;  // to another helper
+    bool is_held = false;
+    std::string refused = "its credentials have not come in time";  // while it is held
 
     void set_deadline() {
       const TransferLimits& limits = request.limits;
-      deadline = Clock::now() + kGrace + whole_limit(limits, limits.most_bytes);
+      deadline = Clock::now() + kGrace +
+                 (is_held ? limits.whole : whole_limit(limits, limits.most_bytes));
     }
   };
 
@@ -104,7 +111,7 @@ struct Transfers::State {
   /// Starts the thread if there is none yet. A new id; 0 if there is no thread.
   [[nodiscard]] std::uint64_t add_thread(const std::function<void()>& body) {
     const MutexLock lock(mutex);
-    if (!thread.joinable()) {
+    if (!thread.joinable() && !closing.stop_requested()) {
       if (auto started = start_quiet_thread(body, Thread::kJoinable))
         thread = *std::move(started);
     }
@@ -115,8 +122,34 @@ struct Transfers::State {
     const MutexLock lock(mutex);
     transfer.request.id = id;
     transfer.set_deadline();
+    if (!transfer.is_held)
+      requests.push_back(id);
     pending.emplace(id, std::move(transfer));
+  }
+
+  /// Null: it has ended, or is not held.
+  [[nodiscard]] Pending* held(std::uint64_t id) KILN_REQUIRES(mutex) {
+    const auto found = pending.find(id);
+    return found != pending.end() && found->second.is_held ? &found->second : nullptr;
+  }
+
+  void send(std::uint64_t id, const Credentials& credentials) {
+    const MutexLock lock(mutex);
+    Pending* const transfer = held(id);
+    if (transfer == nullptr)
+      return;
+    transfer->request.credentials = credentials;
+    transfer->is_held = false;
+    transfer->set_deadline();
     requests.push_back(id);
+  }
+
+  void refuse(std::uint64_t id, const std::string& why) {
+    const MutexLock lock(mutex);
+    if (Pending* const transfer = held(id); transfer != nullptr) {
+      transfer->refused = why;
+      transfer->deadline = Clock::now();
+    }
   }
 
   void cancel(std::uint64_t id) {
@@ -229,6 +262,8 @@ struct Transfers::State {
     if (closing.stop_requested())
       return;
     decide(why, [&](const Pending& transfer) {
+      if (transfer.is_held)
+        return Fate::kStays;  // whoever gets its credentials is told of it
       if (!had_helper || (transfer.is_sent && transfer.is_repeated))
         return Fate::kFails;
       return transfer.is_sent ? Fate::kIsRepeated : Fate::kStays;
@@ -259,7 +294,7 @@ struct Transfers::State {
   /// True if any fails.
   template <typename Judge>
   bool decide(const std::string& why, const Judge& judge) {
-    std::vector<std::pair<std::uint64_t, Done>> failed;
+    std::vector<std::pair<TransferReply, Done>> failed;
     {
       const MutexLock lock(mutex);
       for (auto each = pending.begin(); each != pending.end();) {
@@ -275,14 +310,16 @@ struct Transfers::State {
             requests.push_back(id);
             break;
           case Fate::kFails:
-            failed.emplace_back(id, std::move(transfer.done));
+            failed.emplace_back(transfer.is_held ? no_credentials(id, transfer.refused)
+                                                 : no_helper(id, why),
+                                std::move(transfer.done));
             cancels.push_back(id);
             pending.erase(each);
         }
         each = next;
       }
     }
-    for (auto& [id, done] : failed) done(no_helper(id, why));
+    for (auto& [reply, done] : failed) done(std::move(reply));
     return !failed.empty();
   }
 
@@ -316,9 +353,16 @@ struct Transfers::State {
 Transfers::Transfers(ChildCommand helper)
     : state_(std::make_shared<State>(std::move(helper))) {}
 
+Transfers::Transfers(std::shared_ptr<State> state)
+    : state_(std::move(state)), is_view_(true) {}
+
+std::unique_ptr<Transfers> Transfers::view() const {
+  return std::unique_ptr<Transfers>(new Transfers(state_));
+}
+
 Transfers::~Transfers() {
   // In a forked child the thread, which is not there, keeps the state for ever.
-  if (!owner_.is_this())
+  if (is_view_ || !owner_.is_this())
     return;
   state_->closing.request_stop();
   state_->rouse();
@@ -335,7 +379,8 @@ Transfers::~Transfers() {
     thread.join();
 }
 
-std::uint64_t Transfers::start(TransferRequest request, BodyFile body, Done done) {
+std::uint64_t Transfers::add(TransferRequest request, BodyFile body, Done done,
+                             bool is_held) {
   if (!owner_.is_this()) {
     done(no_helper(0, "this process was forked"));
     return 0;
@@ -345,9 +390,30 @@ std::uint64_t Transfers::start(TransferRequest request, BodyFile body, Done done
     done(no_helper(0, "no thread can be started"));
     return 0;
   }
-  state_->add(id, {std::move(request), std::move(body), std::move(done)});
+  state_->add(id, {.request = std::move(request),
+                   .body = std::move(body),
+                   .done = std::move(done),
+                   .is_held = is_held});
   state_->rouse();
   return id;
+}
+
+std::uint64_t Transfers::start(TransferRequest request, BodyFile body, Done done) {
+  return add(std::move(request), std::move(body), std::move(done), false);
+}
+
+std::uint64_t Transfers::hold(TransferRequest request, BodyFile body, Done done) {
+  return add(std::move(request), std::move(body), std::move(done), true);
+}
+
+void Transfers::send(std::uint64_t id, const Credentials& credentials) {
+  state_->send(id, credentials);
+  state_->rouse();
+}
+
+void Transfers::refuse(std::uint64_t id, const std::string& why) {
+  state_->refuse(id, why);
+  state_->rouse();
 }
 
 void Transfers::cancel(std::uint64_t id) {

@@ -32,14 +32,27 @@ class Transfers {
   /// `request.id` is chosen here, and returned. `body` has the bytes of a PUT; it gets
   /// those of a GET, and is nobody else's until then.
   std::uint64_t start(TransferRequest request, BodyFile body, Done done);
+  /// The same of one that waits for credentials: nothing is sent before send(). 0: its
+  /// Done was called. After its limit, or refuse(), it ends with kAnswered and status
+  /// 0, and `error` says why.
+  std::uint64_t hold(TransferRequest request, BodyFile body, Done done);
+  // Of one that is held; nothing, if it has ended. They call no Done.
+  void send(std::uint64_t id, const Credentials& credentials);
+  void refuse(std::uint64_t id, const std::string& why);
   /// Its Done is not called any more, unless it is being called.
   void cancel(std::uint64_t id);
 
+  /// Another name for this object, that may outlive it: then it does nothing.
+  [[nodiscard]] std::unique_ptr<Transfers> view() const;
+
  private:
   struct State;
+  explicit Transfers(std::shared_ptr<State> state);
+  std::uint64_t add(TransferRequest request, BodyFile body, Done done, bool is_held);
   static void run(const std::shared_ptr<State>& state);
 
   const std::shared_ptr<State> state_;  // shared with the thread
+  const bool is_view_ = false;
   const OwnerProcess owner_;
 };
 

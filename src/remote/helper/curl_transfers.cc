@@ -104,6 +104,7 @@ void set_credentials(Running& running) {
   }
   if (!who.aws_token.empty())
     add_header(running, "x-amz-security-token: " + who.aws_token);
+  for (const std::string& header : running.request.headers) add_header(running, header);
   set_text(easy, CURLOPT_USERPWD, who.user);
   set_text(easy, CURLOPT_PROXYUSERPWD, who.proxy_user);
   set_text(easy, CURLOPT_CAINFO, who.ca_bundle);
@@ -119,6 +120,7 @@ void set_method(Running& running) {
   set(easy, CURLOPT_WRITEDATA, static_cast<void*>(&running));
   switch (request.method) {
     case Method::kGet:
+      set_text(easy, CURLOPT_POSTFIELDS, request.form);
       if (request.resumes_at == 0) {
         set(easy, CURLOPT_ACCEPT_ENCODING, "zstd");
       } else {
@@ -139,13 +141,18 @@ void set_method(Running& running) {
       // nginx ignores it; others answer 412 where an equal object is there.
       if (!request.replaces)
         add_header(running, "If-None-Match: *");
+      // Azure wants it; nobody else looks at it.
+      if (!request.credentials.query.empty())
+        add_header(running, "x-ms-blob-type: BlockBlob");
       // libcurl 7.88 would sign this header, which it does not send.
       if (request.credentials.aws_region.empty())
         add_header(running, "Expect:");
       return;  // redirected bytes would have to be sent again
   }
-  // libcurl would send the token to the other host, too.
-  set(easy, CURLOPT_FOLLOWLOCATION, request.credentials.aws_token.empty() ? 1L : 0L);
+  // libcurl would send the token and the headers to the other host, too.
+  const bool is_bound =
+      !request.credentials.aws_token.empty() || !request.headers.empty();
+  set(easy, CURLOPT_FOLLOWLOCATION, is_bound ? 0L : 1L);
   set(easy, CURLOPT_MAXREDIRS, kMostRedirects);
 }
 
@@ -314,6 +321,8 @@ void CurlTransfers::start(TransferRequest request, UniqueFd body) {
   CURL* const easy = running->easy.get();
   if (easy == nullptr)
     return state_->done({.id = id, .error = "there is no memory for a transfer"});
+  if (const std::string& query = running->request.credentials.query; !query.empty())
+    running->request.url += "?" + query;
   set(easy, CURLOPT_URL, running->request.url.c_str());
   set(easy, CURLOPT_ERRORBUFFER, running->error.data());
   set(easy, CURLOPT_PRIVATE, static_cast<void*>(running.get()));

@@ -275,7 +275,7 @@ TEST_F(LayoutsTest, fault_33_SecretsOfKubernetesAreKeysAndCredentials) {
     const auto wrong = kOfTeam.run([&]() -> std::string {
       if (PrivateKey::read(secret / "key").has_value() != each.may)
         return "the key";
-      return remote::read_credentials(
+      return remote::check_credentials(
                  {.auth = secret / "auth", .ca = {}, .certificate = {}},
                  {.base = "https://c"})
                          .has_value() == each.may

@@ -1,0 +1,366 @@
+#include "remote/client/credential_sources.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <ctime>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "process/run_command.h"
+#include "remote/client/auth_file.h"
+#include "remote/client/aws_profile.h"
+#include "remote/client/credentials.h"
+#include "remote/proxy.h"
+#include "util/ascii.h"
+#include "util/read_file.h"
+#include "util/text.h"
+#include "util/try.h"
+
+namespace kiln::remote {
+namespace {
+
+using nlohmann::json;
+using std::chrono::seconds;
+
+constexpr std::uint64_t kLargest = 65536;
+constexpr seconds kCommandLimit{10};
+constexpr const char* kRoleVariable = "AWS_ROLE_ARN";
+constexpr const char* kTokenFileVariable = "AWS_WEB_IDENTITY_TOKEN_FILE";
+
+tl::unexpected<Error> refuse(std::string_view why) {
+  return fail(ErrorCode::kInvalidArgument, std::string(why));
+}
+
+std::string text_of(const json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+/// RFC 3339: "2026-01-31T12:00:00.5Z", "2026-01-31T12:00:00+00:00".
+Result<std::optional<WallTime>> time_of(const std::string& text) {
+  if (text.empty())
+    return std::nullopt;
+  std::tm time{};
+  std::tm zone{};
+  const char* rest = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &time);
+  if (rest != nullptr && *rest == '.')
+    for (++rest; is_digit(*rest);) ++rest;
+  if (rest != nullptr)
+    rest = ::strptime(rest, "%z", &zone);
+  if (rest == nullptr || *rest != '\0')
+    return refuse("its time of expiry is no time such as 2026-01-31T12:00:00Z");
+  return std::chrono::system_clock::from_time_t(::timegm(&time) - zone.tm_gmtoff);
+}
+
+Result<FoundCredentials> keys_of(const std::string& key, const std::string& secret,
+                                 std::string token, const std::string& until) {
+  if (!is_word(key) || !is_word(secret) || !(token.empty() || is_word(token)))
+    return refuse("it has no AccessKeyId and SecretAccessKey");
+  FoundCredentials found;
+  found.who.user = fmt::format("{}:{}", key, secret);
+  found.who.aws_token = std::move(token);
+  found.ends = KILN_TRY(time_of(until));
+  return found;
+}
+
+/// The text of the first element <name>, which has no other in it; "": there is none.
+std::string_view element_of(std::string_view xml, std::string_view name) {
+  const std::string begin = fmt::format("<{}>", name);
+  const std::size_t found = xml.find(begin);
+  if (found == std::string_view::npos)
+    return {};
+  xml.remove_prefix(found + begin.size());
+  return xml.substr(0, xml.find('<'));
+}
+
+/// JSON: keys as AWS gives them, or a header as Bazel's helpers do.
+Result<FoundCredentials> parse_json_credentials(std::string_view text) {
+  const json answer = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!answer.is_object())
+    return refuse("it is no JSON object");
+  if (!answer.contains("headers")) {
+    const std::string token = text_of(answer, "SessionToken");
+    return keys_of(text_of(answer, "AccessKeyId"), text_of(answer, "SecretAccessKey"),
+                   token.empty() ? text_of(answer, "Token") : token,
+                   text_of(answer, "Expiration"));
+  }
+  // {"headers": {"Authorization": ["Bearer ..."]}, "expires": "..."}
+  const json& headers = answer["headers"];
+  FoundCredentials found;
+  if (headers.is_object() && headers.size() == 1 &&
+      headers.begin().key() == "Authorization" && headers.begin()->is_array() &&
+      headers.begin()->size() == 1 && headers.begin()->front().is_string())
+    found.who.authorization = headers.begin()->front().get<std::string>();
+  if (found.who.authorization.empty() ||
+      std::ranges::any_of(found.who.authorization,
+                          [](unsigned char c) { return c < ' ' || c == 0x7F; }))
+    return refuse("its headers are not one Authorization");
+  found.ends = KILN_TRY(time_of(text_of(answer, "expires")));
+  return found;
+}
+
+/// XML, of STS.
+Result<FoundCredentials> parse_sts_credentials(std::string_view text) {
+  const auto element = [&](std::string_view name) {
+    return std::string(element_of(text, name));
+  };
+  return keys_of(element("AccessKeyId"), element("SecretAccessKey"),
+                 element("SessionToken"), element("Expiration"));
+}
+
+TransferRequest request_of(std::string url, seconds limit) {
+  return {.url = std::move(url),
+          .limits = {.connect = seconds(1),
+                     .whole = limit,
+                     .slow_for = limit,
+                     .most_bytes = kLargest},
+          .replaces = true,
+          .headers = {"Accept: */*"}};
+}
+
+std::string escaped(std::string_view text) {
+  std::string url;
+  for (const char each : text) {
+    const auto c = static_cast<unsigned char>(each);
+    url += std::isalnum(c) != 0 ? std::string(1, each) : fmt::format("%{:02X}", c);
+  }
+  return url;
+}
+
+std::string first_variable(std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (std::string value = process_variable(name); !value.empty())
+      return value;
+  }
+  return {};
+}
+
+Result<std::string> token_in(const std::string& path, const char* name) {
+  const std::string text = KILN_TRY(about(name, read_text_file(path, kLargest)));
+  const std::string_view token = trimmed(text);
+  if (!is_word(token) && token.find(' ') == std::string_view::npos)
+    return refuse(fmt::format("{}: it has no token", name));
+  return std::string(token);
+}
+
+/// As a pod of EKS has it (IRSA): STS gives keys of a role for a token of the cluster.
+Result<FoundCredentials> of_web_identity(const std::string& role,
+                                         const std::string& token_file,
+                                         const std::string& region,
+                                         const Fetch& fetch) {
+  const std::string token = KILN_TRY(token_in(token_file, kTokenFileVariable));
+  std::string endpoint = first_variable({"AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"});
+  if (endpoint.empty())
+    endpoint = fmt::format("https://sts.{}.amazonaws.com{}", region,
+                           region.starts_with("cn-") ? ".cn" : "");
+  if (is_open_way(endpoint) || host_of(endpoint).host.empty())
+    return refuse("the URL of STS is not https, and what it is sent is a secret");
+  const Proxy proxy = KILN_TRY(find_proxy({.base = endpoint}, process_variable));
+  const std::string session = first_variable({"AWS_ROLE_SESSION_NAME"});
+  TransferRequest request = request_of(std::move(endpoint), seconds(5));
+  request.form = fmt::format(
+      "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleArn={}"
+      "&RoleSessionName={}&WebIdentityToken={}",
+      escaped(role), escaped(session.empty() ? "kiln" : session), escaped(token));
+  request.credentials.proxy = proxy.url;
+  request.credentials.proxy_user = proxy.user;
+  request.credentials.ca_bundle = process_variable("AWS_CA_BUNDLE");
+  const std::string text = KILN_TRY(about("STS", fetch(std::move(request))));
+  auto found = KILN_TRY(about("STS", parse_sts_credentials(text)));
+  found.source = fmt::format("web identity {}", role);
+  return found;
+}
+
+/// Of a task of ECS or a pod of EKS (Pod Identity). Only these hosts are asked, as by
+/// AWS's own programs: a URL from elsewhere would get the token.
+Result<FoundCredentials> of_container(const Fetch& fetch) {
+  constexpr std::string_view kHosts = "169.254.170.2,169.254.170.23,fd00:ec2::23";
+  const std::string relative =
+      process_variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+  const std::string url = relative.empty()
+                              ? process_variable("AWS_CONTAINER_CREDENTIALS_FULL_URI")
+                              : fmt::format("http://169.254.170.2{}", relative);
+  const bool is_http = url.starts_with("http://");
+  if ((!is_http && !url.starts_with("https://")) || !is_word(url) ||
+      url.find_first_of("@\\#") != std::string::npos ||
+      (is_http && !is_loopback(url) && !is_without_proxy(url, kHosts)))
+    return fail(ErrorCode::kInvalidArgument,
+                "AWS_CONTAINER_CREDENTIALS_FULL_URI or _RELATIVE_URI is neither https "
+                "nor of a host that gives containers credentials");
+  TransferRequest request = request_of(url, seconds(2));
+  std::string token = process_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+  const std::string file = process_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+  if (!file.empty())
+    token = KILN_TRY(token_in(file, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"));
+  request.credentials.authorization = std::move(token);
+  constexpr const char* kWhat = "the credentials of the container";
+  const std::string text = KILN_TRY(about(kWhat, fetch(std::move(request))));
+  auto found = KILN_TRY(about(kWhat, parse_json_credentials(text)));
+  found.source = "the container's role";
+  return found;
+}
+
+/// Of an instance of EC2, by version 2 of its metadata.
+Result<FoundCredentials> of_instance(const Fetch& fetch) {
+  constexpr seconds kLimit{2};
+  std::string base = process_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+  while (base.ends_with('/')) base.pop_back();
+  if (base.empty())
+    base = "http://169.254.169.254";
+  TransferRequest put = request_of(base + "/latest/api/token", kLimit);
+  put.method = Method::kPut;
+  put.headers = {"X-aws-ec2-metadata-token-ttl-seconds: 60"};
+  const std::string token = KILN_TRY(fetch(std::move(put)));
+  if (!is_word(token))
+    return refuse("it gives no token");
+  std::string url = base + "/latest/meta-data/iam/security-credentials/";
+  const auto get = [&] {
+    TransferRequest request = request_of(url, kLimit);
+    request.headers = {"X-aws-ec2-metadata-token: " + token};
+    return fetch(std::move(request));
+  };
+  const std::string roles = KILN_TRY(get());
+  std::string_view rest = roles;
+  const std::string role(trimmed(next_part(rest, "\n")));
+  if (!is_word(role) || role.find_first_of("/?#") != std::string::npos)
+    return refuse("the instance has no role");
+  url += role;
+  const std::string text = KILN_TRY(get());
+  auto found = KILN_TRY(parse_json_credentials(text));
+  found.source = fmt::format("the instance's role {}", role);
+  return found;
+}
+
+Result<FoundCredentials> of_profile(const std::string& name, std::string region,
+                                    const Fetch& fetch) {
+  AwsProfile profile = KILN_TRY(read_aws_profile(name));
+  if (region.empty())
+    region = profile["region"];
+  FoundCredentials found;
+  if (const std::string& key = profile["aws_access_key_id"]; !key.empty()) {
+    found.who.user = fmt::format("{}:{}", key, profile["aws_secret_access_key"]);
+    found.who.aws_token = profile["aws_session_token"];
+  } else if (const std::string& command = profile["credential_process"];
+             !command.empty()) {
+    found = KILN_TRY(ask_command(command, {}));
+    if (found.who.user.empty())
+      return refuse("credential_process gives no keys");
+  } else {
+    found = KILN_TRY(of_web_identity(profile["role_arn"],
+                                     profile["web_identity_token_file"],
+                                     region_for(region), fetch));
+  }
+  found.who.aws_region = std::move(region);
+  found.source = fmt::format("profile {}", name);
+  return found;
+}
+
+/// The first of AWS's sources that is there, and no other if that one fails.
+Result<FoundCredentials> of_any(const std::string& region, const Fetch& fetch) {
+  const std::string key = process_variable("AWS_ACCESS_KEY_ID");
+  const std::string secret = process_variable("AWS_SECRET_ACCESS_KEY");
+  if (!key.empty() && !secret.empty()) {
+    FoundCredentials found{.source = "AWS_ACCESS_KEY_ID"};
+    found.who.user = fmt::format("{}:{}", key, secret);
+    found.who.aws_token = process_variable("AWS_SESSION_TOKEN");
+    return found;
+  }
+  if (const std::string name = process_variable("AWS_PROFILE"); !name.empty())
+    return of_profile(name, region, fetch);
+  const std::string role = process_variable(kRoleVariable);
+  const std::string token_file = process_variable(kTokenFileVariable);
+  if (!role.empty() && !token_file.empty())
+    return of_web_identity(role, token_file, region_for(region), fetch);
+  auto by_default = of_profile("default", region, fetch);
+  if (by_default || by_default.error().code != ErrorCode::kNotFound)
+    return by_default;
+  if (!first_variable({"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+                       "AWS_CONTAINER_CREDENTIALS_FULL_URI"})
+           .empty())
+    return of_container(fetch);
+  constexpr const char* kNone =
+      "'aws' alone needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, a web "
+      "identity, or the role of a container or an instance";
+  if (lower_case(process_variable("AWS_EC2_METADATA_DISABLED")) == "true")
+    return refuse(kNone);
+  return about(fmt::format("{}; the metadata of the instance", kNone),
+               of_instance(fetch));
+}
+
+std::string named_region(const std::string& region) {
+  return region.empty() ? first_variable({"AWS_REGION", "AWS_DEFAULT_REGION"}) : region;
+}
+
+}  // namespace
+
+std::string region_for(const std::string& region) {
+  const std::string named = named_region(region);
+  return named.empty() ? "us-east-1" : named;
+}
+
+Result<FoundCredentials> find_aws_keys(std::string_view value,
+                                       const std::string& region, const Fetch& fetch) {
+  const std::string asked = named_region(region);
+  const std::string_view first = next_word(value);
+  FoundCredentials found;
+  if (first == "profile") {
+    found = KILN_TRY(of_profile(std::string(value), asked, fetch));
+  } else if (first.empty()) {
+    found = KILN_TRY(of_any(asked, fetch));
+  } else {
+    found.who.user = first;
+    found.who.aws_token = value;
+  }
+  if (found.who.aws_region.empty())
+    found.who.aws_region = region_for(asked);
+  return found;
+}
+
+Result<FoundCredentials> ask_command(std::string_view command, std::string_view url) {
+  std::vector<std::string> words;
+  bool is_quoted = false;
+  bool is_in_word = false;
+  for (const char each : command) {
+    if (!is_quoted && (each == ' ' || each == '\t')) {
+      is_in_word = false;
+      continue;
+    }
+    if (!std::exchange(is_in_word, true))
+      words.emplace_back();
+    if (each == '"')
+      is_quoted = !is_quoted;
+    else
+      words.back() += each;
+  }
+  if (words.empty() || is_quoted)
+    return refuse("it names no command, or '\"' has no end");
+  const std::string name = words.front();
+  const std::string input = fmt::format("{{\"uri\":\"{}\"}}\n", url);
+  const std::string text = KILN_TRY(run_command({.name = name,
+                                                 .words = std::move(words),
+                                                 .input = as_bytes(input),
+                                                 .limit = kCommandLimit,
+                                                 .most_bytes = kLargest,
+                                                 .quotes_errors = true}));
+  auto found = KILN_TRY(about(name, parse_json_credentials(text)));
+  found.source = fmt::format("command {}", name);
+  return found;
+}
+
+std::string_view error_code_of(std::string_view body) {
+  constexpr std::size_t kLongest = 64;
+  const std::string_view code = element_of(body, "Code").substr(0, kLongest);
+  return std::ranges::all_of(code, is_name_char) ? code : std::string_view();
+}
+
+bool is_word(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, [](unsigned char c) {
+    return c > ' ' && c != 0x7F;
+  });
+}
+
+}  // namespace kiln::remote
