@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <functional>
@@ -79,6 +80,15 @@ struct Signer {
 [[nodiscard]] Result<void> check_signed(const Blake2b512& digest,
                                         std::span<const Signature> signatures,
                                         std::span<const PublicKey> trusted);
+
+/// True if one of them, Signers or Signatures, has the id of a key that is trusted.
+template <typename Keyed>
+[[nodiscard]] bool is_any_trusted(const Keyed& keyed,
+                                  std::span<const PublicKey> trusted) {
+  return std::ranges::any_of(keyed, [&](const auto& each) {
+    return std::ranges::find(trusted, each.key, &PublicKey::id) != trusted.end();
+  });
+}
 
 /// minisign's public key file, one line of comment and one of the key.
 [[nodiscard]] std::string to_text(const PublicKey& key);

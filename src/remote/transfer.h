@@ -59,6 +59,7 @@ struct TransferRequest {
   BodyHead head{};               // of a GET
   std::uint64_t resumes_at = 0;  // a GET goes on behind these bytes of its file
   std::string validator{};       // if the server's file still has this mark
+  std::uint64_t last_bytes = 0;  // a GET of these alone, if the server can; 0: of all
   std::uint64_t body_bytes = 0;  // of a PUT
   std::string body_sha256{};     // in hex, where the credentials sign it
   bool replaces = false;         // a PUT takes the place of what is there
@@ -106,7 +107,10 @@ struct TransferReply {
   std::optional<std::uint32_t> retry_after_s{};
   std::string error{};  // for people, if not answered
   TransferTimes times{};
-  std::int64_t server_time{};    // its clock, in Unix seconds; 0: it did not say
+  std::int64_t server_time{};  // its clock, in Unix seconds; 0: it did not say
+  std::int64_t modified{};     // likewise, when the file was written
+  std::uint64_t
+      whole_bytes{};  // of the file, of which a GET may be a part; 0: likewise
   std::uint64_t body_bytes = 0;  // in the file
   std::string validator{};       // a GET may go on behind them, if it has this
   std::string refusal{};         // the first bytes of an answer that is no success

@@ -23,6 +23,9 @@ namespace kiln::tools {
 /// Of an answer that is not what was asked for.
 [[nodiscard]] Error error_of(const remote::Answer& answer);
 
+/// A key that nobody has made.
+[[nodiscard]] Digest random_key();
+
 /// Thread safety: every method may run concurrently.
 class RemoteRun {
  public:
@@ -56,6 +59,9 @@ class RemoteRun {
   [[nodiscard]] remote::Answer ask(std::size_t server, remote::Method method,
                                    const Start& start,
                                    int most_retries = remote::kMostRetries);
+  /// Succeeds unless the server has something under a key that nobody has made, as one
+  /// that answers any question has. It is asked once. Errors: kUnavailable.
+  [[nodiscard]] Result<void> check_is_cache(std::size_t server);
   /// Such a server is asked again.
   void forgive(std::size_t server, remote::Method method);
 

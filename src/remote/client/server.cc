@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <ctime>
 #include <memory>
 #include <utility>
 
@@ -41,6 +42,7 @@ enum Status : std::uint32_t {  // NOLINT(performance-enum-size): HTTP's
 struct BadBody {
   Rejected check;
   std::string why;
+  bool is_of_others = false;
 };
 
 Rejected label_of(cache::Check check) {
@@ -67,7 +69,7 @@ Rejected label_of(cache::Check check) {
 }
 
 tl::unexpected<BadBody> refuse(Rejected check, std::string why) {
-  return tl::unexpected<BadBody>(BadBody{check, std::move(why)});
+  return tl::unexpected<BadBody>(BadBody{.check = check, .why = std::move(why)});
 }
 
 tl::unexpected<BadBody> refuse(const cache::Rejection& rejection) {
@@ -114,7 +116,10 @@ tl::expected<cache::StoredObject, BadBody> object_in(Bytes body,
         digest ? check_signed(*digest, block.signatures, expected.trusted)
                : Result<void>(fail(digest.error().code, digest.error().message));
     if (!checked)
-      return refuse(Rejected::kSignature, checked.error().message);
+      return tl::unexpected<BadBody>(
+          {Rejected::kSignature, checked.error().message,
+           !block.signatures.empty() &&
+               !is_any_trusted(block.signatures, expected.trusted)});
   }
   if (const auto verified = object->verify_fully(); !verified)
     return refuse(verified.error());
@@ -218,12 +223,16 @@ Meaning meaning_of(Method method, std::uint32_t status, std::string_view code,
 /// What an answer says without the body of a success. `has_session`: of AWS.
 Answer read_status(Method method, TransferReply& reply, bool has_session) {
   Answer answer{.verdict = Verdict::kFailed,
+                .whole_bytes = reply.whole_bytes,
                 .end = reply.end,
                 .status = reply.status,
                 .times = reply.times,
                 .server_time = reply.server_time};
   if (reply.retry_after_s)
     answer.retry_after = std::chrono::seconds(*reply.retry_after_s);
+  if (reply.modified > 0)
+    answer.age = std::chrono::seconds(
+        (reply.server_time > 0 ? reply.server_time : ::time(nullptr)) - reply.modified);
   if (reply.end != TransferEnd::kAnswered) {
     answer.why = std::move(reply.error);
     if (reply.end == TransferEnd::kTooLarge)
@@ -368,6 +377,7 @@ std::uint64_t Server::get(const Digest& key, std::string target, Done done,
     }
     answer.verdict = Verdict::kFailed;
     answer.rejected = object.error().check;
+    answer.is_of_others = object.error().is_of_others;
     answer.why = std::move(object.error().why);
   };
   return state_->start({.method = Method::kGet,
@@ -411,6 +421,21 @@ std::uint64_t Server::get_file(const std::string& url, BodyFile into,
       std::move(into),
       [](Answer& answer, std::uint64_t size) { answer.file_bytes = size; },
       std::move(done));
+}
+
+std::uint64_t Server::get_end(const std::string& url, std::uint64_t last_bytes,
+                              Done done, const TransferLimits& limits) {
+  const auto file = BodyFile::make();
+  if (!file)
+    return State::abandon(done, file.error());
+  const auto finish = [file = *file](Answer& answer, std::uint64_t size) {
+    answer.is_there = true;
+    if (auto body = file.read(0, size))
+      answer.end_bytes = *std::move(body);
+  };
+  return state_->start(
+      {.method = Method::kGet, .url = url, .limits = limits, .last_bytes = last_bytes},
+      *file, finish, std::move(done));
 }
 
 std::uint64_t Server::put_file(const std::string& url, BodyFile file,

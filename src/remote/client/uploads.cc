@@ -45,6 +45,7 @@ void Uploads::go_on() {
   for (;;) {
     std::optional<Admitted> request;
     Object object;
+    Existing existing = Existing::kStays;
     std::uint64_t turn = 0;
     {
       const MutexLock lock(mutex_);
@@ -53,6 +54,11 @@ void Uploads::go_on() {
         return idle_.notify_all();
       }
       object = current_->object;
+      if (servers_->takes_place(current_->server, object->key())) {
+        current_->method = Method::kPut;
+        current_->existing = Existing::kIsReplaced;
+      }
+      existing = current_->existing;
       request = servers_->admit(current_->server, Use::kUpload, current_->method,
                                 object->key());
       current_->running = request;
@@ -60,16 +66,16 @@ void Uploads::go_on() {
       current_->id = 0;
       if (!request) {
         counters_.add(cache::Counter::kUploadsDropped);
-        ++current_->server;
-        current_->method = Method::kHead;
+        current_ = Current{.object = current_->object, .server = current_->server + 1};
         continue;
       }
     }
-    return send(*request, object, turn);
+    return send(*request, object, existing, turn);
   }
 }
 
-void Uploads::send(const Admitted& request, const Object& object, std::uint64_t turn) {
+void Uploads::send(const Admitted& request, const Object& object, Existing existing,
+                   std::uint64_t turn) {
   const auto done = [self = shared_from_this(), request](const Answer& answer) {
     self->on_answer(request, answer);
   };
@@ -78,7 +84,7 @@ void Uploads::send(const Admitted& request, const Object& object, std::uint64_t 
   const std::uint64_t id =
       request.method == Method::kHead
           ? server.head(object->key(), done, options.limits)
-          : server.put(*object, options.signers, done, options.limits);
+          : server.put(*object, options.signers, done, options.limits, existing);
   {
     const MutexLock lock(mutex_);
     if (current_ && current_->turn == turn)
@@ -112,8 +118,10 @@ void Uploads::on_answer(const Admitted& request, const Answer& answer) {
     } else if (then == Servers::Then::kGoOn) {
       if (!answer.is_there)
         counters_.add(cache::Counter::kUploadsDropped);
-      ++current_->server;
-      current_->method = Method::kHead;
+      else if (current_->existing == Existing::kIsReplaced)
+        log(LogLevel::kInfo, {"a bad object of ", servers_->label(request.server),
+                              " was replaced: ", key.hex()});
+      current_ = Current{.object = current_->object, .server = current_->server + 1};
     }
   }
   go_on();

@@ -1,9 +1,9 @@
 #include "remote/helper/folder_transfer.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -28,6 +28,7 @@ FolderTransfer::FolderTransfer(const TransferRequest& request,
                                std::filesystem::path path, UniqueFd body)
     : id_(request.id),
       method_(request.method),
+      last_bytes_(request.last_bytes),
       path_(std::move(path)),
       body_(std::move(body), request) {
   if (method_ == Method::kGet)
@@ -43,12 +44,13 @@ std::optional<TransferReply> FolderTransfer::get() {
     source_ = UniqueFd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!source_ && (errno == ENOENT || errno == ENOTDIR))
       return answer(kNotFound);
-    struct stat info {};
-    if (!source_ || ::fstat(source_.get(), &info) != 0)
+    if (!source_ || ::fstat(source_.get(), &info_) != 0)
       return broken(TransferEnd::kBroken,
                     posix_error("open", path_, errno).value().message);
-    if (!S_ISREG(info.st_mode))
+    if (!S_ISREG(info_.st_mode))
       return broken(TransferEnd::kBroken, path_.native() + " is not a regular file");
+    const auto size = static_cast<std::uint64_t>(info_.st_size);
+    done_ = last_bytes_ == 0 ? 0 : size - std::min(size, last_bytes_);
   }
   if (method_ == Method::kHead)
     return answer(kThere);
@@ -99,6 +101,8 @@ TransferReply FolderTransfer::answer(std::uint32_t status, std::string error) co
           .end = TransferEnd::kAnswered,
           .status = status,
           .error = std::move(error),
+          .modified = info_.st_mtime,
+          .whole_bytes = static_cast<std::uint64_t>(info_.st_size),
           .body_bytes = body_.received()};
 }
 
