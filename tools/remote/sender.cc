@@ -199,20 +199,20 @@ Result<void> Sender::send_to(std::size_t server, const cache::StoredObject& obje
 Result<void> Sender::read_back(std::size_t server, const Digest& key) {
   constexpr int kLooks = 3;
   const auto object = KILN_TRY(sound_object(cache_, key, options_.source));
-  for (int i = 0; i < kLooks; ++i) {
+  const std::uint64_t all = object.file().size() + kLargestSignatureBlock;
+  for (int looks = 1; KILN_TRY(look(server, object, all)) != There::kGood; ++looks) {
     // A proxy may still say that it is not there.
-    if (i > 0 &&
-        !run_.wait_until(std::chrono::steady_clock::now() + std::chrono::seconds(1)))
-      break;
-    if (KILN_TRY(look(server, object, object.file().size() + kLargestSignatureBlock)) ==
-        There::kGood)
-      return {};
+    if (looks < kLooks &&
+        run_.wait_until(std::chrono::steady_clock::now() + std::chrono::seconds(1)))
+      continue;
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("{} takes objects and does not give them back: it has none, "
+                    "or another one, for {}. Look into its log, and whether its "
+                    "disk is full",
+                    run_.address(server).base, key.hex()));
   }
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("{} takes objects and does not give them back: it has "
-                          "something else for {}, which was sent to it. Look into its "
-                          "log, and whether its disk is full",
-                          run_.address(server).base, key.hex()));
+  return {};
 }
 
 }  // namespace kiln::tools

@@ -42,8 +42,7 @@ class Uploads : public std::enable_shared_from_this<Uploads> {
 
   void go_on();
   [[nodiscard]] bool choose() KILN_REQUIRES(mutex_);
-  void send(const Admitted& request, const Object& object, Existing existing,
-            std::uint64_t turn);
+  void send(const Current& next);
   void on_answer(const Admitted& request, const Answer& answer);
 
   const std::shared_ptr<Servers> servers_;
