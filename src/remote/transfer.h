@@ -83,8 +83,9 @@ enum class TransferEnd : std::uint8_t {
   kTls,
   kTimeout,  // also too slow
   kTooLarge,
-  kBroken,  // cut off, or no HTTP
-  kHelper,  // kiln-remote itself has ended, or the body's file fails
+  kBroken,    // cut off, or no HTTP
+  kHelper,    // kiln-remote itself has ended
+  kBodyFile,  // that of the body fails here, as on a full disk
 };
 
 /// "answered", "connect", ...: of a metric's label.

@@ -97,6 +97,8 @@ std::string remedy_of(const remote::Answer& answer, const ServerAddress& address
                  ? "look whether a firewall drops its packets, and whether the server "
                    "speaks TLS"
                  : "look whether a firewall drops its packets, or the server is stuck";
+    case TransferEnd::kBodyFile:
+      return "free room where TMPDIR points, or point it elsewhere";
     case TransferEnd::kHelper:
       return "install libcurl 7.85 or later, or reinstall Kiln";
     default:

@@ -130,7 +130,8 @@ class Fetcher {
         return store(i, server, answer);
       if (answer.verdict == Verdict::kGood)
         ++missing;
-      else if (answer.verdict != Verdict::kAbandoned)
+      else if (answer.verdict != Verdict::kAbandoned ||
+               answer.end == remote::TransferEnd::kBodyFile)
         note_failure(i, server, error_of(answer));
     }
     // It may yet come to one that has been asked in vain.

@@ -96,8 +96,9 @@ Result<bool> fetch_once(RemoteRun& run, const std::string& name, const BodyFile&
     Error& error = used.error();
     if (error.code == ErrorCode::kIo || error.code == ErrorCode::kCancelled)
       return tl::unexpected(std::move(error));
-    search.is_done[server] =
-        answer.verdict == Verdict::kDenied || answer.rejected || answer.file_bytes;
+    // One that breaks off was tried three times, each behind what there was.
+    search.is_done[server] = answer.verdict == Verdict::kDenied || answer.rejected ||
+                             answer.file_bytes || answer.bytes > 0;
     if (search.is_done[server])
       log(LogLevel::kInfo, {"a pack is not used: ", error.message});
     // A pack that is refused says more than a server that is down.

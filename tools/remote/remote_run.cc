@@ -62,6 +62,8 @@ Error error_of(const Answer& answer) {
   if (answer.rejected)
     code = answer.rejected == remote::Rejected::kSignature ? ErrorCode::kUntrusted
                                                            : ErrorCode::kCorrupt;
+  else if (answer.end == remote::TransferEnd::kBodyFile)
+    code = ErrorCode::kIo;
   else if (answer.verdict == Verdict::kAbandoned)
     code = ErrorCode::kCancelled;
   else if (answer.verdict == Verdict::kGood)

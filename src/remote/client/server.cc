@@ -237,6 +237,8 @@ Answer read_status(Method method, TransferReply& reply, bool has_session) {
     answer.why = std::move(reply.error);
     if (reply.end == TransferEnd::kTooLarge)
       answer.rejected = Rejected::kSize;
+    if (reply.end == TransferEnd::kBodyFile)  // which says nothing of the server
+      answer.verdict = Verdict::kAbandoned;
     return answer;
   }
   const std::string_view code =
@@ -327,7 +329,9 @@ struct Server::State {
 
   /// Of what went wrong on this machine.
   static std::uint64_t abandon(const Done& done, const Error& error) {
-    done({.verdict = Verdict::kAbandoned, .why = error.message});
+    done({.verdict = Verdict::kAbandoned,
+          .end = TransferEnd::kBodyFile,
+          .why = error.message});
     return 0;
   }
 
@@ -362,6 +366,7 @@ std::uint64_t Server::get(const Digest& key, std::string target, Done done,
     auto body = file.read(0, size);
     if (!body) {
       answer.verdict = Verdict::kAbandoned;
+      answer.end = TransferEnd::kBodyFile;
       answer.why = body.error().message;
       return;
     }

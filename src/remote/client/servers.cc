@@ -162,6 +162,9 @@ Servers::Then Servers::report(const Admitted& request, const Digest& key,
       answer.bytes);
   if (answer.rejected)
     refuse_key(request, key, answer);
+  if (answer.end == TransferEnd::kBodyFile && !has_warned_.test_and_set())
+    log(LogLevel::kWarning,
+        {"remote caches are of no use while a file here fails (TMPDIR): ", answer.why});
   return tell_breaker(request, answer);
 }
 

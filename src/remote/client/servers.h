@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -137,6 +138,7 @@ class Servers {
   const NodeFailures node_;
   cache::Counters& counters_;
   std::vector<std::string> labels_;  // constant after construction
+  std::atomic_flag has_warned_{};    // of a file of this machine
   Mutex mutex_;
   enum class State : std::uint8_t { kNew, kOpen, kUnusable };
   State state_ KILN_GUARDED_BY(mutex_) = State::kNew;

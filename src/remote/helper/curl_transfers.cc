@@ -188,7 +188,7 @@ struct CurlTransfers::State {
     begin_body(*one);  // of an empty one
     // Only the host that looks at these bytes refuses them, and says why.
     const bool is_enough = one->took == Took::kEnough;
-    reply.end = !one->body.error().empty()    ? TransferEnd::kHelper
+    reply.end = !one->body.error().empty()    ? TransferEnd::kBodyFile
                 : one->took == Took::kTooMuch ? TransferEnd::kTooLarge
                 : one->is_too_slow            ? TransferEnd::kTimeout
                 : is_enough                   ? TransferEnd::kAnswered

@@ -66,7 +66,7 @@ std::optional<TransferReply> FolderTransfer::get() {
     case Took::kTooMuch:
       return broken(TransferEnd::kTooLarge, path_.native() + " is too large");
     case Took::kNothing:
-      return broken(TransferEnd::kHelper, body_.error());
+      return broken(TransferEnd::kBodyFile, body_.error());
     case Took::kEnough:
       return answer(kThere);
     case Took::kAll:
@@ -87,7 +87,7 @@ std::optional<TransferReply> FolderTransfer::put() {
   std::string bytes(kStep, '\0');
   const ssize_t n = body_.give(bytes.data(), bytes.size());
   if (n < 0)
-    return broken(TransferEnd::kHelper, body_.error());
+    return broken(TransferEnd::kBodyFile, body_.error());
   bytes.resize(static_cast<std::size_t>(n));
   const auto kept = n == 0 ? new_->commit(kFileMode)
                            : write_all(new_->descriptor(), as_bytes(bytes), path_);

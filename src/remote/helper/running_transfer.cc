@@ -16,6 +16,8 @@ constexpr long kPartial = 206;
 constexpr long kNoSuchRange = 416;
 constexpr std::size_t kMostRefusal = 1024;
 constexpr std::chrono::seconds kStoredWithin{60};
+/// Of a pack: a proxy that fetches it for others lets this one wait.
+constexpr std::chrono::seconds kFirstByteWithin{35};
 
 /// 0: it is no number.
 std::uint64_t number_in(std::string_view text) {
@@ -110,7 +112,9 @@ int on_progress(void* user, curl_off_t total, curl_off_t received, curl_off_t to
   const auto least = static_cast<curl_off_t>(limits.least_bytes_per_second) *
                      static_cast<curl_off_t>(limits.slow_for.count());
   const auto now = std::chrono::steady_clock::now();
-  if (moved - running.moved_then >= least) {
+  const bool is_awaited =
+      limits.grows && running.request.method == Method::kGet && received == 0;
+  if (moved - running.moved_then >= least || is_awaited) {
     running.slow_since = now;
     running.moved_then = moved;
   }
@@ -118,6 +122,7 @@ int on_progress(void* user, curl_off_t total, curl_off_t received, curl_off_t to
   const bool is_sent = limits.grows && to_send > 0 && sent >= to_send;
   running.is_too_slow =
       now - running.slow_since >= (is_sent ? kStoredWithin : limits.slow_for) ||
+      (is_awaited && now - running.began >= kFirstByteWithin) ||
       (limits.grows &&
        now - running.began >=
            whole_limit(limits, static_cast<std::uint64_t>(total + to_send)));

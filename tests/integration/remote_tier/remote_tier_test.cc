@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <fstream>
@@ -265,6 +267,21 @@ std::vector<Bad> bad_bodies() {
 
 INSTANTIATE_TEST_SUITE_P(Ways, BadBodiesTest, testing::ValuesIn(bad_bodies()),
                          [](const auto& test) { return std::string(test.param.name); });
+
+TEST_F(RemoteTierTest, AFullDiskHereIsNotTheServersFault) {
+  keep_log();
+  ASSERT_TRUE(machine_.hits(0));
+  const auto helpers = children_of(::getpid());
+  ASSERT_EQ(helpers.size(), 1U);
+  rlimit size{.rlim_cur = 10, .rlim_max = RLIM_INFINITY};
+  ASSERT_EQ(::prlimit(helpers.front(), RLIMIT_FSIZE, &size, nullptr), 0);
+  for (int i = 1; i < 6; ++i) EXPECT_EQ(machine_.fetch(i)->tier, cache::Tier::kBuild);
+  size.rlim_cur = RLIM_INFINITY;
+  ASSERT_EQ(::prlimit(helpers.front(), RLIMIT_FSIZE, &size, nullptr), 0);
+  EXPECT_TRUE(machine_.hits(6));
+  EXPECT_EQ(machine_.gets("body_file"), 5U);
+  EXPECT_THAT(log(), testing::ElementsAre(HasSubstr("TMPDIR")));
+}
 
 TEST_F(RemoteTierTest, GoodObjectsBehindBadOnesAreFetched) {
   for (int i = 0; i < 10; ++i) server_.put(object_of(i).key(), "");
