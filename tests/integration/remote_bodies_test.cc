@@ -10,6 +10,7 @@
 #include <array>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@
 namespace kiln::remote {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
@@ -159,6 +161,21 @@ TEST_F(RemoteBodiesTest, OfAPackTheFirstByteMayBeLateAndTheNextMayNot) {
     EXPECT_EQ(run(request).end, TransferEnd::kTimeout);
     EXPECT_LT(Clock::now() - began, seconds(5));
   }
+}
+
+TEST_F(RemoteBodiesTest, APutToAFolderRemovesWhatKilledSendersLeftADayAgo) {
+  const test::TempDir dir;
+  const auto folder = dir.path() / "packs";
+  fs::create_directory(folder);
+  for (const char* name : {".new-old", ".new-young", "old"})
+    std::ofstream(folder / name) << "x";
+  const auto then = fs::file_time_type::clock::now() - std::chrono::hours(25);
+  fs::last_write_time(folder / ".new-old", then);
+  fs::last_write_time(folder / "old", then);
+  EXPECT_EQ(run(put("file://" + (folder / "job").native(), "pack")).status, 201U);
+  EXPECT_FALSE(fs::exists(folder / ".new-old"));
+  EXPECT_TRUE(fs::exists(folder / ".new-young"));
+  EXPECT_TRUE(fs::exists(folder / "old"));
 }
 
 TEST_F(RemoteBodiesTest, APutToAFolderIsWholeOrNotThere) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <system_error>
 #include <utility>
 
@@ -21,6 +22,22 @@ constexpr std::uint32_t kNotFound = 404;
 constexpr std::uint32_t kNoRoom = 507;
 constexpr mode_t kFileMode = 0644;
 constexpr std::size_t kStep = 1U << 20U;
+
+/// What senders that were killed have left in that folder: files of NewFile.
+void remove_old_files(const std::filesystem::path& folder) {
+  using std::filesystem::directory_iterator;
+  std::error_code error;
+  std::error_code unknown;  // of one file, which stays
+  for (directory_iterator each(folder, error); !error && each != directory_iterator();
+       each.increment(error)) {
+    if (!each->path().filename().native().starts_with(".new-"))
+      continue;
+    const auto written = each->last_write_time(unknown);
+    if (!unknown &&
+        std::filesystem::file_time_type::clock::now() - written > std::chrono::days(1))
+      std::filesystem::remove(*each, unknown);
+  }
+}
 
 }  // namespace
 
@@ -79,6 +96,7 @@ std::optional<TransferReply> FolderTransfer::put() {
   if (!new_) {
     std::error_code unknown;  // then the file cannot be made
     std::filesystem::create_directories(path_.parent_path(), unknown);
+    remove_old_files(path_.parent_path());
     auto file = NewFile::create(path_);
     if (!file)
       return answer(kNoRoom, file.error().message);
