@@ -42,4 +42,10 @@ class KeyFile {
   const std::shared_ptr<State> state_;  // with a call that is left behind
 };
 
+/// The keys of `file`; null without a file. Errors: those of KeyFile::keys().
+[[nodiscard]] inline Result<KeyFile::Keys> keys_of(
+    const std::shared_ptr<KeyFile>& file) {
+  return file == nullptr ? KeyFile::Keys() : file->keys();
+}
+
 }  // namespace kiln::cache

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <set>
@@ -46,6 +47,13 @@ struct TrustedKeys {
   /// True if it has this key, not revoked.
   [[nodiscard]] bool trusts(const KeyId& id) const;
 };
+
+/// True if one of them, Signers or Signatures, is by a key that is trusted.
+template <typename Keyed>
+[[nodiscard]] bool is_any_trusted(const Keyed& keyed, const TrustedKeys& trusted) {
+  return std::ranges::any_of(
+      keyed, [&](const auto& each) { return trusted.trusts(each.key); });
+}
 
 /// An empty file is an error, since nobody would be trusted by it. Errors:
 /// kInvalidArgument, naming the line.

@@ -31,6 +31,7 @@ Breaker::Advice Breaker::report(const Leave& leave, TimePoint now, Verdict verdi
       if (state_ != State::kClosed)
         change(State::kClosed);
       failures_ = 0;
+      bad_bodies_ = 0;
       openings_ = 0;
       has_read_credentials_ = false;
       has_warned_ = false;
@@ -43,6 +44,15 @@ Breaker::Advice Breaker::report(const Leave& leave, TimePoint now, Verdict verdi
         return Advice::kReadCredentials;
       }
       return open(now, kLongestOpening);
+    case Verdict::kBadBody:
+      if (++bad_bodies_ < kBadBodiesToOpen) {  // it answers
+        if (state_ != State::kClosed)
+          change(State::kClosed);
+        failures_ = 0;
+        return Advice::kNone;
+      }
+      failures_ = kFailuresToOpen;
+      break;
     case Verdict::kFailed:
       break;
   }

@@ -11,9 +11,10 @@ namespace kiln::remote {
 
 /// How a request ended, as far as it says something of the server.
 enum class Verdict : std::uint8_t {
-  kGood,    // an answer: an object that passes its checks, or 404
-  kFailed,  // connect, TLS, time-out, 5xx, 429, a bad body, or overtaken by the build
-  kDenied,  // 401, 403, or what else needs other credentials or another mode
+  kGood,       // an answer: an object that passes its checks, or 404
+  kFailed,     // connect, TLS, time-out, 5xx, 429, or overtaken by the build
+  kBadBody,    // an object that fails a check: of its key, and not of the server
+  kDenied,     // 401, 403, or what else needs other credentials or another mode
   kAbandoned,  // the caller stopped: it says nothing
 };
 
@@ -21,10 +22,13 @@ enum class Verdict : std::uint8_t {
 /// if the next probe fails, and so on to 10 min, each ± 50 %, so that a fleet does not
 /// come back at once. Then it is half open: one request, the probe, may go, and its end
 /// closes the breaker or opens it again. So a server that is dead costs a thread at
-/// most three waits an opening. Thread safety: none; its owner has a lock.
+/// most three waits an opening. Bad bodies open it, too, once there are so many in a
+/// row that the server seems to have nothing else. Thread safety: none; its owner has a
+/// lock.
 class Breaker {
  public:
   static constexpr int kFailuresToOpen = 3;
+  static constexpr int kBadBodiesToOpen = 32;
   static constexpr std::chrono::seconds kFirstOpening{30};
   static constexpr std::chrono::seconds kLongestOpening{600};
   /// A server may ask for a longer rest (Retry-After), but not for ever.
@@ -70,7 +74,8 @@ class Breaker {
   State state_ = State::kClosed;
   std::uint64_t period_ = 0;  // counts the changes of state
   int failures_ = 0;          // in a row, while closed
-  int openings_ = 0;          // in a row, without a good end between them
+  int bad_bodies_ = 0;        // as the next, in a row without a good end between them
+  int openings_ = 0;
   bool has_read_credentials_ = false;
   bool has_warned_ = false;
   TimePoint until_{};  // open: of this state; probing: of the probe

@@ -11,7 +11,7 @@ template <>
 inline constexpr auto kLastEnumerator<remote::Method> = remote::Method::kPut;
 template <>
 inline constexpr auto kLastEnumerator<remote::TransferEnd> =
-    remote::TransferEnd::kHelper;
+    remote::TransferEnd::kBodyFile;
 
 }  // namespace kiln
 
@@ -30,8 +30,9 @@ constexpr MessageForms kForms{
 }  // namespace
 
 std::string_view to_string(TransferEnd end) {
-  constexpr std::array<std::string_view, 7> kNames{
-      "answered", "connect", "tls", "timeout", "too_large", "broken", "helper"};
+  constexpr std::array<std::string_view, 8> kNames{"answered", "connect",   "tls",
+                                                   "timeout",  "too_large", "broken",
+                                                   "helper",   "body_file"};
   return kNames[static_cast<std::size_t>(end)];
 }
 

@@ -58,13 +58,14 @@ struct TransferRequest {
   std::string url{};  // http, https or file
   Credentials credentials{};
   TransferLimits limits{};
-  BodyHead head{};                     // of a GET
-  std::uint64_t resumes_at = 0;        // a GET goes on behind these bytes of its file
-  std::string validator{};             // if the server's file still has this mark
-  std::uint64_t body_bytes = 0;        // of a PUT
-  std::string body_sha256{};           // in hex, where the credentials sign it
-  bool replaces = false;               // a PUT takes the place of what is there
-  std::string form{};                  // of a GET: it is a POST of these fields
+  BodyHead head{};               // of a GET
+  std::uint64_t resumes_at = 0;  // a GET goes on behind these bytes of its file
+  std::string validator{};       // if the server's file still has this mark
+  std::uint64_t last_bytes = 0;  // a GET of these alone, if the server can; 0: of all
+  std::uint64_t body_bytes = 0;  // of a PUT
+  std::string body_sha256{};     // in hex, where the credentials sign it
+  bool replaces = false;         // a PUT takes the place of what is there
+  std::string form{};            // of a GET: it is a POST of these fields
   std::vector<std::string> headers{};  // more of them: then no redirect is followed
   friend bool operator==(const TransferRequest&, const TransferRequest&) = default;
 };
@@ -86,8 +87,9 @@ enum class TransferEnd : std::uint8_t {
   kTls,
   kTimeout,  // also too slow
   kTooLarge,
-  kBroken,  // cut off, or no HTTP
-  kHelper,  // kiln-remote itself has ended, or the body's file fails
+  kBroken,    // cut off, or no HTTP
+  kHelper,    // kiln-remote itself has ended
+  kBodyFile,  // that of the body fails here, as on a full disk
 };
 
 /// "answered", "connect", ...: of a metric's label.
@@ -110,7 +112,10 @@ struct TransferReply {
   std::optional<std::uint32_t> retry_after_s{};
   std::string error{};  // for people, if not answered
   TransferTimes times{};
-  std::int64_t server_time{};    // its clock, in Unix seconds; 0: it did not say
+  std::int64_t server_time{};  // its clock, in Unix seconds; 0: it did not say
+  std::int64_t modified{};     // likewise, when the file was written
+  std::uint64_t
+      whole_bytes{};  // of the file, of which a GET may be a part; 0: likewise
   std::uint64_t body_bytes = 0;  // in the file
   std::string validator{};       // a GET may go on behind them, if it has this
   std::string refusal{};         // the first bytes of an answer that is not in the file

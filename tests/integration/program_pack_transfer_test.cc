@@ -131,6 +131,18 @@ TEST_F(ProgramPackTransferTest, APullIsGivenUpAfterThreeTries) {
   EXPECT_FALSE(fs::exists(place("kept.kpack")));
 }
 
+TEST_F(ProgramPackTransferTest, AWaitTriesAPackThatBreaksOffThreeTimesAndNoMore) {
+  const std::string file = small_pack();
+  serve_parts("\"a\"", [&](const Exchange& exchange, std::size_t offset, int) {
+    send_part(exchange, file, "\"a\"", offset, 1000);
+    return true;
+  });
+  const auto began = Clock::now();
+  EXPECT_EQ(pull({"--wait", "60"}, 3)["error"]["code"], "unavailable");
+  EXPECT_EQ(server_.count("GET"), 3U);
+  EXPECT_LT(Clock::now() - began, seconds(40));
+}
+
 TEST_F(ProgramPackTransferTest, APackThatChangesAmidAPullIsFetchedAnew) {
   const std::string file = small_pack();
   const std::string old = file.substr(0, 2'000'000);

@@ -10,6 +10,7 @@
 #include <array>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@
 namespace kiln::remote {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
@@ -134,10 +136,46 @@ TEST_F(RemoteBodiesTest, ABodyThatCannotBeWrittenFailsThatTransferAlone) {
   const rlimit few{.rlim_cur = 1000, .rlim_max = 1000};
   ASSERT_EQ(::prlimit(helper, RLIMIT_FSIZE, &few, nullptr), 0);
   const Reply reply = run(get(server.url("/large")));
-  EXPECT_EQ(reply.end, TransferEnd::kHelper) << "it is no fault of the server";
+  EXPECT_EQ(reply.end, TransferEnd::kBodyFile) << "it is no fault of the server";
   EXPECT_THAT(reply.error, HasSubstr("cannot write the file of the body"));
   EXPECT_EQ(run(get(server.url())).body, "x");
   EXPECT_EQ(helper_pid(), helper);
+}
+
+TEST_F(RemoteBodiesTest, OfAPackTheFirstByteMayBeLateAndTheNextMayNot) {
+  const FaultServer server([](const Exchange& exchange) {
+    if (exchange.head.starts_with("GET /late "))
+      exchange.pause(seconds(3));
+    exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npa");
+    if (!exchange.head.starts_with("GET /late "))
+      exchange.pause(seconds(8));
+    exchange.send("ck");
+    return true;
+  });
+  for (const bool grows : {true, false}) {
+    Request request = get(server.url("/late"));
+    request.limits = {.whole = seconds(20), .slow_for = seconds(1), .grows = grows};
+    EXPECT_EQ(run(request).body, grows ? "pack" : "");
+    request.url = server.url("/stalls");
+    const auto began = Clock::now();
+    EXPECT_EQ(run(request).end, TransferEnd::kTimeout);
+    EXPECT_LT(Clock::now() - began, seconds(5));
+  }
+}
+
+TEST_F(RemoteBodiesTest, APutToAFolderRemovesWhatKilledSendersLeftADayAgo) {
+  const test::TempDir dir;
+  const auto folder = dir.path() / "packs";
+  fs::create_directory(folder);
+  for (const char* name : {".new-old", ".new-young", "old"})
+    std::ofstream(folder / name) << "x";
+  const auto then = fs::file_time_type::clock::now() - std::chrono::hours(25);
+  fs::last_write_time(folder / ".new-old", then);
+  fs::last_write_time(folder / "old", then);
+  EXPECT_EQ(run(put("file://" + (folder / "job").native(), "pack")).status, 201U);
+  EXPECT_FALSE(fs::exists(folder / ".new-old"));
+  EXPECT_TRUE(fs::exists(folder / ".new-young"));
+  EXPECT_TRUE(fs::exists(folder / "old"));
 }
 
 TEST_F(RemoteBodiesTest, APutToAFolderIsWholeOrNotThere) {

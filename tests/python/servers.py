@@ -171,12 +171,13 @@ class Server(http.server.ThreadingHTTPServer):
     (status, headers, body).
 
     `reading(path, bytes)` is called as the body of a PUT arrives, and says whether the rest is lost. With
-    `keeps_parts` a body that is cut off is kept as it is, which no server should do."""
+    `keeps_parts` a body that is cut off is kept as it is, which no server should do. With `ranges` it knows the
+    last bytes of a file."""
 
     daemon_threads = True
 
-    def __init__(self, answer=None, tls=None, reading=None, keeps_parts=False):
-        self.answer, self.reading, self.keeps_parts = answer, reading, keeps_parts
+    def __init__(self, answer=None, tls=None, reading=None, keeps_parts=False, ranges=False):
+        self.answer, self.reading, self.keeps_parts, self.ranges = answer, reading, keeps_parts, ranges
         self.files, self.asked, self.lock = {}, [], threading.Lock()
         super().__init__(("127.0.0.1", 0), Handler)
         self.tls = tls
@@ -245,6 +246,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             elif status is None:
                 found = server.files.get(self.path)
                 status, found = (404, b"") if found is None else (200, found)
+                last = re.fullmatch(r"bytes=-(\d+)", self.headers.get("Range", ""))
+                if server.ranges and found and last:
+                    begin = max(0, len(found) - int(last[1]))
+                    headers |= {"Content-Range": f"bytes {begin}-{len(found) - 1}/{len(found)}"}
+                    status, found = 206, found[begin:]
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)

@@ -581,3 +581,135 @@ def test_what_a_shard_that_died_has_not_built_is_built_by_those_who_need_it(buil
         report = alive.json(*WARM, "--shard", "0/2", "--push", "--pull", "--wait", "1")
         assert report["compiled"] == built.number
         assert alive.payloads() == built.reference
+
+
+# What is bad on a server.
+
+
+def objects_of(nginx):
+    return sorted((nginx.files / "objects/v1").glob("*/*"))
+
+
+def signed_anew(built, node, name):
+    """As another key signs them: what a server has under each path."""
+    other = node(name)
+    key = other.cache.parent / "key"
+    other.run("key", "new", key)
+    with servers.Server() as server:
+        built.run("push", "--remote", server.url, "--sign", key, KILN_REMOTE_KEYS=f"{key}.pub")
+        return key, server.files
+
+
+@pytest.mark.parametrize("bad", ["empty", "cut in half", "without its last byte", "unsigned", "signed by a removed key"])
+def test_a_bad_object_is_sent_again_by_a_plain_push_and_a_good_one_is_not(bad, built, node, tmp_path):
+    with servers.nginx(tmp_path / "nginx", DAV) as nginx:
+        remote = {"KILN_REMOTE": nginx.url}
+        built.run("push", **remote, **built.sign)
+        first, second, *_ = objects_of(nginx)
+        whole = first.read_bytes()
+        _, by_another = signed_anew(built, node, "another")
+        bodies = {
+            "empty": b"", "cut in half": whole[: len(whole) // 2], "without its last byte": whole[:-1],
+            "unsigned": whole[:-92], "signed by a removed key": by_another[f"/objects/v1/{first.parent.name}/{first.name}"],
+        }
+        first.write_bytes(bodies[bad])
+        # By somebody else whom this machine trusts.
+        trusted, third_key = tmp_path / "trusted.pub", signed_anew(built, node, "trusted")
+        trusted.write_text(built.key.with_suffix(".key.pub").read_text() + third_key[0].with_suffix(".pub").read_text())
+        trusted.chmod(0o644)
+        theirs = third_key[1][f"/objects/v1/{second.parent.name}/{second.name}"]
+        second.write_bytes(theirs)
+
+        before = len(nginx.requests())
+        pushed = built.json("push", **remote, **(built.sign | {"KILN_REMOTE_KEYS": str(trusted)}))
+        assert (pushed["sent"], pushed["replaced"], pushed["already_there"]) == (1, 1, built.number - 1)
+        assert first.read_bytes() == whole and second.read_bytes() == theirs
+        asked = nginx.requests()[before:]
+        assert [each[0] for each in asked].count("PUT") == 1
+        # The rest of the objects was looked at by its end: one request each.
+        assert [each[2] for each in asked].count(206) >= built.number - 1 and len(asked) <= built.number + 5
+        job = node("job", KILN_NO_JIT="1", KILN_REMOTE_KEYS=str(trusted), **remote)
+        assert job.warm() == (built.number, 0, {"remote"})
+        out, _ = built.run("push", **remote, **(built.sign | {"KILN_REMOTE_KEYS": str(trusted)}))
+        assert f" 0 sent, 0 B, {built.number} already there" in out
+
+
+def test_who_has_no_key_to_judge_signatures_replaces_what_is_damaged_alone(built, node, tmp_path):
+    with servers.nginx(tmp_path / "nginx", DAV) as nginx:
+        built.run("push", "--remote", nginx.url, **built.sign)
+        key, _ = signed_anew(built, node, "another")
+        first, *_ = objects_of(nginx)
+        first.write_bytes(first.read_bytes()[:300])
+        pushed = built.json("push", "--remote", nginx.url, "--sign", key)
+        assert (pushed["replaced"], pushed["already_there"]) == (1, built.number - 1)
+
+
+def test_a_job_that_builds_what_it_was_refused_heals_the_server_and_the_next_job_hits(built, node, tmp_path):
+    with servers.nginx(tmp_path / "nginx", DAV) as nginx:
+        remote = {"KILN_REMOTE": nginx.url}
+        built.run("push", **remote, **built.sign)
+        for file in objects_of(nginx)[:5]:
+            file.write_bytes(file.read_bytes()[:-200])
+        reader = node("reader", **remote, **built.trusted)
+        assert reader.warm() == (built.number - 5, 5, {"remote"}), "the good ones behind them are fetched"
+        writer = node("writer", KILN_REMOTE_MODE="rw", **remote, **built.sign)
+        assert writer.warm() == (built.number - 5, 5, {"remote"})
+        assert [each[0] for each in nginx.requests()].count("PUT") == built.number + 5
+        job = node("job", KILN_NO_JIT="1", **remote, **built.trusted)
+        assert job.warm() == (built.number, 0, {"remote"})
+        assert job.payloads() == built.reference
+
+
+def test_warm_with_push_replaces_what_is_bad(built, node, tmp_path):
+    with servers.nginx(tmp_path / "nginx", DAV) as nginx:
+        remote = {"KILN_REMOTE": nginx.url}
+        built.run("push", **remote, **built.sign)
+        objects_of(nginx)[0].write_bytes(b"")
+        report = built.json(*WARM, "--push", **remote, **built.sign)["push"]
+        assert (report["sent"], report["replaced"], report["already_there"]) == (1, 1, built.number - 1)
+        assert node("job", KILN_NO_JIT="1", **remote, **built.trusted).warm() == (built.number, 0, {"remote"})
+
+
+def test_a_folder_is_healed_as_a_web_server_is(built, node, tmp_path):
+    remote = {"KILN_REMOTE": f"file://{tmp_path}/folder"}
+    assert built.json("push", **remote, **built.sign)["sent"] == built.number
+    bad = sorted((tmp_path / "folder/objects/v1").glob("*/*"))[:2]
+    bad[0].write_bytes(b"")
+    bad[1].write_bytes(bad[1].read_bytes()[:-1])
+    pushed = built.json("push", **remote, **built.sign)
+    assert (pushed["replaced"], pushed["already_there"]) == (2, built.number - 2)
+    assert node("job", KILN_NO_JIT="1", **remote, **built.trusted).warm() == (built.number, 0, {"remote"})
+
+
+@pytest.mark.parametrize("arguments", [["push"], ["push", "--pack"], [*WARM, "--push"]])
+def test_nothing_is_sent_to_what_answers_any_question(arguments, built, tmp_path):
+    pack = tmp_path / "job.kpack"
+    built.run("pack", "-o", pack, "--sign", built.key)
+    arguments = [*arguments, pack] if "--pack" in arguments else arguments
+    with servers.Server(lambda request: (200, {}, b"<html>please log in</html>")) as portal, servers.Server() as good:
+        report = built.json(*arguments, status=1, KILN_REMOTE=f"{portal.url} {good.url}", **built.sign)
+        report = report.get("push", report)
+        (problem,) = report["problems"]
+        assert "is no cache" in problem["error"]["message"] and problem["server"] == portal.url, problem
+        assert "PUT" not in portal.methods() and "PUT" in good.methods()
+        assert report["sent"] in (1, built.number)
+
+
+@pytest.mark.parametrize("keeps", ["nothing", "a part", "other bytes"])
+@pytest.mark.parametrize("arguments", [["push"], ["push", "--pack"]])
+def test_what_a_server_takes_and_does_not_give_back_is_said(arguments, keeps, built, tmp_path):
+    pack = tmp_path / "job.kpack"
+    built.run("pack", "-o", pack, "--sign", built.key)
+    arguments = [*arguments, pack] if "--pack" in arguments else arguments
+
+    def answer(request):
+        if request.method != "PUT" or request.path.endswith(".minisig"):
+            return None
+        if keeps != "nothing":
+            server.files[request.path] = request.body[:-20] + (b"" if keeps == "a part" else bytes(20))
+        return 201
+
+    with servers.Server(answer, ranges=True) as server:
+        report = built.json(*arguments, status=1, KILN_REMOTE=server.url, **built.sign)
+        (problem,) = report["problems"]
+        assert "not give" in problem["error"]["message"], problem

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <random>
 
 #include "build/remote_setup.h"
 #include "kiln/version.h"
@@ -42,13 +41,6 @@ Result<cache::StoredObject> probe_object() {
   object.metadata.entry_points = {{"kiln_doctor", "kiln_doctor"}};
   object.preimage.add("kind", "doctor");
   return cache::StoredObject::make(object);
-}
-
-Digest random_key() {
-  std::random_device random;
-  std::array<std::byte, Digest::kSize> bytes{};
-  for (std::byte& each : bytes) each = static_cast<std::byte>(random());
-  return Digest(bytes);
 }
 
 std::string ms(std::chrono::microseconds time) {
@@ -105,6 +97,8 @@ std::string remedy_of(const remote::Answer& answer, const ServerAddress& address
                  ? "look whether a firewall drops its packets, and whether the server "
                    "speaks TLS"
                  : "look whether a firewall drops its packets, or the server is stuck";
+    case TransferEnd::kBodyFile:
+      return "free room where TMPDIR points, or point it elsewhere";
     case TransferEnd::kHelper:
       return "install libcurl 7.85 or later, or reinstall Kiln";
     default:

@@ -131,7 +131,8 @@ class Fetcher {
         return store(i, server, answer);
       if (answer.verdict == Verdict::kGood)
         ++missing;
-      else if (!run_.stop().stop_requested())
+      else if (answer.verdict != Verdict::kAbandoned ||
+               answer.end == remote::TransferEnd::kBodyFile)
         note_failure(i, server, error_of(answer));
     }
     // It may yet come to one that has been asked in vain.

@@ -32,6 +32,29 @@ std::string minisig_url(const RemoteRun& run, std::size_t server,
   return run.address(server).pack_url(name) + ".minisig";
 }
 
+/// Succeeds if the server has the pack that it has taken, as far as size and end show;
+/// whoever may only write cannot look.
+Result<void> check_arrived(RemoteRun& run, std::size_t server, const std::string& url,
+                           const RemotePack& pack) {
+  const std::uint64_t size = std::min<std::uint64_t>(pack.bytes, 4096);
+  const Answer there =
+      run.ask(server, Method::kGet, [&](Server& asked, Server::Done done) {
+        return asked.get_end(url, size, std::move(done), {.most_bytes = size});
+      });
+  const bool is_it =
+      (there.is_there || there.rejected) &&
+      (there.whole_bytes == 0 || there.whole_bytes == pack.bytes) &&
+      (there.end_bytes.empty() ||
+       there.end_bytes == KILN_TRY(pack.file.read(pack.bytes - size, size)));
+  if (is_it || there.verdict == Verdict::kDenied)
+    return {};
+  return fail(
+      ErrorCode::kUnavailable,
+      fmt::format("{} has taken the pack and does not give it back: {}. Look into "
+                  "its log, and whether its disk is full",
+                  url, there.why.empty() ? "it has none, or another one" : there.why));
+}
+
 /// Each try goes on where the one before was cut.
 Answer get(RemoteRun& run, std::size_t server, const std::string& url,
            const BodyFile& into) {
@@ -73,8 +96,9 @@ Result<bool> fetch_once(RemoteRun& run, const std::string& name, const BodyFile&
     Error& error = used.error();
     if (error.code == ErrorCode::kIo || error.code == ErrorCode::kCancelled)
       return tl::unexpected(std::move(error));
-    search.is_done[server] =
-        answer.verdict == Verdict::kDenied || answer.rejected || answer.file_bytes;
+    // One that breaks off was tried three times, each behind what there was.
+    search.is_done[server] = answer.verdict == Verdict::kDenied || answer.rejected ||
+                             answer.file_bytes || answer.bytes > 0;
     if (search.is_done[server])
       log(LogLevel::kInfo, {"a pack is not used: ", error.message});
     // A pack that is refused says more than a server that is down.
@@ -105,13 +129,16 @@ Result<void> send_pack(RemoteRun& run, std::size_t server, const std::string& na
         });
     return answer.is_there ? Result<void>() : tl::unexpected(error_of(answer));
   };
+  KILN_TRY(run.check_is_cache(server));
   // First, so that whoever sees the pack sees its signature.
   if (!pack.minisig.empty()) {
     const auto minisig = KILN_TRY(BodyFile::make());
     KILN_TRY(minisig.append(as_bytes(pack.minisig)));
     KILN_TRY(put(minisig_url(run, server, name), minisig, pack.minisig.size()));
   }
-  return put(run.address(server).pack_url(name), pack.file, pack.bytes);
+  const std::string url = run.address(server).pack_url(name);
+  KILN_TRY(put(url, pack.file, pack.bytes));
+  return check_arrived(run, server, url, pack);
 }
 
 Result<void> fetch_pack(RemoteRun& run, const std::string& name,

@@ -24,8 +24,8 @@ struct RemotePack {
 /// A name that every server takes. Errors: kInvalidArgument.
 [[nodiscard]] Result<void> check_pack_name(const std::string& name);
 
-/// Sends it to server number `server`, where it replaces what has that name. Errors:
-/// those of the server.
+/// Sends it to server number `server`, where it replaces what has that name, and looks
+/// at its end there. Errors: those of the server.
 [[nodiscard]] Result<void> send_pack(RemoteRun& run, std::size_t server,
                                      const std::string& name, const RemotePack& pack);
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <utility>
@@ -60,11 +62,20 @@ Error error_of(const Answer& answer) {
   if (answer.rejected)
     code = answer.rejected == remote::Rejected::kSignature ? ErrorCode::kUntrusted
                                                            : ErrorCode::kCorrupt;
+  else if (answer.end == remote::TransferEnd::kBodyFile)
+    code = ErrorCode::kIo;
   else if (answer.verdict == Verdict::kAbandoned)
     code = ErrorCode::kCancelled;
   else if (answer.verdict == Verdict::kGood)
     code = answer.why.empty() ? ErrorCode::kNotFound : ErrorCode::kResourceLimit;
   return {code, answer.why.empty() ? "no server has the object" : answer.why};
+}
+
+Digest random_key() {
+  std::random_device random;
+  std::array<std::byte, Digest::kSize> bytes{};
+  for (std::byte& each : bytes) each = static_cast<std::byte>(random());
+  return Digest(bytes);
 }
 
 struct RemoteRun::Peer {
@@ -78,6 +89,8 @@ struct RemoteRun::Peer {
   explicit Peer(std::unique_ptr<remote::Server> asked) : server(std::move(asked)) {}
 
   const std::unique_ptr<remote::Server> server;
+  std::once_flag is_checked;
+  std::optional<Error> no_cache;  // constant once checked
   Mutex mutex;
   TimePoint rest_until KILN_GUARDED_BY(mutex){};
   Line reads KILN_GUARDED_BY(mutex);
@@ -166,6 +179,26 @@ Answer RemoteRun::ask(std::size_t server, remote::Method method, const Start& st
         !wait_until(Clock::now() + remote::retry_delay(retry, random_)))
       return stopped();
   }
+}
+
+Result<void> RemoteRun::check_is_cache(std::size_t server) {
+  Peer& peer = *peers_[server];
+  std::call_once(peer.is_checked, [&] {
+    const Answer answer =
+        ask_once(server, [](remote::Server& asked, remote::Server::Done done) {
+          return asked.get(random_key(), {}, std::move(done));
+        });
+    // What else may be wrong, the next requests say.
+    if (answer.object || answer.rejected)
+      peer.no_cache =
+          Error{ErrorCode::kUnavailable,
+                fmt::format(
+                    "{} is no cache: it has an object for a key that nobody made ({}). "
+                    "Another service answers at this URL, such as a page to log in, "
+                    "or the URL is wrong; nothing is sent there",
+                    address(server).base, answer.why)};
+  });
+  return peer.no_cache ? Result<void>(tl::unexpected(*peer.no_cache)) : Result<void>();
 }
 
 void RemoteRun::forgive(std::size_t server, remote::Method method) {

@@ -23,6 +23,9 @@ namespace kiln::tools {
 /// Of an answer that is not what was asked for.
 [[nodiscard]] Error error_of(const remote::Answer& answer);
 
+/// A key that nobody has made.
+[[nodiscard]] Digest random_key();
+
 /// Thread safety: every method may run concurrently.
 class RemoteRun {
  public:
@@ -42,7 +45,7 @@ class RemoteRun {
   [[nodiscard]] const remote::ServerAddress& address(std::size_t server) const;
   /// The trusted keys as they are now; null without any. Errors: those of KeyFile.
   [[nodiscard]] Result<cache::KeyFile::Keys> trusted() const {
-    return trusted_ == nullptr ? cache::KeyFile::Keys() : trusted_->keys();
+    return cache::keys_of(trusted_);
   }
   [[nodiscard]] const remote::Server& server(std::size_t server) const;
   /// By KILN_REMOTE_SIGN, where something may be sent.
@@ -59,6 +62,9 @@ class RemoteRun {
   [[nodiscard]] remote::Answer ask(std::size_t server, remote::Method method,
                                    const Start& start,
                                    int most_retries = remote::kMostRetries);
+  /// Succeeds unless the server has something under a key that nobody has made, as one
+  /// that answers any question has. It is asked once. Errors: kUnavailable.
+  [[nodiscard]] Result<void> check_is_cache(std::size_t server);
   /// Such a server is asked again.
   void forgive(std::size_t server, remote::Method method);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "util/quiet_thread.h"
@@ -68,6 +69,15 @@ TransferTotals Sender::finish() {
   work();
   close();
   const MutexLock lock(mutex_);
+  for (const auto& [server, key] : sent_) {
+    const auto back =
+        run_.stop().stop_requested() ? Result<void>() : read_back(server, key);
+    if (back)
+      continue;
+    ++totals_.servers[server].failed;
+    totals_.add_problem({.key = key, .label = key.hex(), .arch = ""}, back.error(),
+                        run_.address(server).base);
+  }
   return std::move(totals_);
 }
 
@@ -100,46 +110,111 @@ void Sender::work() {
 void Sender::send(const Wanted& object) {
   if (progress_ != nullptr)
     progress_->start(object.label);
-  std::optional<cache::StoredObject> read;
+  const auto read = sound_object(cache_, object.key, options_.source);
   for (std::size_t i = 0; i < run_.server_count(); ++i) {
-    auto sent = send_to(i, object.key, read);
+    const auto cache = run_.check_is_cache(i);
+    auto sent = !cache  ? cache
+                : !read ? Result<void>(tl::unexpected(read.error()))
+                        : send_to(i, *read);
+    const MutexLock lock(mutex_);
     if (sent)
       continue;
-    const MutexLock lock(mutex_);
-    ++totals_.servers[i].failed;
-    totals_.add_problem(object, std::move(sent).error(), run_.address(i).base);
+    // Of a server that is no cache, one word is enough.
+    if (++totals_.servers[i].failed == 1 || cache)
+      totals_.add_problem(object, std::move(sent).error(), run_.address(i).base);
   }
   if (progress_ != nullptr)
     progress_->finish(object.label, std::nullopt);
 }
 
-Result<void> Sender::send_to(std::size_t server, const Digest& key,
-                             std::optional<cache::StoredObject>& read) {
-  if (options_.existing == remote::Existing::kStays) {
-    const Answer answer =
-        run_.ask(server, Method::kHead, [&](Server& asked, Server::Done done) {
-          return asked.head(key, std::move(done));
-        });
-    if (answer.verdict != Verdict::kGood)
-      return tl::unexpected(error_of(answer));
-    if (answer.is_there) {
-      const MutexLock lock(mutex_);
-      ++totals_.servers[server].already_there;
-      return {};
-    }
+bool Sender::is_same(std::size_t server, const cache::StoredObject& object,
+                     const Answer& there) const {
+  const SignatureBlock block = signatures_at_end(there.end_bytes);
+  const ByteView own =
+      ByteView(there.end_bytes).subspan(0, there.end_bytes.size() - block.size);
+  const ByteView file = object.file();
+  if (own.empty() || own.size() > file.size() ||
+      there.whole_bytes != file.size() + block.size ||
+      !std::ranges::equal(own, file.last(own.size())))
+    return false;
+  if (!judges_signatures(server))
+    return true;
+  const auto digest = Blake2bHasher::of(file);
+  const auto keys = run_.trusted();
+  return digest && keys && *keys && check_signed(*digest, block.signatures, **keys);
+}
+
+bool Sender::judges_signatures(std::size_t server) const {
+  const auto keys = run_.trusted();
+  return !run_.address(server).takes_unsigned && keys && *keys &&
+         is_any_trusted(options_.signers, **keys);
+}
+
+Result<Sender::There> Sender::look(std::size_t server,
+                                   const cache::StoredObject& object,
+                                   std::uint64_t last_bytes) {
+  Answer answer = run_.ask(server, Method::kGet, [&](Server& asked, Server::Done done) {
+    return asked.get_end(run_.address(server).object_url(object.key()), last_bytes,
+                         std::move(done),
+                         {.most_bytes = object.file().size() + kLargestSignatureBlock});
+  });
+  if (answer.is_there || answer.rejected) {
+    if (is_same(server, object, answer))
+      return There::kGood;
+    answer = run_.ask(server, Method::kGet, [&](Server& asked, Server::Done done) {
+      return asked.get(object.key(), {}, std::move(done));
+    });
   }
-  if (!read)
-    read = KILN_TRY(sound_object(cache_, key, options_.source));
+  if (answer.rejected &&
+      (answer.rejected != remote::Rejected::kSignature || judges_signatures(server)))
+    return There::kBad;
+  if (answer.object || answer.rejected)
+    return There::kGood;
+  return answer.verdict == Verdict::kGood ? Result<There>(There::kNothing)
+                                          : tl::unexpected(error_of(answer));
+}
+
+Result<void> Sender::send_to(std::size_t server, const cache::StoredObject& object) {
+  There there = There::kNothing;
+  if (options_.existing == remote::Existing::kStays)
+    there = KILN_TRY(look(server, object, kLargestSignatureBlock));
+  if (there == There::kGood) {
+    const MutexLock lock(mutex_);
+    ++totals_.servers[server].already_there;
+    return {};
+  }
+  const auto existing =
+      there == There::kBad ? remote::Existing::kIsReplaced : options_.existing;
   const Answer answer =
       run_.ask(server, Method::kPut, [&](Server& asked, Server::Done done) {
-        return asked.put(*read, options_.signers, std::move(done), {},
-                         options_.existing);
+        return asked.put(object, options_.signers, std::move(done), {}, existing);
       });
   if (!answer.is_there)
     return tl::unexpected(error_of(answer));
   const MutexLock lock(mutex_);
   ++totals_.servers[server].moved;
+  totals_.servers[server].replaced += there == There::kBad ? 1 : 0;
   totals_.bytes += answer.bytes;
+  sent_.try_emplace(server, object.key());
+  return {};
+}
+
+Result<void> Sender::read_back(std::size_t server, const Digest& key) {
+  constexpr int kLooks = 3;
+  const auto object = KILN_TRY(sound_object(cache_, key, options_.source));
+  const std::uint64_t all = object.file().size() + kLargestSignatureBlock;
+  for (int looks = 1; KILN_TRY(look(server, object, all)) != There::kGood; ++looks) {
+    // A proxy may still say that it is not there.
+    if (looks < kLooks &&
+        run_.wait_until(std::chrono::steady_clock::now() + std::chrono::seconds(1)))
+      continue;
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("{} takes objects and does not give them back: it has none, "
+                    "or another one, for {}. Look into its log, and whether its "
+                    "disk is full",
+                    run_.address(server).base, key.hex()));
+  }
   return {};
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -19,7 +20,7 @@ namespace kiln::tools {
 
 struct SendOptions {
   std::vector<Signer> signers;
-  /// kStays: the server is asked first, and not sent what it has.
+  /// kStays: the server is asked first, and not sent what it has, unless that is bad.
   remote::Existing existing = remote::Existing::kStays;
   Source source = Source::kOut;
 };
@@ -45,15 +46,27 @@ class Sender {
 
   void add(Wanted object);
   /// Waits until all are sent; a stop of the program leaves the rest out, with an error
-  /// for each. Nothing may be added afterwards.
+  /// for each. Then reads one object of each server back. Nothing may be added
+  /// afterwards.
   [[nodiscard]] TransferTotals finish();
 
  private:
   void work();
   void send(const Wanted& object);
-  /// `read` is the object once it was needed. Errors: why it was not sent.
-  [[nodiscard]] Result<void> send_to(std::size_t server, const Digest& key,
-                                     std::optional<cache::StoredObject>& read);
+  /// Errors: why it was not sent.
+  [[nodiscard]] Result<void> send_to(std::size_t server,
+                                     const cache::StoredObject& object);
+  enum class There : std::uint8_t { kNothing, kGood, kBad };
+  /// What the server has under its key. The end of that, of so many bytes, and its size
+  /// are compared; where they differ, the whole of it has to pass each check.
+  [[nodiscard]] Result<There> look(std::size_t server,
+                                   const cache::StoredObject& object,
+                                   std::uint64_t last_bytes);
+  [[nodiscard]] bool is_same(std::size_t server, const cache::StoredObject& object,
+                             const remote::Answer& there) const;
+  /// Whoever would not believe what it sends cannot tell a bad signature.
+  [[nodiscard]] bool judges_signatures(std::size_t server) const;
+  [[nodiscard]] Result<void> read_back(std::size_t server, const Digest& key);
   void close();
 
   RemoteRun& run_;
@@ -66,6 +79,8 @@ class Sender {
   bool is_closed_ KILN_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_ KILN_GUARDED_BY(mutex_);
   TransferTotals totals_ KILN_GUARDED_BY(mutex_);
+  // By server, the first.
+  std::map<std::size_t, Digest> sent_ KILN_GUARDED_BY(mutex_);
 };
 
 }  // namespace kiln::tools

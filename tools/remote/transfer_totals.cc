@@ -7,6 +7,7 @@
 
 #include "tools/output/standard_streams.h"
 #include "tools/output/terminal.h"
+#include "util/units.h"
 
 namespace kiln::tools {
 
@@ -30,10 +31,12 @@ void TransferTotals::add_problem(Wanted what, Error error, const std::string& se
 
 ordered_json servers_json(const TransferTotals& totals, const char* moved) {
   ordered_json list = ordered_json::array();
-  for (const auto& [url, count, already_there, failed] : totals.servers) {
+  for (const auto& [url, count, replaced, already_there, failed] : totals.servers) {
     ordered_json one{{"url", url}, {moved, count}};
-    if (moved == std::string_view("sent"))
+    if (moved == std::string_view("sent")) {
+      one["replaced"] = replaced;
       one["already_there"] = already_there;
+    }
     one["failed"] = failed;
     list.push_back(std::move(one));
   }
@@ -51,6 +54,18 @@ ordered_json problems_json(const TransferTotals& totals) {
                     {"error", error_json(*what.error)}});
   }
   return list;
+}
+
+std::string sent_text(const TransferTotals& totals, std::string_view moved) {
+  using Of = TransferTotals::OfServer;
+  const std::uint64_t replaced = totals.sum(&Of::replaced);
+  return fmt::format(
+      "{} {}, {}{}, {} already there{}", totals.sum(&Of::moved), moved,
+      replaced == 0 ? ""
+                    : fmt::format("{} of them in place of bad objects, ", replaced),
+      format_size(totals.bytes), totals.sum(&Of::already_there),
+      totals.problems.empty() ? ""
+                              : fmt::format(", {} failed", totals.problems.size()));
 }
 
 ordered_json key_names(const std::vector<Signer>& signers) {

@@ -17,6 +17,7 @@ struct TransferTotals {
   struct OfServer {
     std::string url;
     std::uint64_t moved = 0;          // sent to it, or fetched from it
+    std::uint64_t replaced = 0;       // of these, in the place of bad ones
     std::uint64_t already_there = 0;  // and so not sent
     std::uint64_t failed = 0;
   };
@@ -35,11 +36,15 @@ struct TransferTotals {
   std::vector<Problem> problems;
 };
 
-/// `[{"url","<moved>","already_there","failed"}]`; `moved` is "sent" or "pulled".
+/// `[{"url","<moved>","replaced","already_there","failed"}]`; `moved` is "sent", or
+/// "pulled", which has neither of the next two.
 [[nodiscard]] nlohmann::ordered_json servers_json(const TransferTotals& totals,
                                                   const char* moved);
 /// `[{"key","name","arch","server","error"}]`
 [[nodiscard]] nlohmann::ordered_json problems_json(const TransferTotals& totals);
+/// "36 sent, 2 of them in place of bad objects, 1.4 MiB, 4 already there, 1 failed".
+[[nodiscard]] std::string sent_text(const TransferTotals& totals,
+                                    std::string_view moved);
 [[nodiscard]] nlohmann::ordered_json key_names(const std::vector<Signer>& signers);
 /// A line on stderr for each.
 void print_problems(const TransferTotals& totals);

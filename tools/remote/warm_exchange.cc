@@ -108,17 +108,14 @@ bool WarmExchange::finish() {
     return true;
   sent_ = sender_->finish();
   print_problems(*sent_);
-  print_note(fmt::format("{} pushed, {}, {} already there{}\n", sent_->sum(&Of::moved),
-                         format_size(sent_->bytes), sent_->sum(&Of::already_there),
-                         sent_->problems.empty()
-                             ? ""
-                             : fmt::format(", {} failed", sent_->problems.size())));
+  print_note(sent_text(*sent_, "pushed") + "\n");
   return sent_->problems.empty();
 }
 
 void WarmExchange::add_to(nlohmann::ordered_json& document) const {
   if (sent_)
     document["push"] = {{"sent", sent_->sum(&Of::moved)},
+                        {"replaced", sent_->sum(&Of::replaced)},
                         {"already_there", sent_->sum(&Of::already_there)},
                         {"failed", sent_->problems.size()},
                         {"bytes", sent_->bytes},

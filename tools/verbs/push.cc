@@ -85,12 +85,11 @@ Result<int> push_objects(Context& context, const PushOptions& options, RemoteRun
   }
   print_problems(totals);
   using Of = TransferTotals::OfServer;
-  const std::uint64_t sent = totals.sum(&Of::moved);
-  const std::uint64_t already_there = totals.sum(&Of::already_there);
   if (context.json)
     print_json({{"objects", work.wanted.size()},
-                {"sent", sent},
-                {"already_there", already_there},
+                {"sent", totals.sum(&Of::moved)},
+                {"replaced", totals.sum(&Of::replaced)},
+                {"already_there", totals.sum(&Of::already_there)},
                 {"failed", totals.problems.size()},
                 {"bytes", totals.bytes},
                 {"seconds", seconds_since(began)},
@@ -99,12 +98,8 @@ Result<int> push_objects(Context& context, const PushOptions& options, RemoteRun
                 {"problems", problems_json(totals)}});
   else
     print(context.out.fitted(fmt::format(
-        "{} to {}: {} sent, {}, {} already there{}\n",
-        counted(work.wanted.size(), "object", "objects"),
-        counted(run.server_count(), "server", "servers"), sent,
-        format_size(totals.bytes), already_there,
-        totals.problems.empty() ? ""
-                                : fmt::format(", {} failed", totals.problems.size()))));
+        "{} to {}: {}\n", counted(work.wanted.size(), "object", "objects"),
+        counted(run.server_count(), "server", "servers"), sent_text(totals, "sent"))));
   return totals.problems.empty() && work.bad_lines == 0 ? kAllDone : kSomeFailed;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 #include <memory>
 #include <utility>
 
@@ -40,6 +41,7 @@ enum Status : std::uint32_t {  // NOLINT(performance-enum-size): HTTP's
 struct BadBody {
   Rejected check;
   std::string why;
+  bool is_of_others = false;
 };
 
 Rejected label_of(cache::Check check) {
@@ -66,7 +68,7 @@ Rejected label_of(cache::Check check) {
 }
 
 tl::unexpected<BadBody> refuse(Rejected check, std::string why) {
-  return tl::unexpected<BadBody>(BadBody{check, std::move(why)});
+  return tl::unexpected<BadBody>(BadBody{.check = check, .why = std::move(why)});
 }
 
 tl::unexpected<BadBody> refuse(const cache::Rejection& rejection) {
@@ -98,7 +100,9 @@ tl::expected<std::vector<KeyId>, BadBody> check_trust(
   auto by = digest ? check_signed(*digest, signatures, trusted)
                    : Result<std::vector<KeyId>>(tl::unexpect, digest.error());
   if (!by)
-    return refuse(Rejected::kSignature, by.error().message);
+    return tl::unexpected<BadBody>(
+        {Rejected::kSignature, by.error().message,
+         !signatures.empty() && !is_any_trusted(signatures, trusted)});
   return *std::move(by);
 }
 
@@ -220,16 +224,22 @@ Meaning meaning_of(Method method, std::uint32_t status, std::string_view code,
 /// What an answer says without the body of a success. `has_session`: of AWS.
 Answer read_status(Method method, TransferReply& reply, bool has_session) {
   Answer answer{.verdict = Verdict::kFailed,
+                .whole_bytes = reply.whole_bytes,
                 .end = reply.end,
                 .status = reply.status,
                 .times = reply.times,
                 .server_time = reply.server_time};
   if (reply.retry_after_s)
     answer.retry_after = std::chrono::seconds(*reply.retry_after_s);
+  if (reply.modified > 0)
+    answer.age = std::chrono::seconds(
+        (reply.server_time > 0 ? reply.server_time : ::time(nullptr)) - reply.modified);
   if (reply.end != TransferEnd::kAnswered) {
     answer.why = std::move(reply.error);
     if (reply.end == TransferEnd::kTooLarge)
       answer.rejected = Rejected::kSize;
+    if (reply.end == TransferEnd::kBodyFile)  // which says nothing of the server
+      answer.verdict = Verdict::kAbandoned;
     return answer;
   }
   if (reply.status == 0) {  // it was not sent, for want of credentials
@@ -303,17 +313,14 @@ struct Server::State {
 
   /// Of what went wrong on this machine.
   static std::uint64_t abandon(const Done& done, const Error& error) {
-    done({.verdict = Verdict::kAbandoned, .why = error.message});
+    done({.verdict = Verdict::kAbandoned,
+          .end = TransferEnd::kBodyFile,
+          .why = error.message});
     return 0;
   }
 
   const ServerAddress address;
-  /// Null: nobody is trusted.
-  [[nodiscard]] Result<cache::KeyFile::Keys> keys() const {
-    return trusted == nullptr ? cache::KeyFile::Keys() : trusted->keys();
-  }
-
-  const std::shared_ptr<cache::KeyFile> trusted;
+  const std::shared_ptr<cache::KeyFile> trusted;  // null: nobody is
   const cache::PayloadCheck payload_check;
   Transfers& transfers;
   const std::shared_ptr<CredentialKeeper> credentials;
@@ -335,7 +342,7 @@ const ServerAddress& Server::address() const {
 std::uint64_t Server::get(const Digest& key, std::string target, Done done,
                           const TransferLimits& limits) {
   // No server is blamed for it.
-  if (const auto keys = state_->keys(); !keys)
+  if (const auto keys = cache::keys_of(state_->trusted); !keys)
     return State::abandon(done, keys.error());
   auto file = BodyFile::make();
   if (!file)
@@ -343,9 +350,10 @@ std::uint64_t Server::get(const Digest& key, std::string target, Done done,
   const auto finish = [state = state_, file = *file, key, target = std::move(target)](
                           Answer& answer, std::uint64_t size) {
     auto body = file.read(0, size);
-    const auto keys = state->keys();
+    const auto keys = cache::keys_of(state->trusted);
     if (!body || !keys) {
       answer.verdict = Verdict::kAbandoned;
+      answer.end = TransferEnd::kBodyFile;
       answer.why = body ? keys.error().message : body.error().message;
       return;
     }
@@ -362,6 +370,7 @@ std::uint64_t Server::get(const Digest& key, std::string target, Done done,
     }
     answer.verdict = Verdict::kFailed;
     answer.rejected = object.error().check;
+    answer.is_of_others = object.error().is_of_others;
     answer.why = std::move(object.error().why);
   };
   return state_->start({.method = Method::kGet,
@@ -405,6 +414,21 @@ std::uint64_t Server::get_file(const std::string& url, BodyFile into,
       std::move(into),
       [](Answer& answer, std::uint64_t size) { answer.file_bytes = size; },
       std::move(done));
+}
+
+std::uint64_t Server::get_end(const std::string& url, std::uint64_t last_bytes,
+                              Done done, const TransferLimits& limits) {
+  const auto file = BodyFile::make();
+  if (!file)
+    return State::abandon(done, file.error());
+  const auto finish = [file = *file](Answer& answer, std::uint64_t size) {
+    answer.is_there = true;
+    if (auto body = file.read(0, size))
+      answer.end_bytes = *std::move(body);
+  };
+  return state_->start(
+      {.method = Method::kGet, .url = url, .limits = limits, .last_bytes = last_bytes},
+      *file, finish, std::move(done));
 }
 
 std::uint64_t Server::put_file(const std::string& url, BodyFile file,

@@ -49,9 +49,13 @@ struct Answer {
   std::vector<KeyId> signers{};               // of the object; empty: nobody was needed
   std::optional<std::uint64_t> file_bytes{};  // likewise, of get_file()
   Resume resume{};                            // of get_file() that failed
+  Bytes end_bytes{};                          // of get_end()
+  std::uint64_t whole_bytes = 0;  // likewise, of the file; 0: the server does not say
   /// Of a HEAD or a PUT: it is there (now). A PUT that is denied says nothing of GETs.
   bool is_there = false;
   std::optional<Rejected> rejected{};  // then `verdict` is kFailed
+  bool is_of_others = false;           // then: signed by keys that are unknown here
+  std::optional<std::chrono::seconds> age{};  // of the file, if the server says so
   TransferEnd end = TransferEnd::kAnswered;
   std::uint32_t status = 0;
   std::optional<std::chrono::seconds> retry_after{};
@@ -99,6 +103,10 @@ class Server {
   /// has been checked.
   std::uint64_t get_file(const std::string& url, BodyFile into, const Resume& from,
                          Done done, const TransferLimits& limits = {});
+  /// The last bytes of a file; all, if the server knows no ranges, or none, where they
+  /// cannot be had alone.
+  std::uint64_t get_end(const std::string& url, std::uint64_t last_bytes, Done done,
+                        const TransferLimits& limits);
   /// Replaces it by the first `size` bytes, if it is there.
   std::uint64_t put_file(const std::string& url, BodyFile file, std::uint64_t size,
                          Done done, const TransferLimits& limits = {});

@@ -142,6 +142,20 @@ void Servers::pass_over(const Digest& key) {
   for (Peer& peer : peers_) peer.refused.insert(key);
 }
 
+bool Servers::takes_place(std::size_t number, const Digest& key) {
+  const MutexLock lock(mutex_);
+  return peers_[number].bad.erase(key) > 0;
+}
+
+bool Servers::may_replace(std::size_t number, const Answer& bad) const {
+  const auto keys = cache::keys_of(options_.trusted);
+  const bool believes_itself =
+      options_.servers[number].takes_unsigned ||
+      (keys && *keys && is_any_trusted(options_.signers, **keys));
+  return is_written(number) && believes_itself &&
+         (!bad.is_of_others || bad.age.value_or(std::chrono::seconds(0)) > kOthersStay);
+}
+
 Servers::Then Servers::report(const Admitted& request, const Digest& key,
                               const Answer& answer) {
   count(request, result_of(request.method, answer));
@@ -150,6 +164,9 @@ Servers::Then Servers::report(const Admitted& request, const Digest& key,
       answer.bytes);
   if (answer.rejected)
     refuse_key(request, key, answer);
+  if (answer.end == TransferEnd::kBodyFile && !has_warned_.test_and_set())
+    log(LogLevel::kWarning,
+        {"remote caches are of no use while a file here fails (TMPDIR): ", answer.why});
   return tell_breaker(request, answer);
 }
 
@@ -184,6 +201,8 @@ void Servers::refuse_key(const Admitted& request, const Digest& key,
     const MutexLock lock(mutex_);
     Peer& peer = peers_[request.server];
     peer.refused.insert(key);
+    if (may_replace(request.server, answer))
+      peer.bad.insert(key);
     if (std::exchange(peer.has_warned, true))
       return;
   }
@@ -197,7 +216,9 @@ Servers::Then Servers::tell_breaker(const Admitted& request, const Answer& answe
   // That an object is missing says nothing of the PUT that follows.
   const bool is_missing = request.method == Method::kHead &&
                           answer.verdict == Verdict::kGood && !answer.is_there;
-  const Verdict verdict = is_missing ? Verdict::kAbandoned : answer.verdict;
+  const Verdict verdict = is_missing        ? Verdict::kAbandoned
+                          : answer.rejected ? Verdict::kBadBody
+                                            : answer.verdict;
   {
     const MutexLock lock(mutex_);
     Breaker& breaker = peers_[request.server].of(request.use);

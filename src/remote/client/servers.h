@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -90,6 +91,12 @@ class Servers {
   /// `key` that failed a check.
   [[nodiscard]] std::optional<Admitted> admit(std::size_t number, Use use,
                                               Method method, const Digest& key);
+  /// True once for a key whose object failed a check of this process: what is built
+  /// here takes its place. Whoever would not believe what this process signs replaces
+  /// nothing; and what keys have signed that are unknown here may be good for others:
+  /// it stays for kOthersStay, so that two fleets do not replace each other's for ever.
+  [[nodiscard]] bool takes_place(std::size_t number, const Digest& key);
+  static constexpr std::chrono::hours kOthersStay{24};
   /// Of an admitted request.
   [[nodiscard]] Server& server(std::size_t number) { return *servers_[number]; }
   [[nodiscard]] const std::string& label(std::size_t number) const {
@@ -116,6 +123,7 @@ class Servers {
     Breaker gets;
     Breaker uploads;
     std::unordered_set<Digest> refused{};  // keys whose object cannot be used
+    std::unordered_set<Digest> bad{};      // of these, what may be replaced
     bool has_warned = false;               // of such an object
 
     [[nodiscard]] Breaker& of(Use use) { return use == Use::kGet ? gets : uploads; }
@@ -123,6 +131,7 @@ class Servers {
 
   [[nodiscard]] bool open() KILN_REQUIRES(mutex_);
   void count(const Admitted& request, std::string_view result);
+  [[nodiscard]] bool may_replace(std::size_t number, const Answer& bad) const;
   void refuse_key(const Admitted& request, const Digest& key, const Answer& answer);
   Then tell_breaker(const Admitted& request, const Answer& answer);
 
@@ -130,6 +139,7 @@ class Servers {
   const NodeFailures node_;
   cache::Counters& counters_;
   std::vector<std::string> labels_;  // constant after construction
+  std::atomic_flag has_warned_{};    // of a file of this machine
   Mutex mutex_;
   enum class State : std::uint8_t { kNew, kOpen, kUnusable };
   State state_ KILN_GUARDED_BY(mutex_) = State::kNew;

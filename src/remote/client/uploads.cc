@@ -43,45 +43,45 @@ bool Uploads::choose() {
 /// Called by one thread at a time: by that of add(), and then by those of the answers.
 void Uploads::go_on() {
   for (;;) {
-    std::optional<Admitted> request;
-    Object object;
-    std::uint64_t turn = 0;
+    std::optional<Current> next;
     {
       const MutexLock lock(mutex_);
       if (has_ended_ || !choose()) {
         is_running_ = false;
         return idle_.notify_all();
       }
-      object = current_->object;
-      request = servers_->admit(current_->server, Use::kUpload, current_->method,
-                                object->key());
-      current_->running = request;
-      current_->turn = turn = ++turns_;
+      const Digest key = current_->object->key();
+      if (servers_->takes_place(current_->server, key)) {
+        current_->method = Method::kPut;
+        current_->existing = Existing::kIsReplaced;
+      }
+      current_->running =
+          servers_->admit(current_->server, Use::kUpload, current_->method, key);
+      current_->turn = ++turns_;
       current_->id = 0;
-      if (!request) {
+      if (!current_->running) {
         counters_.add(cache::Counter::kUploadsDropped);
-        ++current_->server;
-        current_->method = Method::kHead;
+        current_ = Current{.object = current_->object, .server = current_->server + 1};
         continue;
       }
+      next = current_;
     }
-    return send(*request, object, turn);
+    return send(*next);
   }
 }
 
-void Uploads::send(const Admitted& request, const Object& object, std::uint64_t turn) {
-  const auto done = [self = shared_from_this(), request](const Answer& answer) {
-    self->on_answer(request, answer);
-  };
+void Uploads::send(const Current& next) {
+  const auto done = [self = shared_from_this(), request = *next.running](
+                        const Answer& answer) { self->on_answer(request, answer); };
   const RemoteOptions& options = servers_->options();
-  Server& server = servers_->server(request.server);
-  const std::uint64_t id =
-      request.method == Method::kHead
-          ? server.head(object->key(), done, options.limits)
-          : server.put(*object, options.signers, done, options.limits);
+  Server& server = servers_->server(next.server);
+  const std::uint64_t id = next.method == Method::kHead
+                               ? server.head(next.object->key(), done, options.limits)
+                               : server.put(*next.object, options.signers, done,
+                                            options.limits, next.existing);
   {
     const MutexLock lock(mutex_);
-    if (current_ && current_->turn == turn)
+    if (current_ && current_->turn == next.turn)
       current_->id = id;
     if (!has_ended_)
       return;
@@ -112,8 +112,10 @@ void Uploads::on_answer(const Admitted& request, const Answer& answer) {
     } else if (then == Servers::Then::kGoOn) {
       if (!answer.is_there)
         counters_.add(cache::Counter::kUploadsDropped);
-      ++current_->server;
-      current_->method = Method::kHead;
+      else if (current_->existing == Existing::kIsReplaced)
+        log(LogLevel::kInfo, {"a bad object of ", servers_->label(request.server),
+                              " was replaced: ", key.hex()});
+      current_ = Current{.object = current_->object, .server = current_->server + 1};
     }
   }
   go_on();

@@ -22,8 +22,8 @@ class Uploads : public std::enable_shared_from_this<Uploads> {
 
   Uploads(std::shared_ptr<Servers> servers, cache::Counters& counters);
 
-  /// To each server that is written and has no object of that key. What finds no room,
-  /// or does not arrive, is counted.
+  /// To each server that is written and has no object of that key, or a bad one
+  /// (Servers::takes_place()). What finds no room, or does not arrive, is counted.
   void add(Object object);
   /// Waits until all have ended, for at most `limit`, and drops the rest.
   void end(std::chrono::milliseconds limit);
@@ -34,6 +34,7 @@ class Uploads : public std::enable_shared_from_this<Uploads> {
     Object object;
     std::size_t server = 0;         // to this one, and then to those behind it
     Method method = Method::kHead;  // then kPut
+    Existing existing = Existing::kStays;
     std::optional<Admitted> running{};
     std::uint64_t turn = 0;  // of that request
     std::uint64_t id = 0;    // for cancel(); 0: not known yet
@@ -41,7 +42,7 @@ class Uploads : public std::enable_shared_from_this<Uploads> {
 
   void go_on();
   [[nodiscard]] bool choose() KILN_REQUIRES(mutex_);
-  void send(const Admitted& request, const Object& object, std::uint64_t turn);
+  void send(const Current& next);
   void on_answer(const Admitted& request, const Answer& answer);
 
   const std::shared_ptr<Servers> servers_;

@@ -121,7 +121,9 @@ void set_method(Running& running) {
   switch (request.method) {
     case Method::kGet:
       set_text(easy, CURLOPT_POSTFIELDS, request.form);
-      if (request.resumes_at == 0) {
+      if (request.last_bytes != 0) {
+        set(easy, CURLOPT_RANGE, fmt::format("-{}", request.last_bytes).c_str());
+      } else if (request.resumes_at == 0) {
         set(easy, CURLOPT_ACCEPT_ENCODING, "zstd");
       } else {
         set(easy, CURLOPT_RANGE, fmt::format("{}-", request.resumes_at).c_str());
@@ -190,9 +192,10 @@ struct CurlTransfers::State {
     running.erase(found);
     CURL* const easy = one->easy.get();
     TransferReply& reply = one->reply;
+    begin_body(*one);  // of an empty one
     // Only the host that looks at these bytes refuses them, and says why.
     const bool is_enough = one->took == Took::kEnough;
-    reply.end = !one->body.error().empty()    ? TransferEnd::kHelper
+    reply.end = !one->body.error().empty()    ? TransferEnd::kBodyFile
                 : one->took == Took::kTooMuch ? TransferEnd::kTooLarge
                 : one->is_too_slow            ? TransferEnd::kTimeout
                 : is_enough                   ? TransferEnd::kAnswered
@@ -260,10 +263,14 @@ struct CurlTransfers::State {
                        .tls = time(CURLINFO_APPCONNECT_TIME_T),
                        .first_byte = time(CURLINFO_STARTTRANSFER_TIME_T),
                        .whole = time(CURLINFO_TOTAL_TIME_T)};
-    const std::string date = header_of(easy, "Date");
-    if (!date.empty())
-      one.reply.server_time =
-          std::max<std::int64_t>(0, curl().getdate(date.c_str(), nullptr));
+    const auto date = [&](const char* name) {
+      const std::string text = header_of(easy, name);
+      return text.empty()
+                 ? 0
+                 : std::max<std::int64_t>(0, curl().getdate(text.c_str(), nullptr));
+    };
+    one.reply.server_time = date("Date");
+    one.reply.modified = date("Last-Modified");
   }
 
   static void note_answer(Running& one) {
@@ -272,7 +279,6 @@ struct CurlTransfers::State {
     curl_off_t rest = 0;
     std::ignore = curl().easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
     std::ignore = curl().easy_getinfo(easy, CURLINFO_RETRY_AFTER, &rest);
-    begin_body(one);  // of an empty one
     one.reply.status = static_cast<std::uint32_t>(one.is_rest ? kOk : status);
     constexpr curl_off_t kLongest = 1 << 30;
     if (rest > 0)

@@ -1,10 +1,11 @@
 #include "remote/helper/folder_transfer.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <system_error>
 #include <utility>
 
@@ -22,12 +23,29 @@ constexpr std::uint32_t kNoRoom = 507;
 constexpr mode_t kFileMode = 0644;
 constexpr std::size_t kStep = 1U << 20U;
 
+/// What senders that were killed have left in that folder: files of NewFile.
+void remove_old_files(const std::filesystem::path& folder) {
+  using std::filesystem::directory_iterator;
+  std::error_code error;
+  std::error_code unknown;  // of one file, which stays
+  for (directory_iterator each(folder, error); !error && each != directory_iterator();
+       each.increment(error)) {
+    if (!each->path().filename().native().starts_with(".new-"))
+      continue;
+    const auto written = each->last_write_time(unknown);
+    if (!unknown &&
+        std::filesystem::file_time_type::clock::now() - written > std::chrono::days(1))
+      std::filesystem::remove(*each, unknown);
+  }
+}
+
 }  // namespace
 
 FolderTransfer::FolderTransfer(const TransferRequest& request,
                                std::filesystem::path path, UniqueFd body)
     : id_(request.id),
       method_(request.method),
+      last_bytes_(request.last_bytes),
       path_(std::move(path)),
       body_(std::move(body), request) {
   if (method_ == Method::kGet)
@@ -43,12 +61,13 @@ std::optional<TransferReply> FolderTransfer::get() {
     source_ = UniqueFd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!source_ && (errno == ENOENT || errno == ENOTDIR))
       return answer(kNotFound);
-    struct stat info {};
-    if (!source_ || ::fstat(source_.get(), &info) != 0)
+    if (!source_ || ::fstat(source_.get(), &info_) != 0)
       return broken(TransferEnd::kBroken,
                     posix_error("open", path_, errno).value().message);
-    if (!S_ISREG(info.st_mode))
+    if (!S_ISREG(info_.st_mode))
       return broken(TransferEnd::kBroken, path_.native() + " is not a regular file");
+    const auto size = static_cast<std::uint64_t>(info_.st_size);
+    done_ = last_bytes_ == 0 ? 0 : size - std::min(size, last_bytes_);
   }
   if (method_ == Method::kHead)
     return answer(kThere);
@@ -64,7 +83,7 @@ std::optional<TransferReply> FolderTransfer::get() {
     case Took::kTooMuch:
       return broken(TransferEnd::kTooLarge, path_.native() + " is too large");
     case Took::kNothing:
-      return broken(TransferEnd::kHelper, body_.error());
+      return broken(TransferEnd::kBodyFile, body_.error());
     case Took::kEnough:
       return answer(kThere);
     case Took::kAll:
@@ -77,6 +96,7 @@ std::optional<TransferReply> FolderTransfer::put() {
   if (!new_) {
     std::error_code unknown;  // then the file cannot be made
     std::filesystem::create_directories(path_.parent_path(), unknown);
+    remove_old_files(path_.parent_path());
     auto file = NewFile::create(path_);
     if (!file)
       return answer(kNoRoom, file.error().message);
@@ -85,7 +105,7 @@ std::optional<TransferReply> FolderTransfer::put() {
   std::string bytes(kStep, '\0');
   const ssize_t n = body_.give(bytes.data(), bytes.size());
   if (n < 0)
-    return broken(TransferEnd::kHelper, body_.error());
+    return broken(TransferEnd::kBodyFile, body_.error());
   bytes.resize(static_cast<std::size_t>(n));
   const auto kept = n == 0 ? new_->commit(kFileMode)
                            : write_all(new_->descriptor(), as_bytes(bytes), path_);
@@ -99,6 +119,8 @@ TransferReply FolderTransfer::answer(std::uint32_t status, std::string error) co
           .end = TransferEnd::kAnswered,
           .status = status,
           .error = std::move(error),
+          .modified = info_.st_mtime,
+          .whole_bytes = static_cast<std::uint64_t>(info_.st_size),
           .body_bytes = body_.received()};
 }
 

@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -32,10 +34,12 @@ class FolderTransfer {
 
   const std::uint64_t id_;
   const Method method_;
+  const std::uint64_t last_bytes_;
   const std::filesystem::path path_;
   TransferBody body_;
-  UniqueFd source_;             // of a GET
   std::optional<NewFile> new_;  // of a PUT
+  UniqueFd source_;             // of a GET
+  struct stat info_ {};         // likewise
   std::uint64_t done_ = 0;
 };
 

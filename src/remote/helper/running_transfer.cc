@@ -13,17 +13,21 @@ namespace {
 
 constexpr long kWhole = 200;
 constexpr long kPartial = 206;
+constexpr long kNoSuchRange = 416;
 constexpr std::size_t kMostRefusal = 1024;
 constexpr std::chrono::seconds kStoredWithin{60};
+/// Of a pack: a proxy that fetches it for others lets this one wait.
+constexpr std::chrono::seconds kFirstByteWithin{35};
+
+/// 0: it is no number.
+std::uint64_t number_in(std::string_view text) {
+  std::uint64_t number = 0;
+  std::ignore = std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
 
 /// "bytes 5-9/10" of a body that goes on at 5, and up to its end.
-bool goes_on_at(std::uint64_t at, std::string_view range) {
-  std::uint64_t total = 0;
-  const std::size_t slash = range.rfind('/');
-  if (slash == std::string_view::npos ||
-      std::from_chars(range.data() + slash + 1, range.data() + range.size(), total)
-              .ec != std::errc{})
-    return false;
+bool goes_on_at(std::uint64_t at, std::uint64_t total, std::string_view range) {
   return total > at && range == fmt::format("bytes {}-{}/{}", at, total - 1, total);
 }
 
@@ -53,10 +57,19 @@ void begin_body(Running& running) {
   long status = 0;
   std::ignore = curl().easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
   const bool is_whole = status == kWhole;
-  const bool is_rest = status == kPartial && request.resumes_at != 0 &&
-                       header_of(easy, "Content-Encoding").empty() &&
-                       goes_on_at(request.resumes_at, header_of(easy, "Content-Range"));
-  running.is_rest = is_rest;
+  const std::string range = header_of(easy, "Content-Range");
+  const std::uint64_t total = number_in(range.substr(range.rfind('/') + 1));
+  const std::uint64_t from = request.last_bytes != 0
+                                 ? total - std::min(total, request.last_bytes)
+                                 : request.resumes_at;
+  const bool is_rest =
+      status == kPartial && request.resumes_at + request.last_bytes != 0 &&
+      header_of(easy, "Content-Encoding").empty() && goes_on_at(from, total, range);
+  // An empty file has no last bytes, and one that is encoded none of its own.
+  running.is_rest = is_rest || (request.last_bytes != 0 &&
+                                (status == kPartial || status == kNoSuchRange));
+  running.reply.whole_bytes =
+      is_rest ? total : number_in(header_of(easy, "Content-Length"));
   if (request.method != Method::kGet || !(is_whole || is_rest))
     return running.body.ignore();
   running.body.begin_at(is_rest ? request.resumes_at : 0);
@@ -99,7 +112,9 @@ int on_progress(void* user, curl_off_t total, curl_off_t received, curl_off_t to
   const auto least = static_cast<curl_off_t>(limits.least_bytes_per_second) *
                      static_cast<curl_off_t>(limits.slow_for.count());
   const auto now = std::chrono::steady_clock::now();
-  if (moved - running.moved_then >= least) {
+  const bool is_awaited =
+      limits.grows && running.request.method == Method::kGet && received == 0;
+  if (moved - running.moved_then >= least || is_awaited) {
     running.slow_since = now;
     running.moved_then = moved;
   }
@@ -107,6 +122,7 @@ int on_progress(void* user, curl_off_t total, curl_off_t received, curl_off_t to
   const bool is_sent = limits.grows && to_send > 0 && sent >= to_send;
   running.is_too_slow =
       now - running.slow_since >= (is_sent ? kStoredWithin : limits.slow_for) ||
+      (is_awaited && now - running.began >= kFirstByteWithin) ||
       (limits.grows &&
        now - running.began >=
            whole_limit(limits, static_cast<std::uint64_t>(total + to_send)));

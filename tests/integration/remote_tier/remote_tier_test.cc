@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <fstream>
@@ -179,58 +181,114 @@ std::vector<Bad> bad_servers() {
   const auto status = [](const char* text) {
     return [text](RemoteServer& server) { server.set_status(text); };
   };
-  const auto body = [](std::function<std::string(std::string)> damage) {
-    return [damage](RemoteServer& server) {
-      server.set_fault([damage](const Exchange& exchange) {
-        exchange.answer("200 OK",
-                        damage(signed_body(object_of(1), Machine::signing_key())));
-        return true;
-      });
-    };
-  };
-  return {
-      {"Silent", [](RemoteServer& server) { server.be_silent(); }},
-      {"Status500", status("500 Internal Server Error")},
-      {"Status503", status("503 Service Unavailable")},
-      {"CaptivePortal", body([](auto) { return "<html>pay</html>"; })},
-      {"AnotherKeysObject",
-       body([](auto) { return signed_body(object_of(77), Machine::signing_key()); })},
-      {"Flipped", body([](std::string text) {
-         text[300] ^= 1;
-         return text;
-       })},
-      {"Cut",
-       body([](const std::string& text) { return text.substr(0, text.size() - 9); })},
-      {"Reset",
-       [](RemoteServer& server) {
-         server.set_fault([](const Exchange& exchange) {
-           exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nKILN");
-           exchange.reset();
-           return true;
-         });
-       }},
-      {"StalledBody",
-       [](RemoteServer& server) {
-         server.set_fault([](const Exchange& exchange) {
-           exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nKILN");
-           exchange.wait_for_its_end();
-           return true;
-         });
-       }},
-      {"OneByteASecond", [](RemoteServer& server) {
-         server.set_fault([](const Exchange& exchange) {
-           exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n");
-           for (int i = 0; i < 100 && !exchange.has_stopped(); ++i) {
-             exchange.send("x");
-             exchange.pause(1s);
-           }
-           return true;
-         });
-       }}};
+  return {{"Silent", [](RemoteServer& server) { server.be_silent(); }},
+          {"Status500", status("500 Internal Server Error")},
+          {"Status503", status("503 Service Unavailable")},
+          {"Reset",
+           [](RemoteServer& server) {
+             server.set_fault([](const Exchange& exchange) {
+               exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nKILN");
+               exchange.reset();
+               return true;
+             });
+           }},
+          {"StalledBody",
+           [](RemoteServer& server) {
+             server.set_fault([](const Exchange& exchange) {
+               exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nKILN");
+               exchange.wait_for_its_end();
+               return true;
+             });
+           }},
+          {"OneByteASecond", [](RemoteServer& server) {
+             const auto body = signed_body(object_of(1), Machine::signing_key());
+             server.set_fault([body](const Exchange& exchange) {
+               exchange.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n");
+               for (int i = 0; i < 100 && !exchange.has_stopped(); ++i) {
+                 exchange.send(body.substr(static_cast<std::size_t>(i), 1));
+                 exchange.pause(1s);
+               }
+               return true;
+             });
+           }}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, BadServerTest, testing::ValuesIn(bad_servers()),
                          [](const auto& test) { return std::string(test.param.name); });
+
+class BadBodiesTest : public RemoteTierTest, public testing::WithParamInterface<Bad> {};
+
+TEST_P(BadBodiesTest, CostNoMoreThanThirtyTwoQuestionsAnOpening) {
+  GetParam().become(server_);
+  const auto build = [&](int first, int last) {
+    for (int i = first; i < last; ++i) {
+      const auto fetched = machine_.fetch(i);
+      ASSERT_TRUE(fetched && fetched->outcome == FetchOutcome::kCompiled) << i;
+    }
+  };
+  build(0, 40);
+  EXPECT_EQ(machine_.gets("rejected"), 32U);
+  EXPECT_EQ(machine_.all_gets(), 32U);
+  // The machine's other processes find out for themselves.
+  Machine other({server_.address()});
+  other.root = machine_.root;
+  ASSERT_TRUE(other.fetch(40));
+  EXPECT_EQ(other.gets("rejected"), 1U);
+  // The probe is as bad; the next one finds what is good.
+  machine_.clock.jump(31s);
+  build(41, 44);
+  EXPECT_EQ(machine_.all_gets(), 33U);
+  fill(server_, 60);
+  server_.be_honest();
+  machine_.clock.jump(61s);
+  for (int i = 45; i < 50; ++i) EXPECT_TRUE(machine_.hits(i)) << i;
+}
+
+std::vector<Bad> bad_bodies() {
+  const auto body = [](std::function<std::string(std::string)> damage) {
+    return [damage](RemoteServer& server) {
+      server.set_fault([damage](const Exchange& exchange) {
+        exchange.answer("200 OK",
+                        damage(signed_body(object_of(1001), Machine::signing_key())));
+        return true;
+      });
+    };
+  };
+  return {{"CaptivePortal", body([](auto) { return "<html>pay</html>"; })},
+          {"AnotherKeysObject", body([](auto text) { return text; })},
+          {"Flipped", body([](std::string text) {
+             text[300] ^= 1;
+             return text;
+           })},
+          {"Cut", body([](const std::string& text) {
+             return text.substr(0, text.size() - 9);
+           })}};
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, BadBodiesTest, testing::ValuesIn(bad_bodies()),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST_F(RemoteTierTest, AFullDiskHereIsNotTheServersFault) {
+  keep_log();
+  ASSERT_TRUE(machine_.hits(0));
+  const auto helpers = children_of(::getpid());
+  ASSERT_EQ(helpers.size(), 1U);
+  rlimit size{.rlim_cur = 10, .rlim_max = RLIM_INFINITY};
+  ASSERT_EQ(::prlimit(helpers.front(), RLIMIT_FSIZE, &size, nullptr), 0);
+  for (int i = 1; i < 6; ++i) EXPECT_EQ(machine_.fetch(i)->tier, cache::Tier::kBuild);
+  size.rlim_cur = RLIM_INFINITY;
+  ASSERT_EQ(::prlimit(helpers.front(), RLIMIT_FSIZE, &size, nullptr), 0);
+  EXPECT_TRUE(machine_.hits(6));
+  EXPECT_EQ(machine_.gets("body_file"), 5U);
+  EXPECT_THAT(log(), testing::ElementsAre(HasSubstr("TMPDIR")));
+}
+
+TEST_F(RemoteTierTest, GoodObjectsBehindBadOnesAreFetched) {
+  for (int i = 0; i < 10; ++i) server_.put(object_of(i).key(), "");
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(machine_.fetch(i)->tier, cache::Tier::kBuild);
+  for (int i = 10; i < 20; ++i) EXPECT_TRUE(machine_.hits(i)) << i;
+  EXPECT_EQ(machine_.gets("rejected"), 10U);
+}
 
 TEST_F(RemoteTierTest, ARestThatIsAskedForIsGivenAfterOneFailure) {
   server_.set_status("429 Too Many Requests", "Retry-After: 100\r\n");

@@ -77,6 +77,90 @@ TEST_F(UploadsTest, WhatTheServerHasIsNotSentAgain) {
   EXPECT_EQ(builder().counted("uploads_dropped"), 0U);
 }
 
+/// Ways in which a server's object is bad.
+std::vector<std::pair<const char*, std::string>> objects_gone_bad() {
+  const std::string good = signed_body(object_of(0), Machine::signing_key());
+  const std::string poisoned =
+      signed_body(object_of(0, "\177ELF of somebody else"), Machine::signing_key());
+  std::string flipped = good;
+  flipped[300] ^= 1;
+  std::string under_our_name = poisoned;  // with the signature of the good one
+  under_our_name.replace(poisoned.size() - 92, 92, good, good.size() - 92, 92);
+  return {{"empty", ""},
+          {"cut", good.substr(0, good.size() / 2)},
+          {"without the end of its signature", good.substr(0, good.size() - 1)},
+          {"flipped", flipped},
+          {"unsigned", std::string(as_text(object_of(0).file()))},
+          {"with another's signature", under_our_name},
+          {"of another key", signed_body(object_of(77), Machine::signing_key())},
+          {"a page", "<html>no</html>"}};
+}
+
+TEST_F(UploadsTest, ABadObjectIsReplacedByWhoWasRefusedItAndBuiltIt) {
+  const std::string good = signed_body(object_of(0), Machine::signing_key());
+  for (const auto& [name, body] : objects_gone_bad()) {
+    SCOPED_TRACE(name);
+    RemoteServer server;
+    server.put(object_of(0).key(), body);
+    Machine machine(written(server));
+    machine.options.signers = {Machine::signing_key().signer()};
+    ASSERT_EQ(machine.fetch(0)->tier, cache::Tier::kBuild);
+    machine.close();
+    EXPECT_EQ(server.requests("PUT"), 1);
+    EXPECT_EQ(server.requests("HEAD"), 0) << "it is known to be there";
+    EXPECT_EQ(server.body_of(object_of(0).key()), good);
+    EXPECT_EQ(machine.counted("uploads_dropped"), 0U);
+    Machine other{{server.address()}};
+    EXPECT_TRUE(other.hits(0));
+  }
+}
+
+TEST_F(UploadsTest, ABadObjectIsReplacedOnceByAProcess) {
+  server_.put(object_of(0).key(), "");
+  ASSERT_EQ(builder().fetch(0)->tier, cache::Tier::kBuild);
+  ASSERT_TRUE(eventually(10s, [&] { return puts("stored") == 1; }));
+  // Somebody spoils it again, and this machine loses its own.
+  server_.put(object_of(0).key(), "");
+  ASSERT_TRUE(builder().cache().remove(object_of(0).key()));
+  ASSERT_EQ(builder().fetch(0)->tier, cache::Tier::kBuild);
+  builder().close();
+  EXPECT_EQ(server_.requests("PUT"), 1);
+  EXPECT_EQ(server_.requests("HEAD"), 1);
+}
+
+TEST_F(UploadsTest, WhoWouldNotBelieveItsOwnSignatureReplacesNothing) {
+  server_.put(object_of(0).key(), "");
+  const PrivateKey stranger = PrivateKey::generate().value();
+  builder().options.signers = {stranger.signer()};
+  ASSERT_EQ(builder().fetch(0)->tier, cache::Tier::kBuild);
+  builder().close();
+  EXPECT_EQ(server_.requests("PUT"), 0);
+}
+
+TEST_F(UploadsTest, WhatKeysHaveSignedThatAreUnknownHereStaysForADay) {
+  const std::string theirs = signed_body(object_of(0), PrivateKey::generate().value());
+  const auto puts_where = [&](const std::string& headers) {
+    RemoteServer server;
+    server.set_fault([&](const Exchange& exchange) {
+      if (!exchange.head.starts_with("GET "))
+        return false;
+      exchange.answer("200 OK", theirs, headers);
+      return true;
+    });
+    server.put(object_of(0).key(), theirs);
+    Machine machine(written(server));
+    machine.options.signers = {Machine::signing_key().signer()};
+    EXPECT_EQ(machine.fetch(0)->tier, cache::Tier::kBuild);
+    machine.close();
+    return server.requests("PUT");
+  };
+  const std::string now = "Date: Tue, 10 Nov 2026 12:00:00 GMT\r\n";
+  EXPECT_EQ(puts_where(now), 0) << "nobody knows how old it is";
+  EXPECT_EQ(puts_where(now + "Last-Modified: Mon, 09 Nov 2026 12:00:01 GMT\r\n"), 0);
+  EXPECT_EQ(puts_where(now + "Last-Modified: Fri, 13 Nov 2026 12:00:00 GMT\r\n"), 0);
+  EXPECT_EQ(puts_where(now + "Last-Modified: Mon, 09 Nov 2026 11:59:59 GMT\r\n"), 1);
+}
+
 TEST_F(UploadsTest, WhatIsNotAsItsKeySaysAndWhatCameFromARemoteStayHere) {
   fill(server_, 1);
   ASSERT_EQ(builder().fetch(0)->tier, cache::Tier::kRemote);

@@ -57,6 +57,25 @@ TEST_F(BreakerTest, AGoodAnswerBetweenFailuresStartsTheCountAgain) {
   EXPECT_FALSE(breaker_.is_open());
 }
 
+TEST_F(BreakerTest, BadBodiesOpenItOnlyWhereThirtyTwoComeInARow) {
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < 31; ++i) end(Verdict::kBadBody);
+    EXPECT_FALSE(breaker_.is_open());
+    if (round == 0)
+      end(Verdict::kGood);
+  }
+  EXPECT_EQ(end(Verdict::kBadBody), Advice::kWarn);
+  EXPECT_TRUE(breaker_.is_open());
+}
+
+TEST_F(BreakerTest, ABadBodyShowsThatADeadServerIsBack) {
+  for (int i = 0; i < 3; ++i) end(Verdict::kFailed);
+  EXPECT_TRUE(breaker_.is_open());
+  now_ += 46s;
+  end(Verdict::kBadBody);
+  EXPECT_FALSE(breaker_.is_open());
+}
+
 TEST_F(BreakerTest, AnAbandonedRequestNeitherOpensNorClosesIt) {
   end(Verdict::kFailed);
   end(Verdict::kFailed);
