@@ -227,7 +227,8 @@ Result<Buffer> Pack::buffer_at(const PackRow& row) const {
   return bytes;
 }
 
-tl::expected<StoredObject, Rejection> Pack::read(const PackRow& row) const {
+tl::expected<StoredObject, Rejection> Pack::read(const PackRow& row,
+                                                 Depth depth) const {
   auto bytes = buffer_at(row);
   if (!bytes)
     return tl::unexpected(rejection(Check::kSize, bytes.error().message));
@@ -240,7 +241,9 @@ tl::expected<StoredObject, Rejection> Pack::read(const PackRow& row) const {
   if (pack_kind(object->kind()) != row.kind)
     return tl::unexpected(
         rejection(Check::kHeader, "its kind differs from the pack's index"));
-  if (auto verified = object->verify_fully(); !verified)
+  if (auto verified = depth == Depth::kFully ? object->verify_fully()
+                                             : tl::expected<void, Rejection>();
+      !verified)
     return tl::unexpected(std::move(verified).error());
   return object;
 }

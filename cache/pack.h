@@ -65,6 +65,12 @@ struct PackRow {
   PackKind kind = PackKind::kCubin;
 };
 
+/// Which checks of an object of a pack are made.
+enum class Depth : std::uint8_t {
+  kHit,    // SHA-256 of the row, and every check of a hit
+  kFully,  // and verify_fully()
+};
+
 /// A row that is not used, while the others are.
 struct BadRow {
   Digest key;
@@ -119,9 +125,9 @@ class Pack {
   /// Rows of kinds that a later version of Kiln has added.
   [[nodiscard]] std::uint64_t unknown_rows() const { return unknown_rows_; }
 
-  /// The object of a row, checked as an object from elsewhere: SHA-256 of the row,
-  /// every check of a hit, and verify_fully().
-  [[nodiscard]] tl::expected<StoredObject, Rejection> read(const PackRow& row) const;
+  /// The object of a row, by default checked as an object from elsewhere.
+  [[nodiscard]] tl::expected<StoredObject, Rejection> read(
+      const PackRow& row, Depth depth = Depth::kFully) const;
 
   /// The recorded toolchains, as their JSON files had them.
   [[nodiscard]] const std::vector<std::string>& toolchains() const {

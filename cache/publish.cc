@@ -115,6 +115,12 @@ PublishResult ObjectStore::publish_checked(const StoredObject& ours) const {
       layout_.object_folder(std::to_integer<unsigned>(ours.key().bytes()[0]));
   if (auto refused = refuse_folder(folder))
     return *std::move(refused);
+  // Such as on a second unpack: that costs no write then.
+  struct stat info {};
+  if (file_system_.lstat(layout_.object(ours.key()).c_str(), info) == 0) {
+    if (auto result = compare_with_existing(ours))
+      return *std::move(result);
+  }
   std::string temporary;
   const int fd = open_temporary(folder, temporary);
   if (fd < 0)

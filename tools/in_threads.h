@@ -6,12 +6,41 @@
 #include <functional>
 #include <stop_token>
 
+#include "util/mutex.h"
+
 namespace kiln::tools {
+
+/// Of what is stored: a file system writes many files that are synced at a time
+/// together, and each as one alone.
+inline constexpr std::size_t kStoringThreads = 64;
+
+/// Of what is read, and checked by the processor.
+inline constexpr std::size_t kReadingThreads = 8;
 
 /// Calls `handle` with each number below `count`, in up to `threads` threads, of which
 /// the caller's is one, in case the system can start no other. After a stop it begins
 /// no further one.
 void in_threads(std::size_t threads, std::size_t count, const std::stop_token& stop,
                 const std::function<void(std::size_t)>& handle);
+
+/// Puts the calls of one in_threads() in their order: each has its turn, with or
+/// without something to do. Thread safety: every method may run concurrently.
+class Turns {
+ public:
+  /// Calls `handle` after those of all lower numbers.
+  template <typename Handle>
+  void take(std::size_t number, const Handle& handle) {
+    const MutexLock lock(mutex_);
+    while (next_ != number) changed_.wait(mutex_);
+    handle();
+    ++next_;
+    changed_.notify_all();
+  }
+
+ private:
+  Mutex mutex_;
+  ConditionVariable changed_;
+  std::size_t next_ KILN_GUARDED_BY(mutex_) = 0;
+};
 
 }  // namespace kiln::tools

@@ -14,6 +14,8 @@
 #include "cache/pack_format.h"
 #include "cache/pack_identity.h"
 #include "tools/context.h"
+#include "tools/in_threads.h"
+#include "util/mutex.h"
 #include "util/posix_error.h"
 #include "util/read_file.h"
 #include "util/scratch_file.h"
@@ -147,7 +149,6 @@ PackFile::PackFile(std::filesystem::path path, NewFile file)
 PackFile::~PackFile() = default;
 
 Result<void> PackFile::write_through(ByteView bytes) {
-  hasher_.update(bytes);
   written_bytes_ += bytes.size();
   return write_all(file_.descriptor(), bytes, path_);
 }
@@ -174,18 +175,25 @@ Result<void> PackFile::read_back(std::uint64_t objects,
                     "was written",
                     path_.native(), pack->object_count(), objects,
                     bad.empty() ? "" : ": ", bad.empty() ? "" : bad.front().why));
-  for (const cache::PackRow& row : pack->rows()) {
-    if (stop.stop_requested())
-      return fail(ErrorCode::kCancelled, "stopped; no pack was written");
+  Mutex mutex;
+  std::optional<std::string> wrong;
+  in_threads(kReadingThreads, pack->rows().size(), stop, [&](std::size_t i) {
+    const cache::PackRow& row = pack->rows()[i];
     if (row.kind == cache::PackKind::kToolchain)
-      continue;
-    if (const auto object = pack->read(row); !object)
-      return fail(ErrorCode::kCorrupt,
-                  fmt::format("{}: the object {} reads back wrong ({} check: {}); no "
-                              "pack was written",
-                              path_.native(), row.key.hex(),
-                              to_string(object.error().check), object.error().detail));
-  }
+      return;
+    // All else was checked of the same bytes before they were written.
+    const auto object = pack->read(row, cache::Depth::kHit);
+    const MutexLock lock(mutex);
+    if (!object)
+      wrong =
+          fmt::format("the object {} reads back wrong ({} check: {})", row.key.hex(),
+                      to_string(object.error().check), object.error().detail);
+  });
+  if (wrong)
+    return fail(ErrorCode::kCorrupt,
+                fmt::format("{}: {}; no pack was written", path_.native(), *wrong));
+  if (stop.stop_requested())
+    return fail(ErrorCode::kCancelled, "stopped; no pack was written");
   return {};
 }
 
@@ -201,7 +209,7 @@ Result<std::uint64_t> PackFile::commit(std::uint64_t objects, const Signer* sign
   std::string minisig;
   if (signer != nullptr)
     minisig = KILN_TRY(
-        make_minisig(KILN_TRY(hasher_.finish()), *signer,
+        make_minisig(KILN_TRY(blake2b_of(file_.descriptor(), path_)), *signer,
                      fmt::format("file:{}\thashed", path_.filename().native())));
   KILN_TRY(replace_minisig(path_, minisig));
   KILN_TRY(file_.commit(kMode));

@@ -54,7 +54,6 @@ class PackFile {
   const std::filesystem::path path_;
   NewFile file_;
   std::unique_ptr<Compressor> compressor_;  // null: written as it is
-  Blake2bHasher hasher_;
   std::uint64_t written_bytes_ = 0;
 };
 

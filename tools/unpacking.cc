@@ -13,10 +13,12 @@
 #include "cache/pack_identity.h"
 #include "toolchain/toolchain_files.h"
 #include "tools/exit_code.h"
+#include "tools/in_threads.h"
 #include "tools/output/entries.h"
 #include "tools/output/progress.h"
 #include "tools/output/standard_streams.h"
 #include "util/log.h"
+#include "util/mutex.h"
 #include "util/try.h"
 
 namespace kiln::tools {
@@ -24,7 +26,13 @@ namespace {
 
 using nlohmann::ordered_json;
 
+/// Of the bytes of objects that are unpacked at a time.
+constexpr std::uint64_t kMostAtATime = 16ULL << 20U;
+
 struct Unpacked {
+  Mutex mutex;  // of all below, while threads unpack
+  ConditionVariable less;
+  std::uint64_t bytes = 0;  // at the moment
   std::uint64_t stored = 0;
   std::uint64_t already_there = 0;
   std::uint64_t failed = 0;
@@ -40,17 +48,27 @@ void add_problem(Unpacked& unpacked, const Digest& key, const Error& error) {
   unpacked.problems.push_back({{"key", key.hex()}, {"error", error_json(error)}});
 }
 
+bool has_given_up(const Unpacked& unpacked) {
+  return unpacked.lost_in_a_row >= kMostLost;
+}
+
 void unpack_object(const cache::Pack& pack, const cache::PackRow& row,
                    cache::Cache& cache, Unpacked& unpacked) {
   const auto object = pack.read(row);
-  if (!object)
+  if (!object) {
+    const MutexLock lock(unpacked.mutex);
     return add_problem(unpacked, row.key,
                        {ErrorCode::kCorrupt,
                         fmt::format("{} check: {}", to_string(object.error().check),
                                     object.error().detail)});
+  }
   const cache::PublishResult published = cache.publish(*object);
   const bool is_lost = published.error && published.error->code == ErrorCode::kIo;
-  unpacked.lost_in_a_row = is_lost ? unpacked.lost_in_a_row + 1 : 0;
+  const MutexLock lock(unpacked.mutex);
+  if (is_lost && has_given_up(unpacked))
+    return;  // others have said it
+  if (!has_given_up(unpacked))
+    unpacked.lost_in_a_row = is_lost ? unpacked.lost_in_a_row + 1 : 0;
   if (published.error)
     add_problem(unpacked, row.key, *published.error);
   else
@@ -58,6 +76,38 @@ void unpack_object(const cache::Pack& pack, const cache::PackRow& row,
                                                       : unpacked.already_there);
   if (!published.error)
     unpacked.there.push_back(made(*object));
+}
+
+/// In threads, see kStoringThreads.
+void unpack_objects(const Context& context, const cache::Pack& pack,
+                    const TrustedKeys* keys, cache::Cache& cache, Unpacked& unpacked) {
+  Progress progress(context.err, pack.object_count());
+  const auto unpack = [&](std::size_t i) {
+    const cache::PackRow& row = pack.rows()[i];
+    if (row.kind == cache::PackKind::kToolchain)
+      return;
+    const std::string name = row.key.hex();
+    if (keys != nullptr && keys->revoked_objects.contains(row.key)) {
+      const MutexLock lock(unpacked.mutex);
+      ++unpacked.revoked;
+      return print_error(fmt::format("{}: not stored: it is revoked\n", name));
+    }
+    {
+      const MutexLock lock(unpacked.mutex);
+      while (unpacked.bytes != 0 && unpacked.bytes + row.size > kMostAtATime)
+        unpacked.less.wait(unpacked.mutex);
+      if (has_given_up(unpacked))
+        return;
+      unpacked.bytes += row.size;
+    }
+    progress.start(name);
+    unpack_object(pack, row, cache, unpacked);
+    progress.finish(name, std::nullopt);
+    const MutexLock lock(unpacked.mutex);
+    unpacked.bytes -= row.size;
+    unpacked.less.notify_all();
+  };
+  in_threads(kStoringThreads, pack.rows().size(), context.stop->token(), unpack);
 }
 
 /// Later builds and look-ups here then use the NVRTC that built the pack; look-ups that
@@ -81,10 +131,6 @@ std::optional<std::string> record_toolchains(const cache::Pack& pack,
           {"the toolchain is not recorded: ", written.error().message});
   }
   return records.empty() ? std::nullopt : std::optional(records.front().name());
-}
-
-bool has_given_up(const Unpacked& unpacked) {
-  return unpacked.lost_in_a_row >= kMostLost;
 }
 
 /// What came of it. `toolchain` is recorded now.
@@ -197,24 +243,7 @@ Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
   Unpacked unpacked;
   for (const auto& [key, why] : pack.bad_rows())
     add_problem(unpacked, key, {ErrorCode::kCorrupt, std::string(why)});
-  {
-    Progress progress(context.err, pack.object_count());
-    for (const cache::PackRow& row : pack.rows()) {
-      if (context.stop->token().stop_requested() || has_given_up(unpacked))
-        break;
-      if (row.kind == cache::PackKind::kToolchain)
-        continue;
-      const std::string name = row.key.hex();
-      if (taking.keys != nullptr && taking.keys->revoked_objects.contains(row.key)) {
-        ++unpacked.revoked;
-        print_error(fmt::format("{}: not stored: it is revoked\n", name));
-        continue;
-      }
-      progress.start(name);
-      unpack_object(pack, row, *cache, unpacked);
-      progress.finish(name, std::nullopt);
-    }
-  }
+  unpack_objects(context, pack, taking.keys.get(), *cache, unpacked);
   cache->remember_signers(unpacked.there,
                           {pack.signers(), source_text(pack.header(), taking.name)});
   const bool gave_up = has_given_up(unpacked);

@@ -59,9 +59,10 @@ class ProgramPacksTest : public ProgramMachinesTest {
     return run;
   }
 
-  /// A pack of so many objects of a MiB and a half each.
-  std::string write_pack(const std::string& name, int objects) {
-    std::string payload(3U << 19U, '\0');
+  /// A pack of so many objects of so many bytes each.
+  std::string write_pack(const std::string& name, int objects,
+                         std::size_t bytes = 3U << 19U) {
+    std::string payload(bytes, '\0');
     std::mt19937_64 random(7);
     for (char& each : payload) each = static_cast<char>('0' + random() % 64);
     const std::string begin =

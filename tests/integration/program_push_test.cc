@@ -89,6 +89,25 @@ TEST_F(ProgramPushTest, WhatIsPushedIsPulledOnAnotherMachine) {
   EXPECT_EQ(kiln_.json_of(Arguments{"warm"} + kTiny)["hits"], kObjects);
 }
 
+TEST_F(ProgramPushTest, APullAsksForSixteenObjectsAtATime) {
+  std::atomic<int> now = 0;
+  std::atomic<int> most = 0;
+  server_.set_fault([&](const Exchange& exchange, const auto&, const auto&) {
+    const int seen = ++now;
+    for (int known = most; seen > known && !most.compare_exchange_weak(known, seen);) {
+    }
+    exchange.pause(milliseconds(3));
+    --now;
+    return false;
+  });
+  Arguments keys;
+  for (int i = 100; i < 300; ++i)
+    keys.push_back(std::to_string(i) + std::string(61, 'a'));
+  EXPECT_EQ(pull(keys, 1)["missing"], 200);
+  EXPECT_LE(most, 16);
+  EXPECT_GT(most, 1);
+}
+
 TEST_F(ProgramPushTest, FiltersKeysAndRequestsSelectWhatGoes) {
   warm();
   const json entries = kiln_.json_of({"ls"})["entries"];

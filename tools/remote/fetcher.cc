@@ -34,7 +34,7 @@ class Fetcher {
         failures_(wanted.size()) {}
 
   FetchReport run(std::chrono::milliseconds wait) {
-    in_threads(RemoteRun::kThreads, wanted_.size(), run_.stop(), [&](std::size_t i) {
+    in_threads(kStoringThreads, wanted_.size(), run_.stop(), [&](std::size_t i) {
       progress_.start(wanted_[i].label);
       const auto here = cache_.inspect(wanted_[i].key);
       end(i, here && *here ? Pulled::kWasHere : fetch(i));
@@ -80,7 +80,7 @@ class Fetcher {
       std::vector<Due> now;
       for (; !dues.empty() && dues.top().at <= Clock::now(); dues.pop())
         now.push_back(dues.top());
-      in_threads(RemoteRun::kThreads, now.size(), run_.stop(), [&](std::size_t at) {
+      in_threads(kStoringThreads, now.size(), run_.stop(), [&](std::size_t at) {
         const std::size_t i = now[at].object;
         if (is_somewhere(i))
           end(i, fetch(i));

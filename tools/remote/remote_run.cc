@@ -247,6 +247,7 @@ bool RemoteRun::repeats(Peer& peer, remote::Method method, int credentials,
 Answer RemoteRun::ask_once(std::size_t server, const Start& start) {
   const auto waiting = std::make_shared<Waiting>();
   remote::Server& asked = *peers_[server]->server;
+  free_.acquire();
   const std::uint64_t id = start(asked, [waiting](Answer answer) {
     const MutexLock lock(waiting->mutex);
     waiting->answer = std::move(answer);
@@ -256,13 +257,16 @@ Answer RemoteRun::ask_once(std::size_t server, const Start& start) {
     const MutexLock lock(waiting->mutex);
     waiting->changed.notify_all();
   });
+  std::optional<Answer> answer;
   {
     const MutexLock lock(waiting->mutex);
     while (!waiting->answer && !stop_.stop_requested())
       waiting->changed.wait(waiting->mutex);
-    if (waiting->answer)
-      return *std::move(waiting->answer);
+    answer = std::move(waiting->answer);
   }
+  free_.release();
+  if (answer)
+    return *std::move(answer);
   asked.cancel(id);
   return stopped();
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <semaphore>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -83,6 +84,7 @@ class RemoteRun {
   const std::vector<Signer> signers_;
   const std::stop_token stop_;
   const remote::Random random_;
+  std::counting_semaphore<> free_{kThreads};  // of transfers
   remote::Transfers transfers_;
   std::vector<std::unique_ptr<Peer>> peers_;
 };

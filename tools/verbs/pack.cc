@@ -14,6 +14,7 @@
 #include "kiln/version.h"
 #include "toolchain/toolchain_files.h"
 #include "tools/exit_code.h"
+#include "tools/in_threads.h"
 #include "tools/output/entries.h"
 #include "tools/output/file_output.h"
 #include "tools/output/progress.h"
@@ -38,27 +39,42 @@ struct PackOptions {
   bool with_source = false;
 };
 
-/// Adds what is there and sound to the pack; the others get their error.
+/// Adds what is there and sound to the pack, in the order of `work`; the others get
+/// their error.
 Result<std::uint64_t> add_objects(Context& context, WantedList& work, bool with_source,
                                   cache::PackWriter& writer) {
   std::uint64_t packed = 0;
+  std::optional<Error> failure;
   Progress progress(context.err, work.wanted.size());
-  for (Wanted& each : work.wanted) {
-    if (context.stop->token().stop_requested())
-      return fail(ErrorCode::kCancelled, "stopped; no pack was written");
+  const std::stop_token stop = context.stop->token();
+  std::stop_source failed;
+  const std::stop_callback both(stop, [&] { failed.request_stop(); });
+  Turns turns;
+  const auto add = [&](std::size_t i) {
+    Wanted& each = work.wanted[i];
     if (each.error)
-      continue;
+      return turns.take(i, [] {});
     progress.start(each.label);
     const auto object =
         sound_object(work.cache(), each.key, with_source ? Source::kIn : Source::kOut);
+    turns.take(i, [&] {
+      if (!object) {
+        each.error = object.error();
+      } else if (const auto added = failure ? Result<void>() : writer.add(*object);
+                 !added) {
+        failure = added.error();
+        failed.request_stop();
+      } else {
+        ++packed;
+      }
+    });
     progress.finish(each.label, std::nullopt);
-    if (!object) {
-      each.error = object.error();
-      continue;
-    }
-    KILN_TRY(writer.add(*object));
-    ++packed;
-  }
+  };
+  in_threads(kReadingThreads, work.wanted.size(), failed.get_token(), add);
+  if (failure)
+    return tl::unexpected(*std::move(failure));
+  if (stop.stop_requested())
+    return fail(ErrorCode::kCancelled, "stopped; no pack was written");
   return packed;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "build/artifact.h"
 #include "cache/pack_identity.h"
 #include "tools/exit_code.h"
+#include "tools/in_threads.h"
 #include "tools/open_cache.h"
 #include "tools/output/progress.h"
 #include "tools/pack_file.h"
@@ -104,19 +106,26 @@ Result<int> push_objects(Context& context, const PushOptions& options, RemoteRun
 }
 
 /// A pack is sent as it is. Errors: kInvalidArgument, if it was packed --with-source.
-Result<void> check_no_source(const cache::Pack& pack, const std::string& file) {
-  for (const cache::PackRow& row : pack.rows()) {
+Result<void> check_no_source(const cache::Pack& pack, const std::string& file,
+                             const std::stop_token& stop) {
+  std::atomic<bool> has_source = false;
+  in_threads(kReadingThreads, pack.rows().size(), stop, [&](std::size_t i) {
+    const cache::PackRow& row = pack.rows()[i];
     if (row.kind == cache::PackKind::kToolchain)
-      continue;
-    const auto object = pack.read(row);
+      return;
+    const auto object = pack.read(row, cache::Depth::kHit);
     if (!object)
-      continue;  // whoever fetches it finds that out
+      return;  // whoever fetches it finds that out
     if (const auto part = without_source(*object); !part || *part)
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{} has sources of programs beneath `kiln run`: push it "
-                              "--with-source, or pack it without",
-                              file));
-  }
+      has_source = true;
+  });
+  if (stop.stop_requested())
+    return fail(ErrorCode::kCancelled, "stopped");
+  if (has_source)
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} has sources of programs beneath `kiln run`: push it "
+                            "--with-source, or pack it without",
+                            file));
   return {};
 }
 
@@ -138,7 +147,7 @@ Result<RemotePack> read_pack(const Context& context, const PushOptions& options,
   const auto opened = KILN_TRY(open_pack(descriptor.get(), path, trust,
                                          {.is_needed = false}, std::span(&scratch, 1)));
   if (!options.with_source)
-    KILN_TRY(check_no_source(*opened, file));
+    KILN_TRY(check_no_source(*opened, file, context.stop->token()));
   signatures = opened->signatures().size();
   RemotePack pack;
   pack.file = KILN_TRY(remote::BodyFile::copy_of(descriptor.get()));

@@ -1,6 +1,7 @@
 #include "remote/client/body_file.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -33,6 +34,10 @@ Result<BodyFile> BodyFile::copy_of(int file) {
   return BodyFile(KILN_TRY(copied(file)));
 }
 
+bool BodyFile::clear() const {
+  return ::ftruncate(descriptor(), 0) == 0 && ::lseek(descriptor(), 0, SEEK_SET) == 0;
+}
+
 Result<void> BodyFile::append(ByteView bytes) const {
   return write_all(descriptor(), bytes, kName);
 }
@@ -58,6 +63,24 @@ Result<Digest> BodyFile::sha256(std::uint64_t size) const {
   for (std::uint64_t at = 0; at < size; at += kStep)
     hasher.update(KILN_TRY(file.read(at, std::min(kStep, size - at))));
   return hasher.finish();
+}
+
+Result<BodyFile> SpareFiles::take() {
+  BodyFile file;
+  if (owner_.is_this()) {
+    const MutexLock lock(mutex_);
+    if (!files_.empty()) {
+      file = std::move(files_.back());
+      files_.pop_back();
+    }
+  }
+  return file.descriptor() == -1 ? BodyFile::make() : file;
+}
+
+void SpareFiles::keep(const BodyFile& file) {
+  const MutexLock lock(mutex_);
+  if (files_.size() < kMost && file.clear())
+    files_.push_back(file);
 }
 
 }  // namespace kiln::remote

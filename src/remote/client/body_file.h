@@ -5,12 +5,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "codec/digest.h"
 #include "kiln/result.h"
 #include "util/bytes.h"
 #include "util/file_range.h"
+#include "util/fork_count.h"
 #include "util/kept_fd.h"
+#include "util/mutex.h"
 #include "util/unique_fd.h"
 
 namespace kiln::remote {
@@ -26,6 +29,8 @@ class BodyFile {
   [[nodiscard]] static Result<BodyFile> make();
   /// Of a copy of `file`, which its owner may close. Errors: kIo.
   [[nodiscard]] static Result<BodyFile> copy_of(int file);
+  /// False where it cannot be made empty.
+  [[nodiscard]] bool clear() const;
   /// Behind what was appended before. Errors: kIo.
   [[nodiscard]] Result<void> append(ByteView bytes) const;
 
@@ -44,6 +49,24 @@ class BodyFile {
   [[nodiscard]] Result<FileRange> range() const;
 
   std::shared_ptr<const KeptFd> file_;
+};
+
+/// Files for one body after the other: a file system that makes and drops thousands of
+/// files is slow with all others, too.
+/// Thread safety: every method may run concurrently.
+/// Fork safety: a forked child uses none of its parent's.
+class SpareFiles {
+ public:
+  /// An empty one. Errors: kIo.
+  [[nodiscard]] Result<BodyFile> take();
+  /// For another body; nobody else may use it any more.
+  void keep(const BodyFile& file);
+
+ private:
+  static constexpr std::size_t kMost = 16;
+  const OwnerProcess owner_{};
+  Mutex mutex_;
+  std::vector<BodyFile> files_ KILN_GUARDED_BY(mutex_);
 };
 
 }  // namespace kiln::remote

@@ -143,13 +143,10 @@ tl::expected<cache::StoredObject, BadBody> object_in(Bytes body,
   return *std::move(object);
 }
 
-struct WrittenBody {
-  BodyFile file;
-  std::uint64_t size;
-};
-
-Result<WrittenBody> signed_body(const cache::StoredObject& object,
-                                std::span<const Signer> signers) {
+/// Into an empty file. Returns the bytes.
+Result<std::uint64_t> write_signed(const cache::StoredObject& object,
+                                   std::span<const Signer> signers,
+                                   const BodyFile& file) {
   Bytes block;
   if (!signers.empty()) {
     const Blake2b512 digest = KILN_TRY(Blake2bHasher::of(object.file()));
@@ -158,10 +155,9 @@ Result<WrittenBody> signed_body(const cache::StoredObject& object,
       signatures.push_back({signer.key, KILN_TRY(signer.sign(digest))});
     block = encode_signatures(signatures);
   }
-  const auto file = KILN_TRY(BodyFile::make());
   KILN_TRY(file.append(object.file()));
   KILN_TRY(file.append(block));
-  return WrittenBody{file, object.file().size() + block.size()};
+  return object.file().size() + block.size();
 }
 
 std::string_view name_of(Method method) {
@@ -278,6 +274,17 @@ struct Server::State {
         credentials(std::make_shared<CredentialKeeper>(address, std::move(files), by)) {
   }
 
+  /// `done`, and then the file is there for the next object, if there was an answer:
+  /// only then no helper has it open any more.
+  static Done keeping(std::shared_ptr<State> state, BodyFile file, Done done) {
+    return [state = std::move(state), file = std::move(file),
+            done = std::move(done)](Answer answer) {
+      if (answer.status != 0)
+        state->bodies.keep(file);
+      done(std::move(answer));
+    };
+  }
+
   /// `finish` adds to the answer what the body says.
   using Finish = std::function<void(Answer&, std::uint64_t body_bytes)>;
   std::uint64_t start(TransferRequest request, BodyFile body, Finish finish,
@@ -324,6 +331,7 @@ struct Server::State {
   const cache::PayloadCheck payload_check;
   Transfers& transfers;
   const std::shared_ptr<CredentialKeeper> credentials;
+  SpareFiles bodies;  // of objects
 };
 
 Server::Server(ServerAddress address, ServerFiles files,
@@ -344,7 +352,7 @@ std::uint64_t Server::get(const Digest& key, std::string target, Done done,
   // No server is blamed for it.
   if (const auto keys = cache::keys_of(state_->trusted); !keys)
     return State::abandon(done, keys.error());
-  auto file = BodyFile::make();
+  auto file = state_->bodies.take();
   if (!file)
     return State::abandon(done, file.error());
   const auto finish = [state = state_, file = *file, key, target = std::move(target)](
@@ -379,7 +387,7 @@ std::uint64_t Server::get(const Digest& key, std::string target, Done done,
                         .head = {.magic = std::string(cache::header::kMagic),
                                  .size_at = cache::header::kFileBytes,
                                  .most_behind = kLargestSignatureBlock}},
-                       *std::move(file), finish, std::move(done));
+                       *file, finish, State::keeping(state_, *file, std::move(done)));
 }
 
 std::uint64_t Server::head(const Digest& key, Done done, const TransferLimits& limits) {
@@ -391,15 +399,18 @@ std::uint64_t Server::head(const Digest& key, Done done, const TransferLimits& l
 std::uint64_t Server::put(const cache::StoredObject& object,
                           std::span<const Signer> signers, Done done,
                           const TransferLimits& limits, Existing existing) {
-  auto body = signed_body(object, signers);
-  if (!body)
-    return State::abandon(done, body.error());
+  auto file = state_->bodies.take();
+  if (!file)
+    return State::abandon(done, file.error());
+  const auto size = write_signed(object, signers, *file);
+  if (!size)
+    return State::abandon(done, size.error());
   return state_->start({.method = Method::kPut,
                         .url = address().object_url(object.key()),
                         .limits = limits,
-                        .body_bytes = body->size,
+                        .body_bytes = *size,
                         .replaces = existing == Existing::kIsReplaced},
-                       std::move(body->file), {}, std::move(done));
+                       *file, {}, State::keeping(state_, *file, std::move(done)));
 }
 
 std::uint64_t Server::get_file(const std::string& url, BodyFile into,

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +13,7 @@
 #include "cache/cache.h"
 #include "tests/support/fault/campaign.h"
 #include "tests/support/fault/syscall_tracer.h"
+#include "tests/support/in_threads.h"
 #include "tests/support/temp_dir.h"
 
 namespace kiln::cache {
@@ -144,6 +146,24 @@ TEST_F(SyscallKillTest, fault_01_AKillAtAnySystemCallOfAPublishLeavesItAbsentOrW
         cache->flush(std::chrono::seconds(5));
         test::end_faults();
         return outcome == Published::kStored ? 0 : 1;
+      },
+      nothing);
+}
+
+// As unpack and pull publish.
+TEST_F(SyscallKillTest, fault_01_AKillAmongThreadsThatPublishLeavesEachAbsentOrWhole) {
+  kill_everywhere(
+      2,
+      [this] {
+        const auto cache = Cache::open(options());
+        std::atomic<int> stored = 0;
+        test::begin_faults();
+        test::in_threads(3, [&](int i) {
+          stored +=
+              cache->publish(*ReferenceObject(2 + i)).outcome == Published::kStored;
+        });
+        test::end_faults();
+        return stored == 3 ? 0 : 1;
       },
       nothing);
 }
