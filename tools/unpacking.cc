@@ -243,7 +243,7 @@ Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
   Unpacked unpacked;
   for (const auto& [key, why] : pack.bad_rows())
     add_problem(unpacked, key, {ErrorCode::kCorrupt, std::string(why)});
-  unpack_objects(context, pack, taking.keys.get(), *cache, unpacked);
+  unpack_objects(context, pack, taking.keys, *cache, unpacked);
   cache->remember_signers(unpacked.there,
                           {pack.signers(), source_text(pack.header(), taking.name)});
   const bool gave_up = has_given_up(unpacked);
