@@ -9,6 +9,7 @@
 #include "cache/unix_time.h"
 #include "device/architecture.h"
 #include "tools/architectures.h"
+#include "tools/catalog.h"
 #include "tools/output/standard_streams.h"
 #include "tools/signing.h"
 #include "util/try.h"
