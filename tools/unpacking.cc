@@ -27,7 +27,7 @@ namespace {
 using nlohmann::ordered_json;
 
 /// Of the bytes of objects that are unpacked at a time.
-constexpr std::uint64_t kMostAtATime = 16ULL << 20U;
+constexpr std::uint64_t kMostAtATime = 4ULL << 20U;
 
 struct Unpacked {
   Mutex mutex;  // of all below, while threads unpack

@@ -9,7 +9,8 @@ std::vector<Row> all_rows(const Settings& settings) {
   for (auto& some :
        {key_rows(settings), hit_rows(settings), build_rows(settings),
         precompiled_rows(settings), remote_rows(settings), publish_rows(settings),
-        list_rows(settings), attention_rows(settings), interpreter_rows(settings)})
+        transfer_rows(settings), list_rows(settings), attention_rows(settings),
+        interpreter_rows(settings)})
     rows.insert(rows.end(), some.begin(), some.end());
 #ifdef KILN_BENCH_PLANS  // else there is no plan worker
   const std::vector<Row> plans = plan_rows(settings);

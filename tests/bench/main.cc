@@ -123,6 +123,7 @@ void make_small(Settings& settings) {
   settings.job_kernels = 2;
   settings.batch_calls = 20;
   settings.publishes = 3;
+  settings.transfers = 3;
 }
 
 /// One benchmark a row: it does its rounds itself and leaves the finding behind.

@@ -26,6 +26,7 @@ struct Settings {
   std::size_t job_kernels = 12;
   std::size_t batch_calls = 2000;  // of what takes microseconds
   std::size_t publishes = 10;      // a sample
+  std::size_t transfers = 1000;
 };
 
 /// All of this program; each has its own.
@@ -43,6 +44,7 @@ struct Settings {
 [[nodiscard]] std::vector<Row> precompiled_rows(const Settings& settings);
 [[nodiscard]] std::vector<Row> remote_rows(const Settings& settings);
 [[nodiscard]] std::vector<Row> publish_rows(const Settings& settings);
+[[nodiscard]] std::vector<Row> transfer_rows(const Settings& settings);
 [[nodiscard]] std::vector<Row> list_rows(const Settings& settings);
 [[nodiscard]] std::vector<Row> attention_rows(const Settings& settings);
 [[nodiscard]] std::vector<Row> interpreter_rows(const Settings& settings);

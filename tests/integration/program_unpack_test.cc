@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::HasSubstr;
 
-constexpr int kMany = 400;
+constexpr int kMany = 200;
 constexpr std::chrono::seconds kPatience{60};
 
 class ProgramUnpackTest : public ProgramPacksTest {
@@ -126,7 +126,7 @@ TEST_F(ProgramUnpackTest, AReaderBesideItSeesWholeObjectsOnly) {
 
 TEST_F(ProgramUnpackTest, ADiskThatFillsUpKeepsWhatIsStoredAndSaysWhatToDo) {
   test::in_mount_namespace([&] {
-    if (!test::mount_small_disk(place("node"), "size=3m"))
+    if (!test::mount_small_disk(place("node"), "size=2m"))
       return test::kImpossible;
     const auto full = kiln_.run({"unpack", pack_});
     EXPECT_EQ(full.status, 3) << full.text();

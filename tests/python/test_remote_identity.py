@@ -99,8 +99,8 @@ def test_a_command_that_fails_is_a_denial_that_says_why(asked, built, tmp_path):
         (f"echo '{keys(AccessKeyId='a b')}'", "no AccessKeyId and SecretAccessKey"),
         (f"echo '{keys(Expiration='soon')}'", "time of expiry"),
         (f"echo '{keys(Expiration=in_an_hour(-5))}'", "have ended"),
-        ("echo '{\"headers\": {\"Authorization\": [\"hunter2\\u000aX-Other: 1\"]}}'", "not one Authorization"),
-        ("echo '{\"headers\": {\"Cookie\": [\"hunter2\"]}}'", "not one Authorization"),
+        ("echo '{\"headers\": {\"Authorization\": [\"hunter2\\u000aX-Other: 1\"]}}'", "no Authorization"),
+        ("echo '{\"headers\": {\"Cookie\": [\"hunter2\"]}}'", "no Authorization"),
         ("yes hunter2 | head -c 1048576", "writes too much"),
         ("yes hunter2 >&2 & yes $!; kill $!", "writes too much"),
     ]:

@@ -247,7 +247,11 @@ bool RemoteRun::repeats(Peer& peer, remote::Method method, int credentials,
 Answer RemoteRun::ask_once(std::size_t server, const Start& start) {
   const auto waiting = std::make_shared<Waiting>();
   remote::Server& asked = *peers_[server]->server;
-  free_.acquire();
+  {
+    const MutexLock lock(running_mutex_);
+    while (running_ == kThreads) less_run_.wait(running_mutex_);
+    ++running_;
+  }
   const std::uint64_t id = start(asked, [waiting](Answer answer) {
     const MutexLock lock(waiting->mutex);
     waiting->answer = std::move(answer);
@@ -264,7 +268,11 @@ Answer RemoteRun::ask_once(std::size_t server, const Start& start) {
       waiting->changed.wait(waiting->mutex);
     answer = std::move(waiting->answer);
   }
-  free_.release();
+  {
+    const MutexLock lock(running_mutex_);
+    --running_;
+    less_run_.notify_one();
+  }
   if (answer)
     return *std::move(answer);
   asked.cancel(id);

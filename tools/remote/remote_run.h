@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <semaphore>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -84,8 +83,10 @@ class RemoteRun {
   const std::vector<Signer> signers_;
   const std::stop_token stop_;
   const remote::Random random_;
-  std::counting_semaphore<> free_{kThreads};  // of transfers
   remote::Transfers transfers_;
+  Mutex running_mutex_;
+  ConditionVariable less_run_;
+  std::size_t running_ KILN_GUARDED_BY(running_mutex_) = 0;  // transfers
   std::vector<std::unique_ptr<Peer>> peers_;
 };
 

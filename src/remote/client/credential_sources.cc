@@ -28,16 +28,10 @@ using std::chrono::seconds;
 
 constexpr std::uint64_t kLargest = 65536;
 constexpr seconds kCommandLimit{10};
-constexpr const char* kRoleVariable = "AWS_ROLE_ARN";
 constexpr const char* kTokenFileVariable = "AWS_WEB_IDENTITY_TOKEN_FILE";
 
 tl::unexpected<Error> refuse(std::string_view why) {
   return fail(ErrorCode::kInvalidArgument, std::string(why));
-}
-
-std::string text_of(const json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 /// RFC 3339: "2026-01-31T12:00:00.5Z", "2026-01-31T12:00:00+00:00".
@@ -56,17 +50,6 @@ Result<std::optional<WallTime>> time_of(const std::string& text) {
   return std::chrono::system_clock::from_time_t(::timegm(&time) - zone.tm_gmtoff);
 }
 
-Result<FoundCredentials> keys_of(const std::string& key, const std::string& secret,
-                                 std::string token, const std::string& until) {
-  if (!is_word(key) || !is_word(secret) || !(token.empty() || is_word(token)))
-    return refuse("it has no AccessKeyId and SecretAccessKey");
-  FoundCredentials found;
-  found.who.user = fmt::format("{}:{}", key, secret);
-  found.who.aws_token = std::move(token);
-  found.ends = KILN_TRY(time_of(until));
-  return found;
-}
-
 /// The text of the first element <name>, which has no other in it; "": there is none.
 std::string_view element_of(std::string_view xml, std::string_view name) {
   const std::string begin = fmt::format("<{}>", name);
@@ -77,39 +60,43 @@ std::string_view element_of(std::string_view xml, std::string_view name) {
   return xml.substr(0, xml.find('<'));
 }
 
-/// JSON: keys as AWS gives them, or a header as Bazel's helpers do.
-Result<FoundCredentials> parse_json_credentials(std::string_view text) {
-  const json answer = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!answer.is_object())
-    return refuse("it is no JSON object");
-  if (!answer.contains("headers")) {
-    const std::string token = text_of(answer, "SessionToken");
-    return keys_of(text_of(answer, "AccessKeyId"), text_of(answer, "SecretAccessKey"),
-                   token.empty() ? text_of(answer, "Token") : token,
-                   text_of(answer, "Expiration"));
-  }
-  // {"headers": {"Authorization": ["Bearer ..."]}, "expires": "..."}
-  const json& headers = answer["headers"];
+/// Keys of AWS; `text_of` gives a member by its name, or "".
+template <typename TextOf>
+Result<FoundCredentials> keys_of(const TextOf& text_of) {
+  const std::string key(text_of("AccessKeyId"));
+  const std::string secret(text_of("SecretAccessKey"));
   FoundCredentials found;
-  if (headers.is_object() && headers.size() == 1 &&
-      headers.begin().key() == "Authorization" && headers.begin()->is_array() &&
-      headers.begin()->size() == 1 && headers.begin()->front().is_string())
-    found.who.authorization = headers.begin()->front().get<std::string>();
-  if (found.who.authorization.empty() ||
-      std::ranges::any_of(found.who.authorization,
-                          [](unsigned char c) { return c < ' ' || c == 0x7F; }))
-    return refuse("its headers are not one Authorization");
-  found.ends = KILN_TRY(time_of(text_of(answer, "expires")));
+  found.who.user = fmt::format("{}:{}", key, secret);
+  found.who.aws_token = text_of("SessionToken");
+  if (found.who.aws_token.empty())
+    found.who.aws_token = text_of("Token");
+  if (!is_word(key) || !is_word(secret) || !is_word(found.who.aws_token + "-"))
+    return refuse("it has no AccessKeyId and SecretAccessKey");
+  found.ends = KILN_TRY(time_of(std::string(text_of("Expiration"))));
   return found;
 }
 
-/// XML, of STS.
-Result<FoundCredentials> parse_sts_credentials(std::string_view text) {
-  const auto element = [&](std::string_view name) {
-    return std::string(element_of(text, name));
+/// Keys as AWS gives them, or a header as Bazel's helpers do.
+Result<FoundCredentials> parse_json_credentials(std::string_view text) {
+  const json answer = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto text_of = [&](const char* place) {
+    const json::json_pointer pointer(fmt::format("/{}", place));
+    return answer.contains(pointer) && answer[pointer].is_string()
+               ? answer[pointer].get<std::string>()
+               : "";
   };
-  return keys_of(element("AccessKeyId"), element("SecretAccessKey"),
-                 element("SessionToken"), element("Expiration"));
+  if (!answer.is_object())
+    return refuse("it is no JSON object");
+  if (!answer.contains("headers"))
+    return keys_of(text_of);
+  FoundCredentials found;
+  found.who.authorization = text_of("headers/Authorization/0");
+  if (found.who.authorization.empty() ||
+      std::ranges::any_of(found.who.authorization,
+                          [](unsigned char c) { return c < ' ' || c == 0x7F; }))
+    return refuse("its headers have no Authorization");
+  found.ends = KILN_TRY(time_of(text_of("expires")));
+  return found;
 }
 
 TransferRequest request_of(std::string url, seconds limit) {
@@ -120,15 +107,6 @@ TransferRequest request_of(std::string url, seconds limit) {
                      .most_bytes = kLargest},
           .replaces = true,
           .headers = {"Accept: */*"}};
-}
-
-std::string escaped(std::string_view text) {
-  std::string url;
-  for (const char each : text) {
-    const auto c = static_cast<unsigned char>(each);
-    url += std::isalnum(c) != 0 ? std::string(1, each) : fmt::format("%{:02X}", c);
-  }
-  return url;
 }
 
 std::string first_variable(std::initializer_list<const char*> names) {
@@ -170,7 +148,8 @@ Result<FoundCredentials> of_web_identity(const std::string& role,
   request.credentials.proxy_user = proxy.user;
   request.credentials.ca_bundle = process_variable("AWS_CA_BUNDLE");
   const std::string text = KILN_TRY(about("STS", fetch(std::move(request))));
-  auto found = KILN_TRY(about("STS", parse_sts_credentials(text)));
+  auto found = KILN_TRY(about(
+      "STS", keys_of([&](std::string_view name) { return element_of(text, name); })));
   found.source = fmt::format("web identity {}", role);
   return found;
 }
@@ -271,7 +250,7 @@ Result<FoundCredentials> of_any(const std::string& region, const Fetch& fetch) {
   }
   if (const std::string name = process_variable("AWS_PROFILE"); !name.empty())
     return of_profile(name, region, fetch);
-  const std::string role = process_variable(kRoleVariable);
+  const std::string role = process_variable("AWS_ROLE_ARN");
   const std::string token_file = process_variable(kTokenFileVariable);
   if (!role.empty() && !token_file.empty())
     return of_web_identity(role, token_file, region_for(region), fetch);
@@ -349,6 +328,15 @@ Result<FoundCredentials> ask_command(std::string_view command, std::string_view 
   auto found = KILN_TRY(about(name, parse_json_credentials(text)));
   found.source = fmt::format("command {}", name);
   return found;
+}
+
+std::string escaped(std::string_view text) {
+  std::string url;
+  for (const char each : text) {
+    const auto c = static_cast<unsigned char>(each);
+    url += std::isalnum(c) != 0 ? std::string(1, each) : fmt::format("%{:02X}", c);
+  }
+  return url;
 }
 
 std::string_view error_code_of(std::string_view body) {

@@ -46,6 +46,9 @@ using Fetch = std::function<Result<std::string>(TransferRequest)>;
 /// `region`, or that of AWS's variables, or us-east-1.
 [[nodiscard]] std::string region_for(const std::string& region);
 
+/// As a part of a URL has it.
+[[nodiscard]] std::string escaped(std::string_view text);
+
 /// AWS's code of an error, such as "AccessDenied"; "" if the body has none.
 [[nodiscard]] std::string_view error_code_of(std::string_view body);
 

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <optional>
@@ -18,6 +17,7 @@
 #include "util/own_path.h"
 #include "util/posix_error.h"
 #include "util/read_file.h"
+#include "util/text.h"
 #include "util/try.h"
 #include "util/units.h"
 
@@ -49,18 +49,6 @@ Result<FoundCredentials> credentials_of(const AuthLine& line,
   if (line.kind == "query")
     found.who.query = line.value;
   return found;
-}
-
-/// As a URL has it, of "user:password".
-std::string escaped_pair(std::string_view pair) {
-  std::string escaped;
-  const std::size_t colon = pair.find(':');
-  for (std::size_t i = 0; i < pair.size(); ++i) {
-    const auto c = static_cast<unsigned char>(pair[i]);
-    escaped += i == colon || std::isalnum(c) != 0 ? std::string(1, pair[i])
-                                                  : fmt::format("%{:02X}", c);
-  }
-  return escaped;
 }
 
 std::string named_line(const ServerFiles& files, const AuthLine& line) {
@@ -102,8 +90,11 @@ Result<Lines> lines_of(const ServerFiles& files, const ServerAddress& server) {
   const AuthLine* const of_proxy =
       found.proxy.url.empty() ? nullptr : line_for(lines, found.proxy.url);
   if (of_proxy != nullptr && !of_proxy->prefix.empty() && of_proxy->kind == "basic" &&
-      of_proxy->error.empty() && found.proxy.user.empty())
-    found.proxy.user = escaped_pair(of_proxy->value);
+      of_proxy->error.empty() && found.proxy.user.empty()) {
+    std::string_view password = of_proxy->value;
+    const std::string_view user = next_part(password, ":");
+    found.proxy.user = fmt::format("{}:{}", escaped(user), escaped(password));
+  }
   return found;
 }
 

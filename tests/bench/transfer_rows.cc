@@ -1,0 +1,156 @@
+// Packs and remote caches, beside the plain tools with the same bytes: tar, zstd, curl.
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "tests/bench/kernels.h"
+#include "tests/bench/rows.h"
+#include "tests/bench/scratch.h"
+#include "tests/support/object_server.h"
+#include "util/try.h"
+
+namespace kiln::bench {
+namespace {
+
+constexpr std::size_t kCubinBytes = 60'000;
+
+using Words = std::vector<std::string>;
+
+/// A cache, packs of it, and a server that has its objects: all below one folder.
+struct Transfers {
+  std::shared_ptr<const ScratchFolder> scratch;
+  test::ObjectServer server;
+  std::vector<std::string> paths;  // of objects, below the cache
+  std::size_t runs = 0;
+
+  [[nodiscard]] std::string cache() const { return scratch->path() / "cache"; }
+  std::string new_name() { return fmt::format("run-{}", ++runs); }
+};
+
+Result<Seconds> kiln(const Transfers& all, const Words& words,
+                     const std::string& root) {
+  Words command{program_beside("kiln"), "--cache-dir", root};
+  command.insert(std::next(command.begin()), words.begin(), words.end());
+  std::filesystem::current_path(all.scratch->path());
+  return wall(command);
+}
+
+Result<Seconds> shell(const Transfers& all, const std::string& command) {
+  std::filesystem::current_path(all.scratch->path());
+  return wall({"/bin/sh", "-c", command});
+}
+
+/// `line` is of an object: {0} is its path, {1} the server, {2} `at`.
+Result<Seconds> curl(const Transfers& all, const std::string& flags,
+                     std::string_view line, const std::string& at) {
+  std::ofstream config(all.scratch->path() / "curl.conf");
+  for (const std::string& path : all.paths)
+    config << fmt::format(fmt::runtime(line), path, all.server.url(), at);
+  config.close();
+  return shell(
+      all, "curl -sZ --no-progress-meter -H Expect: --parallel-max 16 -K curl.conf " +
+               flags);
+}
+
+Result<std::shared_ptr<Transfers>> fill(const Settings& settings) {
+  const auto [scratch, service] = KILN_TRY(scratch_service(settings.folder));
+  auto all = std::make_shared<Transfers>();
+  all->scratch = scratch;
+  const CubinWish wish{
+      .architecture = {{9, 0}}, .entry_points = {"f"}, .bytes = kCubinBytes};
+  const Bytes cubin = KILN_TRY(make_cubin(*KILN_TRY(open_nvrtc(*service)), wish));
+  const auto cache = KILN_TRY(open_cache(all->cache()));
+  for (std::size_t i = 0; i < settings.transfers; ++i) {
+    Fields preimage;
+    preimage.add("transfer", std::to_string(i));
+    const auto object = KILN_TRY(make_object(wish, cubin, std::move(preimage)));
+    if (const auto published = cache->publish(object); published.error)
+      return tl::unexpected(*published.error);
+    const std::filesystem::path path = cache->layout().object(object.key());
+    all->paths.push_back(path.lexically_relative(all->cache()));
+    all->server.put("/kiln/" + all->paths.back(), std::string(as_text(object.file())));
+  }
+  KILN_TRY(kiln(*all, {"pack", "-o", "all.kpack"}, all->cache()));
+  KILN_TRY(shell(*all, "tar cf all.tar -C cache objects"));
+  return all;
+}
+
+using Side = Result<Seconds> (*)(Transfers& all);
+
+struct Way {
+  const char* name;
+  const char* floor;
+  double most;  // times the floor
+  Side measured;
+  Side plain;
+};
+
+Row row(const Settings& settings, const Way& way) {
+  return {.name = fmt::format("transfer/{}", way.name),
+          .what = fmt::format("{} of {} objects", way.name, settings.transfers),
+          .floor = way.floor,
+          .limit = {way.most},
+          .prepare = [=]() -> Result<Sides> {
+            const auto all = KILN_TRY(fill(settings));
+            return Sides{.measured = [=] { return way.measured(*all); },
+                         .floor = [=] { return way.plain(*all); }};
+          }};
+}
+
+Result<Seconds> pull(Transfers& all) {
+  Words words{"pull", "--remote", all.server.url() + ";unsigned=1"};
+  for (const std::filesystem::path path : all.paths)
+    words.push_back(path.parent_path().filename().native() + path.filename().native());
+  return kiln(all, words, all.new_name());
+}
+
+Result<Seconds> push(Transfers& all) {
+  const std::string to = all.server.url() + "/" + all.new_name();
+  return kiln(all, {"push", "--remote", to + ";unsigned=1;mode=rw"}, all.cache());
+}
+
+Result<Seconds> curl_get(Transfers& all) {
+  const std::string into = all.new_name();
+  return curl(all, "-f --create-dirs && sync -f " + into,
+              "output = {2}/{0}\nurl = {1}/{0}\n", into);
+}
+
+Result<Seconds> curl_put(Transfers& all) {
+  const std::string to = all.new_name();
+  const Seconds asked =
+      KILN_TRY(curl(all, "-I", "output = /dev/null\nurl = {1}/{2}/{0}\n", to));
+  const Seconds sent =
+      KILN_TRY(curl(all, "-f", "upload-file = cache/{0}\nurl = {1}/{2}/{0}\n", to));
+  return asked + sent;
+}
+
+Result<Seconds> pack(Transfers& all) {
+  return kiln(all, {"pack", "-o", "new.kpack"}, all.cache());
+}
+
+Result<Seconds> tar(Transfers& all) {
+  return shell(all, "tar cf new.tar -C cache objects && sync -d new.tar");
+}
+
+Result<Seconds> unpack(Transfers& all) {
+  return kiln(all, {"unpack", "all.kpack"}, all.new_name());
+}
+
+Result<Seconds> untar(Transfers& all) {
+  return shell(all, fmt::format("mkdir {0} && tar xf all.tar -C {0} && sync -f {0}",
+                                all.new_name()));
+}
+
+}  // namespace
+
+std::vector<Row> transfer_rows(const Settings& settings) {
+  return {row(settings, {"pack", "tar c, sync", 2, pack, tar}),
+          row(settings, {"unpack", "tar x, sync", 2, unpack, untar}),
+          row(settings, {"push", "curl -Z, HEAD and PUT", 2, push, curl_put}),
+          row(settings, {"pull", "curl -Z, sync", 1.5, pull, curl_get})};
+}
+
+}  // namespace kiln::bench
