@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "render/kernel_spec.h"
 #include "util/nearest.h"
