@@ -131,8 +131,7 @@ class Fetcher {
         return store(i, server, answer);
       if (answer.verdict == Verdict::kGood)
         ++missing;
-      else if (answer.verdict != Verdict::kAbandoned ||
-               answer.end == remote::TransferEnd::kBodyFile)
+      else if (!run_.stop().stop_requested())
         note_failure(i, server, error_of(answer));
     }
     // It may yet come to one that has been asked in vain.
