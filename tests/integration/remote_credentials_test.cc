@@ -39,7 +39,7 @@ class RemoteCredentialsTest : public RemoteTransferTest {
     own_ = std::make_unique<Server>(
         ServerAddress{.base = server_.url("/kiln")},
         ServerFiles{.auth = dir_.path() / "auth", .ca = {}, .certificate = {}},
-        std::vector<PublicKey>(), cache::PayloadCheck(), transfers_);
+        std::shared_ptr<cache::KeyFile>(), cache::PayloadCheck(), transfers_);
   }
 
   /// What the command does, in its folder; `$n` counts its runs from 1.
@@ -187,7 +187,7 @@ TEST_F(RemoteCredentialsTest, ACommandThatRunsOutlivesServerAndTransfers) {
   own_ = std::make_unique<Server>(
       ServerAddress{.base = server_.url("/kiln")},
       ServerFiles{.auth = dir_.path() / "auth", .ca = {}, .certificate = {}},
-      std::vector<PublicKey>(), cache::PayloadCheck(), *transfers);
+      std::shared_ptr<cache::KeyFile>(), cache::PayloadCheck(), *transfers);
   std::ignore = ask();
   ASSERT_TRUE(wait_for_runs(1));
   own_.reset();
