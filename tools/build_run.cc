@@ -376,7 +376,7 @@ void print_report(const Context& context, const BuildReport& report) {
       fmt::format("{} requested: {}, {} compiled", report.items.size(),
                   counted(count(report, BuildVerdict::kHit), "hit", "hits"),
                   count(report, BuildVerdict::kCompiled));
-  line += part(BuildVerdict::kWaited, "built by other processes");
+  line += part(BuildVerdict::kWaited, "built or fetched by other processes");
   line += part(BuildVerdict::kMissing, "missing");
   if (report.expected)
     line += fmt::format(" (about {} to build)", format_duration(*report.expected));

@@ -222,6 +222,10 @@ TEST_F(ProgramPushTest, ADeadServerIsGivenUpSoon) {
   const auto failed = kiln_.run({"push", "--sign", place("ours")});
   EXPECT_EQ(failed.status, 1) << failed.text();
   EXPECT_THAT(failed.err, HasSubstr("given up after three failures"));
+  EXPECT_THAT(failed.err, HasSubstr(": for the same reason\n"));
+  EXPECT_EQ(failed.err.find("not asked any more"),
+            failed.err.rfind("not asked any more"))
+      << failed.err;
   EXPECT_LT(Clock::now() - began, seconds(30));
 }
 

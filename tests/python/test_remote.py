@@ -286,6 +286,15 @@ def test_a_certificate_of_our_own_authority_is_trusted_and_a_client_shows_its_ow
         assert job.warm() == (built.number, 0, {"remote"})
 
 
+def test_doctor_names_the_client_certificate_where_nginx_answers_400_for_want_of_one(node, built, tmp_path):
+    ours = servers.Authority(tmp_path / "ours")
+    page = (400, {}, b"<html>400 No required SSL certificate was sent</html>")
+    with servers.Server(lambda request: page, tls=ours.server()) as server:
+        job = node("job", KILN_REMOTE=server.url, KILN_REMOTE_CA=str(ours.file), **built.trusted)
+        (check,) = [each for each in job.json("doctor", status=1)["checks"] if each["name"] == f"remote {server.url}"]
+        assert check["verdict"] == "fail" and "KILN_REMOTE_CERT" in check["remedy"], check
+
+
 @pytest.mark.parametrize(
     "row, reason",
     [

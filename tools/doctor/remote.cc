@@ -104,6 +104,11 @@ std::string remedy_of(const remote::Answer& answer, const ServerAddress& address
     default:
       break;
   }
+  if (answer.status == kBadRequest && address.base.starts_with("https:"))
+    return fmt::format(
+        "name the client's certificate and key by KILN_REMOTE_CERT, if the server asks "
+        "for one; else look into the log of {}",
+        address.base);
   return fmt::format("look into the log of {}", address.base);
 }
 

@@ -75,10 +75,16 @@ ordered_json key_names(const std::vector<Signer>& signers) {
 }
 
 void print_problems(const TransferTotals& totals) {
-  for (const auto& [what, server] : totals.problems)
-    print_error(fmt::format("{}{}{}: {}\n", printable_lines(what.label),
-                            what.arch.empty() ? "" : " ", what.arch,
-                            printable_lines(what.error->message)));
+  constexpr std::size_t kShort = 60;
+  std::string_view last;
+  for (const auto& [what, server] : totals.problems) {
+    const std::string& message = what.error->message;
+    const bool is_again = message.size() > kShort && message == last;
+    print_error(fmt::format(
+        "{}{}{}: {}\n", printable_lines(what.label), what.arch.empty() ? "" : " ",
+        what.arch, is_again ? "for the same reason" : printable_lines(message)));
+    last = message;
+  }
 }
 
 }  // namespace kiln::tools

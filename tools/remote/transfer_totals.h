@@ -46,7 +46,7 @@ struct TransferTotals {
 [[nodiscard]] std::string sent_text(const TransferTotals& totals,
                                     std::string_view moved);
 [[nodiscard]] nlohmann::ordered_json key_names(const std::vector<Signer>& signers);
-/// A line on stderr for each.
+/// A line on stderr for each; a long reason is printed once for those that follow.
 void print_problems(const TransferTotals& totals);
 
 }  // namespace kiln::tools
