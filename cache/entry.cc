@@ -83,14 +83,24 @@ Entry entry_of(const Digest& key, Kind kind, Metadata&& metadata) {
 }
 
 void add_signers(const Signers::Known& known, Entry& entry) {
-  const auto found = known.find({entry.key, entry.created_ns});
-  if (found != known.end())
-    entry.signed_by = found->second;
+  entry.signed_by.clear();
+  for (auto at = known.lower_bound({.key = entry.key, .created_ns = entry.created_ns});
+       at != known.end() && at->first.key == entry.key &&
+       at->first.created_ns == entry.created_ns;
+       ++at)
+    entry.signed_by.insert(entry.signed_by.end(), at->second.begin(), at->second.end());
 }
 
 std::string why_distrusted(const Entry& entry, const TrustedKeys& keys) {
   if (keys.revoked_objects.contains(entry.key))
     return "the object is revoked";
+  for (const SignedBy& each : entry.signed_by) {
+    if (each.payload != entry.signed_by.front().payload)
+      return fmt::format(
+          "objects with its key and time, and with different contents, were signed by "
+          "the keys {} and {}",
+          key_name(entry.signed_by.front().key), key_name(each.key));
+  }
   std::size_t trusted = 0;
   std::string others;
   for (const SignedBy& each : entry.signed_by) {

@@ -34,21 +34,23 @@ constexpr std::size_t kLongestSource = 512;
 constexpr mode_t kMode = 0644;
 
 std::string line_of(const Made& object, const std::string& source) {
-  return fmt::format("{} {} {}\n", object.key.hex(), object.created_ns,
-                     printable(source, kLongestSource));
+  return fmt::format("{} {} {} {}\n", object.key.hex(), object.created_ns,
+                     object.payload.hex(), printable(source, kLongestSource));
 }
 
 /// nullopt: it is torn.
 std::optional<Made> parse(std::string_view& line) {
   const auto key = Digest::from_hex(next_part(line, " "));
   const std::string_view number = next_part(line, " ");
+  const auto payload = Digest::from_hex(next_part(line, " "));
   Made object;
   const auto parsed =
       std::from_chars(number.data(), number.data() + number.size(), object.created_ns);
-  if (!key || parsed.ec != std::errc() || parsed.ptr != number.data() + number.size() ||
-      line.empty())
+  if (!key || !payload || parsed.ec != std::errc() ||
+      parsed.ptr != number.data() + number.size() || line.empty())
     return std::nullopt;
   object.key = *key;
+  object.payload = *payload;
   return object;
 }
 
@@ -85,7 +87,7 @@ Result<std::string> rest_of(const UniqueFd& file, const fs::path& path) {
 
 Made made(const StoredObject& object) {
   const auto metadata = object.metadata();
-  return {object.key(), metadata ? metadata->created_ns : 0};
+  return {object.key(), metadata ? metadata->created_ns : 0, object.payload_digest()};
 }
 
 fs::path Signers::file_of(const KeyId& key) const {
@@ -133,15 +135,15 @@ Signers::Known Signers::read() const {
   Known known;
   for (const KeyId& key : keys()) {
     // What cannot be read is not known.
-    std::ignore = read_lines(file_of(key), kLargestFile,
-                             [&](std::string_view line) -> Result<void> {
-                               if (const auto object = parse(line)) {
-                                 auto& all = known[*object];
-                                 if (all.empty() || all.back().key != key)
-                                   all.push_back({key, std::string(line)});
-                               }
-                               return {};
-                             });
+    std::ignore = read_lines(
+        file_of(key), kLargestFile, [&](std::string_view line) -> Result<void> {
+          if (const auto object = parse(line)) {
+            auto& all = known[*object];
+            if (all.empty() || all.back().key != key)
+              all.push_back({key, std::string(line), object->payload});
+          }
+          return {};
+        });
   }
   return known;
 }

@@ -31,13 +31,16 @@ struct Origin {
 struct SignedBy {
   KeyId key{};
   std::string source{};
+  Digest payload{};  // of what was signed
   friend bool operator==(const SignedBy&, const SignedBy&) = default;
 };
 
-/// An object as it was made: another build of its key is another.
+/// An object as it was made: another build of its key is another. Whoever signs chooses
+/// the time, and not the payload's digest.
 struct Made {
   Digest key{};
   std::int64_t created_ns = 0;
+  Digest payload{};
   // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 misreads a defaulted <=>
   friend auto operator<=>(const Made&, const Made&) = default;
 };

@@ -354,8 +354,9 @@ TEST_F(RemoteTierTest, WhoSignedAHitIsRememberedAndABuildHasNoSigner) {
   machine_.cache().add_signers(entries);
   ASSERT_EQ(entries.size(), 2U);
   for (const cache::Entry& entry : entries) {
-    const std::vector<cache::SignedBy> ours{
-        {Machine::signing_key().public_key().id, server_.address().base}};
+    const std::vector<cache::SignedBy> ours{{Machine::signing_key().public_key().id,
+                                             server_.address().base,
+                                             object_of(1).payload_digest()}};
     EXPECT_EQ(entry.signed_by,
               entry.key == object_of(1).key() ? ours : std::vector<cache::SignedBy>());
   }

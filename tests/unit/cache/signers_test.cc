@@ -187,6 +187,20 @@ class CacheSignersTest : public SignersTest {
   const std::vector<StoredObject> objects_ = test::sample_objects(3);
 };
 
+TEST_F(CacheSignersTest, SignaturesOfDifferentContentsOfOneKeyAndTimeAreDistrusted) {
+  const auto cache = open();
+  ASSERT_FALSE(cache->publish(objects_[0]).error);
+  const Made honest = made(objects_[0]);
+  Made planted = honest;
+  planted.payload = Digest::of(as_bytes("planted"));
+  const TrustedKeys keys = test::trusting({PublicKey{.id = key_of(2), .bytes = {}}});
+  const auto why = [&] { return why_distrusted(cache->list({}).value().at(0), keys); };
+  cache->remember_signers(std::array{honest}, {{key_of(2)}, "good@2"});
+  EXPECT_EQ(why(), "");
+  cache->remember_signers(std::array{planted}, {{key_of(1)}, "bad@1"});
+  EXPECT_THAT(why(), testing::HasSubstr("with different contents"));
+}
+
 TEST_F(CacheSignersTest, ListingsHaveThemFromTheIndexAndFromAWalk) {
   const auto cache = open();
   for (const StoredObject& each : objects_) ASSERT_FALSE(cache->publish(each).error);
