@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <optional>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -22,6 +22,7 @@ namespace {
 
 constexpr std::chrono::seconds kStatsFlush{2};
 constexpr std::chrono::milliseconds kStatsCountLimit{200};
+constexpr std::chrono::milliseconds kOthersCountLimit{0};  // who may hold the lock
 constexpr std::chrono::seconds kOwnTrimLimit{5};
 constexpr std::int64_t kTrimCheckNs = 3600LL * 1'000'000'000;
 // Another user may put a link or a FIFO here: O_NOFOLLOW refuses the link, O_NONBLOCK
@@ -68,8 +69,8 @@ CounterFile::Counts Cache::written_counts() {
     if (path == counts_at_ || !of_user.check_path(*file_system_, path))
       continue;
     CounterFile file(path, *file_system_, of_user);
-    all = CounterFile::sum(std::move(all),
-                           file.read(kStatsCountLimit).value_or(CounterFile::Counts{}));
+    all = CounterFile::sum(
+        std::move(all), file.read(kOthersCountLimit).value_or(CounterFile::Counts{}));
   }
   return all;
 }
@@ -208,15 +209,11 @@ Result<TrimResult> Cache::collect(const TrimOptions& options) {
 
 /// Of keys that are gone.
 void Cache::forget_signers() const {
-  std::set<Digest> there;
-  for (unsigned folder = 0; folder < kFolderCount; ++folder) {
-    const auto keys = store_->list_keys(folder);
-    if (!keys)
-      return;
-    there.insert(keys->begin(), keys->end());
-  }
   // What cannot be rewritten stays.
-  std::ignore = signers().keep([&](const Digest& key) { return there.contains(key); });
+  std::ignore = signers().keep([&](const Digest& key) {
+    struct stat info {};
+    return file_system_->lstat(layout_.object(key).c_str(), info) != -ENOENT;
+  });
 }
 
 /// Also where the cache is not full, if this process has set something aside: only a

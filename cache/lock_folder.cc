@@ -27,8 +27,8 @@ std::string root_id(const Layout& layout) {
   return Digest::of(as_bytes(path.native())).hex().substr(0, kRootIdHex);
 }
 
-std::filesystem::path of_this_user(const std::filesystem::path& folder) {
-  return folder / fmt::format("{}{}", kOfUser, ::geteuid());
+std::filesystem::path of_user(const std::filesystem::path& folder, uid_t user) {
+  return folder / fmt::format("{}{}", kOfUser, user);
 }
 
 /// The file system type of the nearest ancestor that exists.
@@ -76,7 +76,7 @@ LockFolder find_lock_folder(const Layout& layout, FileSystem& file_system,
   if (!runtime_dir.empty())
     candidates.push_back(runtime_dir / "kiln" / id);
   if (!persistent_dir.empty())
-    candidates.push_back(of_this_user(persistent_dir) / id);
+    candidates.push_back(of_user(persistent_dir, ::geteuid()) / id);
   LockFolder folder;
   for (const std::filesystem::path& path : candidates) {
     const auto settled = settle(file_system, trust, path);
@@ -93,7 +93,10 @@ Result<std::filesystem::path> make_node_folder(const Layout& layout,
                                                FileSystem& file_system,
                                                const TrustPolicy& trust,
                                                const std::filesystem::path& folder) {
-  auto path = of_this_user(folder) / root_id(layout);
+  if (!folder.is_absolute())
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("'{}' is no absolute path", folder.native()));
+  auto path = of_user(folder, ::geteuid()) / root_id(layout);
   KILN_TRY(settle(file_system, trust, path));
   return path;
 }
@@ -111,7 +114,9 @@ std::vector<std::pair<uid_t, std::filesystem::path>> node_folders(
     uid_t user = 0;
     const char* const last = name.data() + name.size();
     const auto parsed = std::from_chars(name.data() + kOfUser.size(), last, user);
-    if (parsed.ec == std::errc() && parsed.ptr == last)
+    // Of each user one: not also "kiln-007".
+    if (parsed.ec == std::errc() && parsed.ptr == last &&
+        each->path() == of_user(folder, user))
       found.emplace_back(user, each->path() / id);
   }
   return found;

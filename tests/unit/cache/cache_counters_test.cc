@@ -247,6 +247,7 @@ TEST_F(CacheCountersTest, RootSumsWhatEachUserCountedAndNothingThatAnotherWrote)
   EXPECT_EQ(stat("hits"), 11U);
   put("kiln-4712", 4711, "100");   // of somebody else
   put("kiln-4713x", 4711, "100");  // of no user
+  put("kiln-04711", 4711, "100");  // of a user who has one
   const auto open_to_all = put("kiln-4714", 4714, "100");
   ::chmod(open_to_all.c_str(), 0666);
   const auto link = put("kiln-4715", 4715, "100");
