@@ -74,10 +74,8 @@ Result<bool> parse_unsigned(const std::string& text) {
 }
 
 Result<std::string> parse_region(const std::string& text) {
-  if (!text.empty() &&
-      std::ranges::all_of(text, [](char c) { return is_alphanumeric(c) || c == '-'; }))
-    return text;
-  return refuse(text, "is no region such as us-east-1");
+  return is_region(text) ? Result<std::string>(text)
+                         : refuse(text, "is no region such as us-east-1");
 }
 
 /// Sets the option `name`. Errors: those of its value; an unknown name.
@@ -140,6 +138,12 @@ HostAndPort host_of(std::string_view url) {
   if (bracket != std::string_view::npos && found.host.starts_with('['))
     found.host = found.host.substr(1, bracket - 1);
   return found;
+}
+
+bool is_region(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, [](char c) {
+    return is_alphanumeric(c) || c == '-';
+  });
 }
 
 Result<std::string> parse_proxy(std::string_view text) {

@@ -42,6 +42,8 @@ struct ServerAddress {
   friend bool operator==(const ServerAddress&, const ServerAddress&) = default;
 };
 
+/// As AWS names its regions: letters, digits and '-'.
+[[nodiscard]] bool is_region(std::string_view text);
 /// Letters, digits, '-', '_' and '.', and none of the last three at the beginning.
 [[nodiscard]] bool is_pack_name(std::string_view name);
 

@@ -71,6 +71,11 @@ def script(path, text):
 # Commands.
 
 
+def test_keys_that_end_in_a_thousand_years_are_used(asked, built, tmp_path):
+    helper = script(tmp_path / "helper", f"echo '{keys(Expiration='9999-12-31T23:59:59Z')}'")
+    assert asked(f"command {helper}").warm() == (built.number, 0, {"remote"})
+
+
 @pytest.mark.parametrize("kind", ["keys", "header"])
 def test_a_command_gives_credentials_for_all_requests_of_a_process(asked, built, tmp_path, kind):
     bearer = json.dumps({"headers": {"Authorization": ["Bearer hunter2"]}, "expires": in_an_hour()})
@@ -265,6 +270,10 @@ def test_a_profile_may_name_a_command_if_nobody_else_writes_its_file(asked, buil
     assert "credentials of profile p" in state(job, asked.server.url)[1]
     config.chmod(0o664)
     assert "others may write" in state(job, asked.server.url)[1]
+    config.write_text(f"[profile p]\nrole_arn = {ROLE}\nweb_identity_token_file = {config}\nregion = evil.example/\n")
+    assert "others may write" in state(job, asked.server.url)[1]
+    config.chmod(0o600)
+    assert "the region 'evil.example/' is no name" in state(job, asked.server.url)[1]
     # A profile of settings alone is no source of keys.
     write_secret(tmp_path / "auth", "aws")
     assert "'aws' alone needs" in state(job, asked.server.url)[1]
@@ -333,16 +342,21 @@ def test_a_query_goes_to_its_server_alone_and_is_shown_to_nobody(built, node, tm
 def test_a_wrong_line_stops_its_own_server_alone(built, node, tmp_path):
     auth = tmp_path / "auth"
     with servers.Server() as good, servers.Server() as bad:
-        write_secret(auth, f"{bad.url} baerer hunter2\nhttps://me:hunter2@x none\n{good.url} bearer fine\n")
+        write_secret(auth, f"{bad.url} baerer hunter2\nhttps:///hunter2 none\n{good.url} bearer fine\n")
         env = {"KILN_REMOTE": f"{bad.url} {good.url}", "KILN_REMOTE_AUTH": str(auth)}
         report = built.json("push", status=1, **env, **built.sign)
         assert report["sent"] == built.number and bad.asked == []
         assert "line 1: it is none of" in json.dumps(report["problems"]), report
         job = node("job", KILN_NO_JIT="1", **env, **built.trusted)
         assert job.warm() == (built.number, 0, {"remote"})
-        assert job.said.count("line 2: its URL has a user") == 1 and job.said.count("line 1") == 1, job.said
+        assert job.said.count("line 2: its URL names no host") == 1 and job.said.count("line 1") == 1, job.said
         checks = {each["name"]: each for each in job.json("doctor", status=1)["checks"]}
         assert checks[f"remote {good.url}"]["verdict"] == "ok"
         assert "line 1" in checks[f"remote {bad.url}"]["detail"] and "hunter2" not in json.dumps(checks)
+        # What is wrong with its URL gives the server no other line.
+        for url in (f"{bad.url}?x", bad.url.replace("://", "://me:hunter2@"), f"{bad.url};mode=rw"):
+            write_secret(auth, f"{url} none\nbearer fine\n")
+            assert "line 1: its URL has" in built.run("push", status=1, **env, **built.sign)[1] and bad.asked == []
+        write_secret(auth, f"{bad.url} baerer hunter2\n{good.url} bearer fine\n")
         # Where no server has a right line, it is wrong input.
         assert "line 1" in built.run("push", status=2, **env | {"KILN_REMOTE": bad.url}, **built.sign)[1]

@@ -70,12 +70,16 @@ AuthLine parse_line(std::string_view text) {
   text = trimmed(text);
   const std::size_t first = std::min(text.find_first_of(kBlanks), text.size());
   if (text.substr(0, first).find("://") != std::string_view::npos) {
-    const std::string_view url = next_word(text);
-    if (url.find_first_of("@?#;") != std::string_view::npos)
+    const std::string_view word = next_word(text);
+    // The wrong line is still its server's, which no other line is for.
+    std::string url(word.substr(0, word.find_first_of("?#;")));
+    if (const std::size_t user = url.rfind('@'); user != std::string::npos)
+      url.erase(url.find("://") + 3, user - url.find("://") - 2);
+    if (url != word)
       line.error = "its URL has a user, an option or a query";
     if (host_of(url).host.empty())
       line.error = "its URL names no host";
-    line.prefix = line.error.empty() ? plain_url(url) : kNobody;
+    line.prefix = host_of(url).host.empty() ? kNobody : plain_url(url);
   }
   line.kind = next_word(text);
   line.value = text;

@@ -59,12 +59,15 @@ Result<AwsProfile> read(const std::filesystem::path& path, const std::string& se
   if (values.contains("aws_secret_access_key"))
     KILN_TRY(check_private(path, "the profile of AWS"));
   struct stat info {};
-  if (values.contains("credential_process") &&
+  if ((values.contains("credential_process") ||
+       values.contains("web_identity_token_file")) &&
       (::stat(path.c_str(), &info) != 0 ||
        !is_trusted(info, [] { return std::nullopt; })))
-    return fail(ErrorCode::kUntrusted,
-                fmt::format("others may write {}, which names a command: chmod 600",
-                            path.native()));
+    return fail(
+        ErrorCode::kUntrusted,
+        fmt::format("others may write {}, which names a command or a secret file: "
+                    "chmod 600",
+                    path.native()));
   return values;
 }
 

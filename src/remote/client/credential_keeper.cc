@@ -65,6 +65,8 @@ void CredentialKeeper::forget() {
 }
 
 bool CredentialKeeper::may_sign() const {
+  if (server_.base.starts_with("file:"))
+    return false;
   const MutexLock lock(mutex_);
   return !known_ || is_denied_ || !known_->who.aws_region.empty();
 }

@@ -15,7 +15,9 @@
 #include "remote/client/aws_profile.h"
 #include "remote/client/credentials.h"
 #include "remote/proxy.h"
+#include "remote/server_address.h"
 #include "util/ascii.h"
+#include "util/printable.h"
 #include "util/read_file.h"
 #include "util/text.h"
 #include "util/try.h"
@@ -47,7 +49,9 @@ Result<std::optional<WallTime>> time_of(const std::string& text) {
     rest = ::strptime(rest, "%z", &zone);
   if (rest == nullptr || *rest != '\0')
     return refuse("its time of expiry is no time such as 2026-01-31T12:00:00Z");
-  return std::chrono::system_clock::from_time_t(::timegm(&time) - zone.tm_gmtoff);
+  constexpr std::time_t kFarAhead = 8'000'000'000;  // a clock's end is in 2262
+  return std::chrono::system_clock::from_time_t(
+      std::clamp<std::time_t>(::timegm(&time) - zone.tm_gmtoff, 0, kFarAhead));
 }
 
 /// The text of the first element <name>, which has no other in it; "": there is none.
@@ -130,6 +134,9 @@ Result<FoundCredentials> of_web_identity(const std::string& role,
                                          const std::string& token_file,
                                          const std::string& region,
                                          const Fetch& fetch) {
+  if (!is_region(region))
+    return refuse(
+        fmt::format("the region '{}' is no name such as us-east-1", printable(region)));
   const std::string token = KILN_TRY(token_in(token_file, kTokenFileVariable));
   std::string endpoint = first_variable({"AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"});
   if (endpoint.empty())
