@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::uint64_t kLargestKeyFile = 4U << 20U;
 constexpr std::chrono::milliseconds kMountWait{250};
+constexpr std::chrono::seconds kFirstMountWait{2};  // without it there is no trust
 
 std::filesystem::path full_path(const std::filesystem::path& path) {
   std::error_code error;
@@ -52,7 +53,7 @@ struct KeyFile::State : std::enable_shared_from_this<State> {
     if (!is_far)
       return take(read());
     auto text = call_or_leave<Result<std::string>>(
-        read, kMountWait,
+        read, keys ? kMountWait : kFirstMountWait,
         [self = shared_from_this()](bool silent) { self->is_silent = silent; });
     take(text ? *std::move(text)
               : fail(ErrorCode::kIo, path.native() + ": its mount gives no answer"));

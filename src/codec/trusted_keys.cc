@@ -134,6 +134,16 @@ bool TrustedKeys::trusts(const KeyId& id) const {
   return std::ranges::any_of(keys, [&](auto& each) { return each.key.id == id; });
 }
 
+bool would_believe(std::span<const Signer> signers, const TrustedKeys& trusted) {
+  std::vector<PublicKey> by;
+  for (const TrustedKey& each : trusted.keys) {
+    if (each.signs_objects && !has_bytes(by, each.key) &&
+        std::ranges::find(signers, each.key.id, &Signer::key) != signers.end())
+      by.push_back(each.key);
+  }
+  return by.size() >= trusted.signatures;
+}
+
 Result<TrustedKeys> parse_trusted_keys(std::string_view text) {
   TrustedKeys trusted;
   for (int number = 1; !text.empty(); ++number) {

@@ -48,12 +48,17 @@ struct TrustedKeys {
   [[nodiscard]] bool trusts(const KeyId& id) const;
 };
 
-/// True if one of them, Signers or Signatures, is by a key that is trusted.
+/// True if one of them, Signers or Signatures, is by a key that is trusted or revoked.
 template <typename Keyed>
-[[nodiscard]] bool is_any_trusted(const Keyed& keyed, const TrustedKeys& trusted) {
-  return std::ranges::any_of(
-      keyed, [&](const auto& each) { return trusted.trusts(each.key); });
+[[nodiscard]] bool is_any_known(const Keyed& keyed, const TrustedKeys& trusted) {
+  return std::ranges::any_of(keyed, [&](const auto& each) {
+    return trusted.trusts(each.key) || trusted.revoked_keys.contains(each.key);
+  });
 }
+
+/// True if an object that all of `signers` sign has enough signatures.
+[[nodiscard]] bool would_believe(std::span<const Signer> signers,
+                                 const TrustedKeys& trusted);
 
 /// An empty file is an error, since nobody would be trusted by it. Errors:
 /// kInvalidArgument, naming the line.

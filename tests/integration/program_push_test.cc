@@ -13,6 +13,7 @@
 #include "tests/integration/program_machines.h"
 #include "tests/support/object_server.h"
 #include "tests/support/processes.h"
+#include "tests/support/trusted_keys.h"
 #include "util/read_file.h"
 
 namespace kiln {
@@ -57,6 +58,10 @@ class ProgramPushTest : public ProgramMachinesTest {
   std::string pack(const std::string& name = "job.kpack", const Arguments& more = {}) {
     EXPECT_EQ(kiln_.run(Arguments{"pack", "-o", place(name)} + more).status, 0);
     return place(name);
+  }
+
+  [[nodiscard]] std::string text_of(const std::string& name) const {
+    return read_text_file(place(name), 1U << 20U).value();
   }
 
   const ObjectServer holder_;  // of no test: a second server
@@ -170,6 +175,48 @@ TEST_F(ProgramPushTest, NobodySendsWhatNobodyWouldTake) {
   use_machine("other");
   kiln_.set("KILN_REMOTE", server_.url());
   EXPECT_EQ(pull(kTiny, 1)["failed"], kObjects);
+}
+
+TEST_F(ProgramPushTest, WhoseSignaturesAreTooFewForItsOwnKeysSendsNothing) {
+  warm();
+  make_key("theirs");
+  test::replace_keys(place("both.pub"),
+                     text_of("ours.pub") + text_of("theirs.pub") + "signatures 2\n");
+  kiln_.set("KILN_REMOTE_KEYS", place("both.pub"));
+  const auto refused = kiln_.run({"push", "--sign", place("ours")});
+  EXPECT_EQ(refused.status, 2) << refused.text();
+  EXPECT_THAT(refused.err, HasSubstr("needs signatures by 2 keys of KILN_REMOTE_KEYS"));
+  EXPECT_EQ(server_.count("PUT"), 0U);
+}
+
+TEST_F(ProgramPushTest, ATrustedSignatureFileBesideAPackIsSentUnlessSignIsGiven) {
+  warm();
+  make_key("theirs");
+  test::replace_keys(place("both.pub"), text_of("ours.pub") + text_of("theirs.pub"));
+  kiln_.set("KILN_REMOTE_KEYS", place("both.pub"));
+  const std::string file = pack("job.kpack.zst", {"--sign", place("theirs")});
+  const std::string beside = text_of("job.kpack.zst.minisig");
+  const auto sent = [&](const Arguments& more = {}) {
+    EXPECT_EQ(kiln_.run(Arguments{"push", "--pack", file} + more).status, 0);
+    return server_.files().at("/kiln/packs/job.kpack.zst.minisig");
+  };
+  kiln_.set("KILN_REMOTE_SIGN", place("ours"));
+  EXPECT_EQ(sent(), beside);
+  EXPECT_NE(sent({"--sign", place("ours")}), beside);
+  // One that is trusted no longer is replaced.
+  kiln_.set("KILN_REMOTE_KEYS", place("ours.pub"));
+  EXPECT_NE(sent(), beside);
+}
+
+TEST_F(ProgramPushTest, APackWithTooFewSignaturesIsSentWithAWarning) {
+  warm();
+  make_key("theirs");
+  test::replace_keys(place("both.pub"),
+                     text_of("ours.pub") + text_of("theirs.pub") + "signatures 2\n");
+  kiln_.set("KILN_REMOTE_KEYS", place("both.pub"));
+  const auto sent = kiln_.run({"push", "--pack", pack(), "--sign", place("ours")});
+  EXPECT_EQ(sent.status, 0) << sent.text();
+  EXPECT_THAT(sent.err, HasSubstr("it needs signatures by 2 trusted keys, and has 1"));
 }
 
 TEST_F(ProgramPushTest, WhatIsDamagedHereIsNotSent) {

@@ -231,7 +231,11 @@ TEST_F(ProgramSignersTest, AKeyForPacksOfOneNameSignsNoOtherPackAndNoObject) {
   ObjectServer server;
   const std::string object = key_of("ours");
   kiln_.set("KILN_REMOTE", server.url());
+  EXPECT_THAT(kiln_.run({"push", object, "--sign", place("ours")}).err,
+              HasSubstr("that may sign objects"));
+  kiln_.unset("KILN_REMOTE_KEYS");
   EXPECT_EQ(kiln_.json_of({"push", object, "--sign", place("ours")})["sent"], 1);
+  kiln_.set("KILN_REMOTE_KEYS", keys_);
   fs::copy(place("ours"), place("job-1"));
   const std::string job = pack("job-1");
   use_machine("fresh");

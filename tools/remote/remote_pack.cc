@@ -97,8 +97,9 @@ Result<bool> fetch_once(RemoteRun& run, const std::string& name, const BodyFile&
     if (error.code == ErrorCode::kIo || error.code == ErrorCode::kCancelled)
       return tl::unexpected(std::move(error));
     // One that breaks off was tried three times, each behind what there was.
-    search.is_done[server] = answer.verdict == Verdict::kDenied || answer.rejected ||
-                             answer.file_bytes || answer.bytes > 0;
+    search.is_done[server] =
+        answer.verdict == Verdict::kDenied || answer.rejected ||
+        (answer.file_bytes ? error.code != ErrorCode::kUnavailable : answer.bytes > 0);
     if (search.is_done[server])
       log(LogLevel::kInfo, {"a pack is not used: ", error.message});
     // A pack that is refused says more than a server that is down.

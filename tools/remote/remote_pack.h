@@ -18,7 +18,8 @@ namespace kiln::tools {
 struct RemotePack {
   remote::BodyFile file;
   std::uint64_t bytes = 0;
-  std::string minisig;  // empty: none
+  std::string minisig;     // empty: none
+  bool is_signed = false;  // by it, or itself
 };
 
 /// A name that every server takes. Errors: kInvalidArgument.

@@ -28,8 +28,20 @@ Result<void> check_signers(const remote::ServerAddress& server,
 }
 
 Result<void> check_signers(const RemoteRun& run, const std::vector<Signer>& signers) {
-  for (std::size_t i = 0; i < run.server_count(); ++i)
+  const auto keys = KILN_TRY(run.trusted());
+  for (std::size_t i = 0; i < run.server_count(); ++i) {
     KILN_TRY(check_signers(run.address(i), signers));
+    if (keys != nullptr && !run.address(i).takes_unsigned &&
+        is_any_known(signers, *keys) && !would_believe(signers, *keys))
+      return refuse(
+          "no machine with these trusted keys would take objects that --sign signs "
+          "here "
+          "for {}: each object needs signatures by {} keys of KILN_REMOTE_KEYS that "
+          "may "
+          "sign objects; name more private keys by --sign, or change the lines of the "
+          "keys",
+          run.address(i).base, keys->signatures);
+  }
   return {};
 }
 
@@ -147,13 +159,13 @@ bool Sender::is_same(std::size_t server, const cache::StoredObject& object,
 bool Sender::judges_signatures(std::size_t server) const {
   const auto keys = run_.trusted();
   return !run_.address(server).takes_unsigned && keys && *keys &&
-         is_any_trusted(options_.signers, **keys);
+         would_believe(options_.signers, **keys);
 }
 
 Result<Sender::There> Sender::look(std::size_t server,
                                    const cache::StoredObject& object,
-                                   std::uint64_t last_bytes) {
-  Answer answer = run_.ask(server, Method::kGet, [&](Server& asked, Server::Done done) {
+                                   std::uint64_t last_bytes, Answer& answer) {
+  answer = run_.ask(server, Method::kGet, [&](Server& asked, Server::Done done) {
     return asked.get_end(run_.address(server).object_url(object.key()), last_bytes,
                          std::move(done),
                          {.most_bytes = object.file().size() + kLargestSignatureBlock});
@@ -175,9 +187,13 @@ Result<Sender::There> Sender::look(std::size_t server,
 }
 
 Result<void> Sender::send_to(std::size_t server, const cache::StoredObject& object) {
+  if (const auto keys = run_.trusted();
+      keys && *keys && (*keys)->revoked_objects.contains(object.key()))
+    return fail(ErrorCode::kUntrusted, "KILN_REMOTE_KEYS revokes the object");
   There there = There::kNothing;
+  Answer looked;
   if (options_.existing == remote::Existing::kStays)
-    there = KILN_TRY(look(server, object, kLargestSignatureBlock));
+    there = KILN_TRY(look(server, object, kLargestSignatureBlock, looked));
   if (there == There::kGood) {
     const MutexLock lock(mutex_);
     ++totals_.servers[server].already_there;
@@ -203,19 +219,22 @@ Result<void> Sender::read_back(std::size_t server, const Digest& key) {
   constexpr int kLooks = 3;
   const auto object = KILN_TRY(sound_object(cache_, key, options_.source));
   const std::uint64_t all = object.file().size() + kLargestSignatureBlock;
-  for (int looks = 1; KILN_TRY(look(server, object, all)) != There::kGood; ++looks) {
+  for (int looks = 1;; ++looks) {
+    Answer answer;
+    const auto there = look(server, object, all, answer);
+    if (answer.verdict == Verdict::kDenied)
+      return {};  // whoever may only write cannot look
+    if (KILN_TRY(there) == There::kGood)
+      return {};
     // A proxy may still say that it is not there.
     if (looks < kLooks &&
         run_.wait_until(std::chrono::steady_clock::now() + std::chrono::seconds(1)))
       continue;
-    return fail(
-        ErrorCode::kUnavailable,
-        fmt::format("{} takes objects and does not give them back: it has none, "
-                    "or another one, for {}. Look into its log, and whether its "
-                    "disk is full",
-                    run_.address(server).base, key.hex()));
+    return fail(ErrorCode::kUnavailable,
+                "{} takes objects and does not give them back: it has none, or another "
+                "one, for {}. Look into its log, and whether its disk is full",
+                run_.address(server).base, key.hex());
   }
-  return {};
 }
 
 }  // namespace kiln::tools

@@ -58,10 +58,11 @@ class Sender {
                                      const cache::StoredObject& object);
   enum class There : std::uint8_t { kNothing, kGood, kBad };
   /// What the server has under its key. The end of that, of so many bytes, and its size
-  /// are compared; where they differ, the whole of it has to pass each check.
+  /// are compared; where they differ, the whole of it has to pass each check. `answer`
+  /// is the server's last one.
   [[nodiscard]] Result<There> look(std::size_t server,
                                    const cache::StoredObject& object,
-                                   std::uint64_t last_bytes);
+                                   std::uint64_t last_bytes, remote::Answer& answer);
   [[nodiscard]] bool is_same(std::size_t server, const cache::StoredObject& object,
                              const remote::Answer& there) const;
   /// Whoever would not believe what it sends cannot tell a bad signature.

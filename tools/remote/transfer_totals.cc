@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -22,6 +23,11 @@ std::uint64_t TransferTotals::sum(std::uint64_t OfServer::*count) const {
   std::uint64_t all = 0;
   for (const OfServer& server : servers) all += server.*count;
   return all;
+}
+
+std::uint64_t TransferTotals::failed() const {
+  return sum(&OfServer::failed) + static_cast<std::uint64_t>(std::ranges::count(
+                                      problems, std::string(), &Problem::server));
 }
 
 void TransferTotals::add_problem(Wanted what, Error error, const std::string& server) {
@@ -64,8 +70,7 @@ std::string sent_text(const TransferTotals& totals, std::string_view moved) {
       replaced == 0 ? ""
                     : fmt::format("{} of them in place of bad objects, ", replaced),
       format_size(totals.bytes), totals.sum(&Of::already_there),
-      totals.problems.empty() ? ""
-                              : fmt::format(", {} failed", totals.problems.size()));
+      totals.problems.empty() ? "" : fmt::format(", {} failed", totals.failed()));
 }
 
 ordered_json key_names(const std::vector<Signer>& signers) {

@@ -29,6 +29,9 @@ struct TransferTotals {
   explicit TransferTotals(const RemoteRun& run);
 
   [[nodiscard]] std::uint64_t sum(std::uint64_t OfServer::*count) const;
+  /// Of each object on each server, and of objects that no server was asked for. A
+  /// server that is no cache has one problem for all.
+  [[nodiscard]] std::uint64_t failed() const;
   void add_problem(Wanted what, Error error, const std::string& server = {});
 
   std::vector<OfServer> servers;

@@ -20,6 +20,7 @@
 #include "tools/signing.h"
 #include "tools/verbs.h"
 #include "tools/wanted.h"
+#include "util/log.h"
 #include "util/scratch_file.h"
 #include "util/try.h"
 #include "util/units.h"
@@ -92,7 +93,7 @@ Result<int> push_objects(Context& context, const PushOptions& options, RemoteRun
                 {"sent", totals.sum(&Of::moved)},
                 {"replaced", totals.sum(&Of::replaced)},
                 {"already_there", totals.sum(&Of::already_there)},
-                {"failed", totals.problems.size()},
+                {"failed", totals.failed()},
                 {"bytes", totals.bytes},
                 {"seconds", seconds_since(began)},
                 {"servers", servers_json(totals, "sent")},
@@ -129,12 +130,13 @@ Result<void> check_no_source(const cache::Pack& pack, const std::string& file,
   return {};
 }
 
-/// The file, whole and sound, and its signature: that beside it, or one by `signer`.
+/// The file, whole and sound, and its signature: by the signer of the command, else the
+/// file beside it if `keys` trust that, else by KILN_REMOTE_SIGN.
 /// What is signed under another name is an error: nobody would take it.
 Result<RemotePack> read_pack(const Context& context, const PushOptions& options,
                              const std::string& name,
                              const std::vector<Signer>& signers,
-                             std::size_t& signatures) {
+                             const TrustedKeys* keys) {
   const std::string& file = options.pack;
   std::error_code error;
   auto path = std::filesystem::absolute(file, error);
@@ -148,21 +150,26 @@ Result<RemotePack> read_pack(const Context& context, const PushOptions& options,
                                          {.is_needed = false}, std::span(&scratch, 1)));
   if (!options.with_source)
     KILN_TRY(check_no_source(*opened, file, context.stop->token()));
-  signatures = opened->signatures().size();
   RemotePack pack;
   pack.file = KILN_TRY(remote::BodyFile::copy_of(descriptor.get()));
   pack.bytes = KILN_TRY(pack.file.size());
+  if (auto beside = read_minisig(path))
+    pack.minisig = *std::move(beside);
   if (!signers.empty()) {
     const auto digest = KILN_TRY(blake2b_of(descriptor.get(), path));
-    pack.minisig = KILN_TRY(
-        make_minisig(digest, signers.front(), fmt::format("file:{}\thashed", name)));
-  } else if (auto beside = read_minisig(path)) {
-    pack.minisig = *std::move(beside);
+    const bool is_asked =
+        !options.signing.key.empty() || !options.signing.signer.empty();
+    const bool is_good =
+        !pack.minisig.empty() &&
+        (keys == nullptr || check_minisig(pack.minisig, digest, *keys));
+    if (is_asked || !is_good)
+      pack.minisig = KILN_TRY(
+          make_minisig(digest, signers.front(), fmt::format("file:{}\thashed", name)));
   }
-  const bool is_signed = signatures > 0 || !pack.minisig.empty();
+  pack.is_signed = !opened->signatures().empty() || !pack.minisig.empty();
   for (const std::string_view own :
        {std::string_view(opened->header().name), signed_file(pack.minisig)}) {
-    if (is_signed && !own.empty() && !cache::check_pack_is(own, name))
+    if (pack.is_signed && !own.empty() && !cache::check_pack_is(own, name))
       return fail(
           ErrorCode::kInvalidArgument,
           fmt::format("the pack calls itself {}, and that is signed: whoever asks "
@@ -170,20 +177,33 @@ Result<RemotePack> read_pack(const Context& context, const PushOptions& options,
                       "-o {}.kpack",
                       own, name, bare_pack_name(name)));
   }
+  if (keys != nullptr && pack.is_signed) {
+    const PackSigning wanted{.keys = keys, .name = name, .minisig = [&] {
+                               return Result<std::string>(pack.minisig);
+                             }};
+    if (const auto taken =
+            open_pack(descriptor.get(), path, trust, wanted, std::span(&scratch, 1));
+        !taken)
+      log(LogLevel::kWarning,
+          {"a machine with these KILN_REMOTE_KEYS refuses the pack: ",
+           taken.error().message});
+  }
   return pack;
 }
 
 Result<int> push_pack(Context& context, const PushOptions& options, RemoteRun& run,
-                      const std::vector<Signer>& signers) {
+                      const std::vector<Signer>& signers, const TrustedKeys* keys) {
+  if (signers.size() > 1)
+    return refuse(
+        "push: a signature file has one signature: sign the pack by both, `kiln pack "
+        "--sign KEY --signer COMMAND`, or push it with one of them");
   const auto began = Clock::now();
   const std::string name = options.name.empty()
                                ? std::filesystem::path(options.pack).filename().native()
                                : options.name;
   KILN_TRY(check_pack_name(name));
-  std::size_t signatures = 0;
-  const RemotePack pack =
-      KILN_TRY(read_pack(context, options, name, signers, signatures));
-  if (pack.minisig.empty() && signatures == 0)
+  const RemotePack pack = KILN_TRY(read_pack(context, options, name, signers, keys));
+  if (!pack.is_signed)
     KILN_TRY(check_signers(run, signers));
   TransferTotals totals(run);
   for (std::size_t i = 0; i < run.server_count(); ++i) {
@@ -221,8 +241,9 @@ Result<int> run(Context& context, const PushOptions& options) {
   const auto keys = KILN_TRY(trusted_keys(context.config));
   const auto signed_by = KILN_TRY(signers(context.config, options.signing, keys.get()));
   const auto remotes = KILN_TRY(RemoteRun::open(context, RemoteUse::kSend));
-  return options.pack.empty() ? push_objects(context, options, *remotes, signed_by)
-                              : push_pack(context, options, *remotes, signed_by);
+  return options.pack.empty()
+             ? push_objects(context, options, *remotes, signed_by)
+             : push_pack(context, options, *remotes, signed_by, keys.get());
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ tl::expected<std::vector<KeyId>, BadBody> check_trust(
   if (!by)
     return tl::unexpected<BadBody>(
         {Rejected::kSignature, by.error().message,
-         !signatures.empty() && !is_any_trusted(signatures, trusted)});
+         !signatures.empty() && !is_any_known(signatures, trusted)});
   return *std::move(by);
 }
 

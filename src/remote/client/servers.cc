@@ -147,12 +147,14 @@ bool Servers::takes_place(std::size_t number, const Digest& key) {
   return peers_[number].bad.erase(key) > 0;
 }
 
-bool Servers::may_replace(std::size_t number, const Answer& bad) const {
+bool Servers::may_replace(std::size_t number, const Digest& key,
+                          const Answer& bad) const {
   const auto keys = cache::keys_of(options_.trusted);
   const bool believes_itself =
       options_.servers[number].takes_unsigned ||
-      (keys && *keys && is_any_trusted(options_.signers, **keys));
-  return is_written(number) && believes_itself &&
+      (keys && *keys && would_believe(options_.signers, **keys));
+  const bool is_revoked = keys && *keys && (*keys)->revoked_objects.contains(key);
+  return is_written(number) && believes_itself && !is_revoked &&
          (!bad.is_of_others || bad.age.value_or(std::chrono::seconds(0)) > kOthersStay);
 }
 
@@ -165,8 +167,10 @@ Servers::Then Servers::report(const Admitted& request, const Digest& key,
   if (answer.rejected)
     refuse_key(request, key, answer);
   if (answer.end == TransferEnd::kBodyFile && !has_warned_.test_and_set())
-    log(LogLevel::kWarning,
-        {"remote caches are of no use while a file here fails (TMPDIR): ", answer.why});
+    log(LogLevel::kWarning, {"remote caches are of no use while a file of this machine "
+                             "fails (in TMPDIR, or the "
+                             "keys): ",
+                             answer.why});
   return tell_breaker(request, answer);
 }
 
@@ -197,11 +201,12 @@ void Servers::count(const Admitted& request, std::string_view result) {
 void Servers::refuse_key(const Admitted& request, const Digest& key,
                          const Answer& answer) {
   counters_.add_named(fmt::format("remote_rejected.{}", to_string(*answer.rejected)));
+  const bool is_replaced = may_replace(request.server, key, answer);  // may read a file
   {
     const MutexLock lock(mutex_);
     Peer& peer = peers_[request.server];
     peer.refused.insert(key);
-    if (may_replace(request.server, answer))
+    if (is_replaced)
       peer.bad.insert(key);
     if (std::exchange(peer.has_warned, true))
       return;

@@ -131,7 +131,8 @@ class Servers {
 
   [[nodiscard]] bool open() KILN_REQUIRES(mutex_);
   void count(const Admitted& request, std::string_view result);
-  [[nodiscard]] bool may_replace(std::size_t number, const Answer& bad) const;
+  [[nodiscard]] bool may_replace(std::size_t number, const Digest& key,
+                                 const Answer& bad) const;
   void refuse_key(const Admitted& request, const Digest& key, const Answer& answer);
   Then tell_breaker(const Admitted& request, const Answer& answer);
 
