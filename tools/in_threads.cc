@@ -23,8 +23,10 @@ void in_threads(std::size_t threads, std::size_t count, const std::stop_token& s
   };
   std::vector<std::thread> others;
   for (std::size_t i = 1; i < std::min(threads, count); ++i) {
-    if (auto thread = start_quiet_thread(take, Thread::kJoinable))
-      others.push_back(*std::move(thread));
+    auto thread = start_quiet_thread(take, Thread::kJoinable);
+    if (!thread)
+      break;  // which is logged
+    others.push_back(*std::move(thread));
   }
   take();
   for (std::thread& thread : others) thread.join();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <stop_token>
 
@@ -22,6 +23,35 @@ inline constexpr std::size_t kReadingThreads = 8;
 /// no further one.
 void in_threads(std::size_t threads, std::size_t count, const std::stop_token& stop,
                 const std::function<void(std::size_t)>& handle);
+
+/// Bounds the bytes that threads hold at a time. Thread safety: every method may run
+/// concurrently.
+class HeldBytes {
+ public:
+  explicit HeldBytes(std::uint64_t most) : most_(most) {}
+  /// Waits until there is room for them, or nobody holds any.
+  void take(std::uint64_t bytes) {
+    const MutexLock lock(mutex_);
+    while (held_ != 0 && held_ + bytes > most_) less_.wait(mutex_);
+    held_ += bytes;
+  }
+  /// Without a wait, of bytes that are there already.
+  void add(std::uint64_t bytes) {
+    const MutexLock lock(mutex_);
+    held_ += bytes;
+  }
+  void give_back(std::uint64_t bytes) {
+    const MutexLock lock(mutex_);
+    held_ -= bytes;
+    less_.notify_all();
+  }
+
+ private:
+  const std::uint64_t most_;
+  Mutex mutex_;
+  ConditionVariable less_;
+  std::uint64_t held_ KILN_GUARDED_BY(mutex_) = 0;
+};
 
 /// Puts the calls of one in_threads() in their order: each has its turn, with or
 /// without something to do. Thread safety: every method may run concurrently.

@@ -26,13 +26,14 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// Of the bytes of objects that are unpacked at a time.
 constexpr std::uint64_t kMostAtATime = 4ULL << 20U;
 
+/// Whose signers a process that is killed has not remembered.
+constexpr std::size_t kMostUnsaid = 256;
+
 struct Unpacked {
+  cache::Origin origin{};
   Mutex mutex;  // of all below, while threads unpack
-  ConditionVariable less;
-  std::uint64_t bytes = 0;  // at the moment
   std::uint64_t stored = 0;
   std::uint64_t already_there = 0;
   std::uint64_t failed = 0;
@@ -74,14 +75,22 @@ void unpack_object(const cache::Pack& pack, const cache::PackRow& row,
   else
     ++(published.outcome == cache::Published::kStored ? unpacked.stored
                                                       : unpacked.already_there);
-  if (!published.error)
-    unpacked.there.push_back(made(*object));
+  if (published.error)
+    return;
+  unpacked.there.push_back(made(*object));
+  if (unpacked.there.size() >= kMostUnsaid)
+    cache.remember_signers(std::exchange(unpacked.there, {}), unpacked.origin);
 }
 
 /// In threads, see kStoringThreads.
 void unpack_objects(const Context& context, const cache::Pack& pack,
                     const TrustedKeys* keys, cache::Cache& cache, Unpacked& unpacked) {
   Progress progress(context.err, pack.object_count());
+  HeldBytes held(kMostAtATime);
+  const auto is_over = [&] {
+    const MutexLock lock(unpacked.mutex);
+    return has_given_up(unpacked) || context.stop->token().stop_requested();
+  };
   const auto unpack = [&](std::size_t i) {
     const cache::PackRow& row = pack.rows()[i];
     if (row.kind == cache::PackKind::kToolchain)
@@ -92,20 +101,13 @@ void unpack_objects(const Context& context, const cache::Pack& pack,
       ++unpacked.revoked;
       return print_error(fmt::format("{}: not stored: it is revoked\n", name));
     }
-    {
-      const MutexLock lock(unpacked.mutex);
-      while (unpacked.bytes != 0 && unpacked.bytes + row.size > kMostAtATime)
-        unpacked.less.wait(unpacked.mutex);
-      if (has_given_up(unpacked))
-        return;
-      unpacked.bytes += row.size;
+    held.take(row.size);
+    if (!is_over()) {
+      progress.start(name);
+      unpack_object(pack, row, cache, unpacked);
+      progress.finish(name, std::nullopt);
     }
-    progress.start(name);
-    unpack_object(pack, row, cache, unpacked);
-    progress.finish(name, std::nullopt);
-    const MutexLock lock(unpacked.mutex);
-    unpacked.bytes -= row.size;
-    unpacked.less.notify_all();
+    held.give_back(row.size);
   };
   in_threads(kStoringThreads, pack.rows().size(), context.stop->token(), unpack);
 }
@@ -241,11 +243,15 @@ Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
                             cache->mode_reason()));
   KILN_TRY(taking.check(pack.header(), cache.get()));
   Unpacked unpacked;
+  unpacked.origin = {pack.signers(), source_text(pack.header(), taking.name)};
   for (const auto& [key, why] : pack.bad_rows())
     add_problem(unpacked, key, {ErrorCode::kCorrupt, std::string(why)});
   unpack_objects(context, pack, taking.keys, *cache, unpacked);
-  cache->remember_signers(unpacked.there,
-                          {pack.signers(), source_text(pack.header(), taking.name)});
+  cache->remember_signers(unpacked.there, unpacked.origin);
+  std::sort(unpacked.problems.begin(), unpacked.problems.end(),
+            [](const ordered_json& a, const ordered_json& b) {
+              return a.at("key") < b.at("key");
+            });
   const bool gave_up = has_given_up(unpacked);
   const auto toolchain =
       gave_up ? std::optional<std::string>() : record_toolchains(pack, *cache);

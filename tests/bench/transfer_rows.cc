@@ -26,21 +26,22 @@ struct Transfers {
   std::vector<std::string> paths;  // of objects, below the cache
   std::size_t runs = 0;
 
-  [[nodiscard]] std::string cache() const { return scratch->path() / "cache"; }
+  [[nodiscard]] std::string place(const std::string& name) const {
+    return scratch->path() / name;
+  }
+  [[nodiscard]] std::string cache() const { return place("cache"); }
   std::string new_name() { return fmt::format("run-{}", ++runs); }
 };
 
-Result<Seconds> kiln(const Transfers& all, const Words& words,
-                     const std::string& root) {
+Result<Seconds> kiln(const Words& words, const std::string& root) {
   Words command{program_beside("kiln"), "--cache-dir", root};
   command.insert(std::next(command.begin()), words.begin(), words.end());
-  std::filesystem::current_path(all.scratch->path());
   return wall(command);
 }
 
 Result<Seconds> shell(const Transfers& all, const std::string& command) {
-  std::filesystem::current_path(all.scratch->path());
-  return wall({"/bin/sh", "-c", command});
+  return wall({"/bin/sh", "-c",
+               fmt::format("cd '{}' && {}", all.scratch->path().native(), command)});
 }
 
 /// `line` is of an object: {0} is its path, {1} the server, {2} `at`.
@@ -73,7 +74,7 @@ Result<std::shared_ptr<Transfers>> fill(const Settings& settings) {
     all->paths.push_back(path.lexically_relative(all->cache()));
     all->server.put("/kiln/" + all->paths.back(), std::string(as_text(object.file())));
   }
-  KILN_TRY(kiln(*all, {"pack", "-o", "all.kpack"}, all->cache()));
+  KILN_TRY(kiln({"pack", "-o", all->place("all.kpack")}, all->cache()));
   KILN_TRY(shell(*all, "tar cf all.tar -C cache objects"));
   return all;
 }
@@ -104,12 +105,12 @@ Result<Seconds> pull(Transfers& all) {
   Words words{"pull", "--remote", all.server.url() + ";unsigned=1"};
   for (const std::filesystem::path path : all.paths)
     words.push_back(path.parent_path().filename().native() + path.filename().native());
-  return kiln(all, words, all.new_name());
+  return kiln(words, all.place(all.new_name()));
 }
 
 Result<Seconds> push(Transfers& all) {
   const std::string to = all.server.url() + "/" + all.new_name();
-  return kiln(all, {"push", "--remote", to + ";unsigned=1;mode=rw"}, all.cache());
+  return kiln({"push", "--remote", to + ";unsigned=1;mode=rw"}, all.cache());
 }
 
 Result<Seconds> curl_get(Transfers& all) {
@@ -128,7 +129,7 @@ Result<Seconds> curl_put(Transfers& all) {
 }
 
 Result<Seconds> pack(Transfers& all) {
-  return kiln(all, {"pack", "-o", "new.kpack"}, all.cache());
+  return kiln({"pack", "-o", all.place("new.kpack")}, all.cache());
 }
 
 Result<Seconds> tar(Transfers& all) {
@@ -136,7 +137,7 @@ Result<Seconds> tar(Transfers& all) {
 }
 
 Result<Seconds> unpack(Transfers& all) {
-  return kiln(all, {"unpack", "all.kpack"}, all.new_name());
+  return kiln({"unpack", all.place("all.kpack")}, all.place(all.new_name()));
 }
 
 Result<Seconds> untar(Transfers& all) {
