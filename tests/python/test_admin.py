@@ -118,7 +118,8 @@ def test_every_recipe_of_the_page_is_tried_here():
     assert len(blocks(PAGE, "sh")) == len(shells)
     for name in shells:
         recipe(name)
-    others = {"yaml": 0, "nginx": 2, "dockerfile": 1}  # of nginx, test_remote.py runs the second
+    # Of nginx, test_remote.py runs the second; program_signers_test has the words of "text".
+    others = {"yaml": 0, "nginx": 2, "dockerfile": 1, "text": 2}
     assert {each: len(blocks(PAGE, each)) for each in others} == others
     # The lines of credentials, which test_remote_access.py tries.
     lines = len(blocks(PAGE, "json")) + len(re.findall(r"^```\n[^`]+^```$", PAGE, re.M))
