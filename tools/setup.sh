@@ -360,6 +360,7 @@ provide_program() {
   if ! { command -v apt-get && command -v dpkg-deb && mkdir -p "$place" && cd "$place" &&
     apt-get -q download "$package" && dpkg-deb -x "$package"_*.deb . && "$@"; } >"$log" 2>&1; then
     warn "$program cannot be had (see $log): the tests with it are skipped."
+    rm -rf "$place"                     # the next run tries again
   fi
   cd "$root" || exit 3
 }

@@ -55,7 +55,7 @@ def find_missing():
     if lacks := [each for each in ("unshare", "setpriv", "chroot") if not shutil.which(each)]:
         return f"there is no {lacks[0]}"
     tried = subprocess.run(restricted(["true"], {}), capture_output=True, text=True, check=False)
-    return tried.stderr.strip()
+    return "" if tried.returncode == 0 else tried.stderr.strip() or f"status {tried.returncode}"
 
 
 missing = find_missing()
