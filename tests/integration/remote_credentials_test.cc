@@ -176,7 +176,7 @@ TEST_F(RemoteCredentialsTest, OneThatIsCancelledMeanwhileIsNotSent) {
   auto stays = ask();
   ASSERT_TRUE(wait_for_runs(1));
   own_->cancel(id);
-  std::ofstream(dir_.path() / "go");
+  std::ofstream(dir_.path() / "go") << "go";
   EXPECT_EQ(stays.get().status, 404U);
   EXPECT_THAT(server_.heads(), SizeIs(1));
 }
@@ -192,7 +192,7 @@ TEST_F(RemoteCredentialsTest, ACommandThatRunsOutlivesServerAndTransfers) {
   ASSERT_TRUE(wait_for_runs(1));
   own_.reset();
   transfers.reset();
-  std::ofstream(dir_.path() / "go");
+  std::ofstream(dir_.path() / "go") << "go";
   std::this_thread::sleep_for(milliseconds(200));  // for what must not happen
   EXPECT_THAT(server_.heads(), SizeIs(0));
 }

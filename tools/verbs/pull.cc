@@ -109,6 +109,25 @@ Result<int> pull_objects(Context& context, const PullOptions& options, RemoteRun
   return report.totals.problems.empty() && work.bad_lines == 0 ? kAllDone : kSomeFailed;
 }
 
+struct Kept {
+  const std::string& file;
+  const std::string& url;
+  std::uint64_t objects;
+  std::uint64_t bytes;
+};
+
+void print_kept(const Context& context, const Kept& pack) {
+  if (context.json)
+    print_json({{"file", pack.file},
+                {"url", pack.url},
+                {"objects", pack.objects},
+                {"bytes", pack.bytes}});
+  else
+    print(context.out.fitted(fmt::format("{}: {}, {}, from {}\n", pack.file,
+                                         counted(pack.objects, "object", "objects"),
+                                         format_size(pack.bytes), pack.url)));
+}
+
 Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& run,
                       std::chrono::milliseconds wait) {
   KILN_TRY(check_pack_name(options.pack));
@@ -164,15 +183,7 @@ Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& r
     KILN_TRY(replace_minisig(options.output, minisig));
   KILN_TRY(output->commit());
   taking.remember(*pack, *cache);
-  if (context.json)
-    print_json({{"file", options.output},
-                {"url", url},
-                {"objects", pack->object_count()},
-                {"bytes", bytes}});
-  else
-    print(context.out.fitted(fmt::format(
-        "{}: {}, {}, from {}\n", options.output,
-        counted(pack->object_count(), "object", "objects"), format_size(bytes), url)));
+  print_kept(context, {options.output, url, pack->object_count(), bytes});
   return kAllDone;
 }
 
