@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <thread>
@@ -51,10 +50,11 @@ bool read_until(std::array<int, 2> fds, Clock::time_point deadline,
   while (fds[0] >= 0 || fds[1] >= 0) {
     const auto left =
         std::chrono::duration_cast<milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0)
+      return false;  // it may print without end
     std::array<pollfd, 2> ready{{{.fd = fds[0], .events = POLLIN, .revents = 0},
                                  {.fd = fds[1], .events = POLLIN, .revents = 0}}};
-    const int n =
-        ::poll(ready.data(), ready.size(), static_cast<int>(std::max(left, 0L)));
+    const int n = ::poll(ready.data(), ready.size(), static_cast<int>(left));
     if (n == 0 || (n < 0 && errno != EINTR))
       return false;
     for (std::size_t i = 0; n > 0 && i < ready.size(); ++i) {

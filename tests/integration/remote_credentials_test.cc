@@ -17,8 +17,10 @@
 #include <utility>
 #include <vector>
 
+#include "process/run_command.h"
 #include "remote/client/server.h"
 #include "tests/integration/remote_transfers.h"
+#include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
 
 namespace kiln::remote {
@@ -195,6 +197,17 @@ TEST_F(RemoteCredentialsTest, ACommandThatRunsOutlivesServerAndTransfers) {
   std::ofstream(dir_.path() / "go") << "go";
   std::this_thread::sleep_for(milliseconds(200));  // for what must not happen
   EXPECT_THAT(server_.heads(), SizeIs(0));
+}
+
+TEST(RunCommandTest, ACommandThatPrintsErrorsWithoutEndIsEndedAtItsTime) {
+  const auto began = std::chrono::steady_clock::now();
+  const auto ran = run_command({.name = "yes",
+                                .words = {"/bin/sh", "-c", "exec yes >&2"},
+                                .input = {},
+                                .limit = milliseconds(300),
+                                .quotes_errors = true});
+  EXPECT_THAT(ran, test::IsError(ErrorCode::kTimeout, testing::_));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
 }
 
 }  // namespace
