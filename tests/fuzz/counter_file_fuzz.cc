@@ -69,14 +69,13 @@ void check(const Counts& before, const Counts& added, const Counts& after) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const kiln::cache::Layout layout("/nowhere");
   static const auto trust = kiln::cache::TrustPolicy::of_this_process({});
   constexpr std::chrono::milliseconds kNoWait{0};
   const Counts added{{"hits", 3}, {"corrupt.size", 1}};
   OneFile file;
   const auto bytes = std::as_bytes(std::span(data, size));
   file.bytes.assign(bytes.begin(), bytes.end());
-  kiln::cache::CounterFile counters(layout.counters(), file, trust);
+  kiln::cache::CounterFile counters("/nowhere/counters", file, trust);
   const auto before = counters.read(kNoWait);
   require(before && counters.add(added, kNoWait));
   require(file.bytes.size() >= size);

@@ -39,7 +39,8 @@ class PublishThreadsTest : public testing::Test {
     });
     std::size_t names = 0;
     for (unsigned folder = 0; folder < kFolderCount; ++folder) {
-      for (const Digest& key : store_.store.list_keys(folder).value()) {
+      const auto keys = store_.store.list_keys(folder).value();
+      for (const Digest& key : keys) {
         ++names;
         EXPECT_EQ(store_.store.verify(key), std::nullopt);
       }
