@@ -185,6 +185,12 @@ TEST_F(RemoteCredentialsTest, OneThatIsCancelledMeanwhileIsNotSent) {
 
 TEST_F(RemoteCredentialsTest, ACommandThatRunsOutlivesServerAndTransfers) {
   command("touch begun; while [ ! -e go ]; do sleep 0.02; done\n" + token_for("3600"));
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"),
+                         std::filesystem::directory_iterator());
+  };
+  own_.reset();
+  const auto before = threads();
   auto transfers = std::make_unique<Transfers>(helper());
   own_ = std::make_unique<Server>(
       ServerAddress{.base = server_.url("/kiln")},
@@ -195,7 +201,10 @@ TEST_F(RemoteCredentialsTest, ACommandThatRunsOutlivesServerAndTransfers) {
   own_.reset();
   transfers.reset();
   std::ofstream(dir_.path() / "go") << "go";
-  std::this_thread::sleep_for(milliseconds(200));  // for what must not happen
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (threads() > before && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_LE(threads(), before);
   EXPECT_THAT(server_.heads(), SizeIs(0));
 }
 

@@ -194,7 +194,12 @@ TEST_F(CacheSignersTest, SignaturesOfDifferentContentsOfOneKeyAndTimeAreDistrust
   Made planted = honest;
   planted.payload = Digest::of(as_bytes("planted"));
   const TrustedKeys keys = test::trusting({PublicKey{.id = key_of(2), .bytes = {}}});
-  const auto why = [&] { return why_distrusted(cache->list({}).value().at(0), keys); };
+  const auto why = [&] {
+    auto entries = cache->list({}).value();
+    cache->add_signers(entries);
+    EXPECT_FALSE(entries.at(0).signed_by.empty());
+    return why_distrusted(entries.at(0), keys);
+  };
   cache->remember_signers(std::array{honest}, {{key_of(2)}, "good@2"});
   EXPECT_EQ(why(), "");
   cache->remember_signers(std::array{planted}, {{key_of(1)}, "bad@1"});
