@@ -300,13 +300,15 @@ class SignedSeedTest : public SeedsTest {
 
 TEST_F(SignedSeedTest, WhoSignedWhatComesFromItIsRemembered) {
   const auto cache = open({pack_});
-  ASSERT_TRUE(cache->find(key_));
+  const auto found = cache->find(key_);
+  ASSERT_TRUE(found);
   std::ignore = cache->publish(objects_[0]);
   auto entries = cache->walk({}, Damaged::kLeaveOut).value();
   cache->add_signers(entries);
   ASSERT_EQ(entries.size(), 2U);
   for (const Entry& entry : entries) {
-    const std::vector<SignedBy> ours{{ours_.public_key().id, "job.kpack@17"}};
+    const std::vector<SignedBy> ours{
+        {ours_.public_key().id, "job.kpack@17", found->payload_digest()}};
     EXPECT_EQ(entry.signed_by, entry.key == key_ ? ours : std::vector<SignedBy>());
   }
   write_bytes(pack_, whole_);
