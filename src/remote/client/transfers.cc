@@ -371,12 +371,16 @@ Transfers::~Transfers() {
     const MutexLock lock(state_->mutex);
     thread = std::move(state_->thread);
   }
-  if (!thread.joinable())
-    return;
-  if (thread.get_id() == std::this_thread::get_id())
-    thread.detach();  // destroyed by a Done
-  else
-    thread.join();
+  if (thread.joinable()) {
+    if (thread.get_id() == std::this_thread::get_id())
+      thread.detach();  // destroyed by a Done
+    else
+      thread.join();
+  }
+  // A Done may have the credentials that have a view of this state.
+  decltype(State::pending) left;
+  const MutexLock lock(state_->mutex);
+  left.swap(state_->pending);
 }
 
 std::uint64_t Transfers::add(TransferRequest request, BodyFile body, Done done,
