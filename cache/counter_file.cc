@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -16,6 +15,7 @@
 #include "cache/owned_range.h"
 #include "util/bytes.h"
 #include "util/posix_error.h"
+#include "util/text.h"
 #include "util/try.h"
 #include "util/unique_fd.h"
 
@@ -45,14 +45,12 @@ void decode_line(std::string_view line, Counts& counts) {
   const std::size_t space = line.find(' ');
   if (space == std::string_view::npos || !is_name(line.substr(0, space)))
     return;
-  const char* const end = line.data() + line.size();
-  std::uint64_t value = 0;
-  const auto parsed = std::from_chars(line.data() + space + 1, end, value);
-  if (parsed.ec != std::errc() || parsed.ptr != end)
+  const auto value = number_of<std::uint64_t>(line.substr(space + 1));
+  if (!value)
     return;
   // Only a damaged file has a name twice.
   std::uint64_t& count = counts[std::string(line.substr(0, space))];
-  count = std::max(count, value);
+  count = std::max(count, *value);
 }
 
 Counts decode(std::string_view text) {

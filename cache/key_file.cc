@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "util/absolute_path.h"
 #include "util/far_mount.h"
 #include "util/left_behind.h"
 #include "util/log.h"
@@ -19,12 +20,6 @@ constexpr std::uint64_t kLargestKeyFile = 4U << 20U;
 constexpr std::chrono::milliseconds kMountWait{250};
 constexpr std::chrono::seconds kFirstMountWait{2};  // without it there is no trust
 
-std::filesystem::path full_path(const std::filesystem::path& path) {
-  std::error_code error;
-  auto found = std::filesystem::absolute(path, error);
-  return error ? path : found;
-}
-
 Result<std::string> read_text(FileSystem& file_system, const TrustPolicy& trust,
                               const std::filesystem::path& path) {
   KILN_TRY(trust.check_path(file_system, path));
@@ -38,7 +33,7 @@ struct KeyFile::State : std::enable_shared_from_this<State> {
         std::function<Clock::time_point()> clock)
       : file_system(files),
         trust(std::move(policy)),
-        path(full_path(named)),
+        path(absolute_path(named)),
         now(std::move(clock)) {}
 
   void look() KILN_REQUIRES(mutex) {

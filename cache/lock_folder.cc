@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <system_error>
 #include <vector>
 
 #include "codec/digest.h"
 #include "util/bytes.h"
 #include "util/posix_error.h"
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln::cache {
@@ -111,13 +111,9 @@ std::vector<std::pair<uid_t, std::filesystem::path>> node_folders(
     const std::string name = each->path().filename();
     if (!name.starts_with(kOfUser))
       continue;
-    uid_t user = 0;
-    const char* const last = name.data() + name.size();
-    const auto parsed = std::from_chars(name.data() + kOfUser.size(), last, user);
-    // Of each user one: not also "kiln-007".
-    if (parsed.ec == std::errc() && parsed.ptr == last &&
-        each->path() == of_user(folder, user))
-      found.emplace_back(user, each->path() / id);
+    const auto user = number_of<uid_t>(std::string_view(name).substr(kOfUser.size()));
+    if (user && each->path() == of_user(folder, *user))  // not also "kiln-007"
+      found.emplace_back(*user, each->path() / id);
   }
   return found;
 }

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <optional>
 #include <string_view>
 #include <type_traits>
 
 #include "codec/field_codec.h"
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln::cache {
@@ -19,14 +19,11 @@ constexpr std::string_view kVariablePrefix = "variable:";
 
 template <typename T>
 Result<T> number(std::string_view label, std::string_view text) {
-  T value = 0;
-  const char* const end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, value);
-  if (parsed.ec != std::errc() || parsed.ptr != end) {
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("metadata field {} is no number: '{}'", label, text));
-  }
-  return value;
+  const auto value = number_of<T>(text);
+  if (!value)
+    return fail(ErrorCode::kCorrupt, "metadata field {} is no number: '{}'", label,
+                text);
+  return *value;
 }
 
 /// One of both ways, as codec/field_codec.h says; the labels of the last three begin

@@ -11,6 +11,7 @@
 #include "cache/layout.h"
 #include "cache/pack_identity.h"
 #include "cache/seed_place.h"
+#include "util/absolute_path.h"
 #include "util/left_behind.h"
 #include "util/log.h"
 #include "util/read_file.h"
@@ -27,12 +28,6 @@ constexpr std::chrono::seconds kListingWait{2};
 /// For transport only: an object in it cannot be found without all before it.
 bool is_compressed(const std::filesystem::path& path) {
   return path.native().ends_with(".zst");
-}
-
-std::filesystem::path full_path(const std::filesystem::path& path) {
-  std::error_code error;
-  auto found = std::filesystem::absolute(path, error);
-  return error ? path : found;
 }
 
 }  // namespace
@@ -56,7 +51,7 @@ class Seeds::Seed {
  public:
   Seed(const std::filesystem::path& text, std::shared_ptr<const Shared> shared)
       : place_(parse_seed(text)),
-        path_(full_path(place_ ? place_->path : text)),
+        path_(absolute_path(place_ ? place_->path : text)),
         shared_(std::move(shared)) {
     state_.path = path_;
   }

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -41,17 +40,11 @@ std::string line_of(const Made& object, const std::string& source) {
 /// nullopt: it is torn.
 std::optional<Made> parse(std::string_view& line) {
   const auto key = Digest::from_hex(next_part(line, " "));
-  const std::string_view number = next_part(line, " ");
+  const auto created_ns = number_of<std::int64_t>(next_part(line, " "));
   const auto payload = Digest::from_hex(next_part(line, " "));
-  Made object;
-  const auto parsed =
-      std::from_chars(number.data(), number.data() + number.size(), object.created_ns);
-  if (!key || !payload || parsed.ec != std::errc() ||
-      parsed.ptr != number.data() + number.size() || line.empty())
+  if (!key || !created_ns || !payload || line.empty())
     return std::nullopt;
-  object.key = *key;
-  object.payload = *payload;
-  return object;
+  return Made{*key, *created_ns, *payload};
 }
 
 ino_t inode_at(const fs::path& path) {

@@ -1,7 +1,6 @@
 #include "cache/trusted_groups.h"
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <optional>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "cache/file_system.h"
 #include "util/read_file.h"
+#include "util/text.h"
 
 namespace kiln::cache {
 namespace {
@@ -42,10 +42,7 @@ bool for_each_line(
 }
 
 bool is_number(std::string_view text, std::uint32_t number) {
-  std::uint32_t value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() &&
-         value == number;
+  return number_of<std::uint32_t>(text) == number;
 }
 
 }  // namespace

@@ -9,19 +9,13 @@
 #include "codec/private_key.h"
 #include "compile/pool/worker_path.h"
 #include "compile/pool/worker_pool.h"
+#include "util/absolute_path.h"
 #include "util/try.h"
 
 namespace kiln {
 namespace {
 
 constexpr const char* kHelper = "kiln-remote";
-
-/// Files are read later, and some by kiln-remote, which has another working directory.
-std::filesystem::path full_path(const std::filesystem::path& path) {
-  std::error_code error;
-  auto full = path.empty() ? path : std::filesystem::absolute(path, error);
-  return error ? path : full;
-}
 
 tl::unexpected<Error> named(std::string_view name, const Error& error) {
   return fail(error.code, "{}: {}", name, error.message);
@@ -53,9 +47,9 @@ Result<std::vector<remote::ServerAddress>> remote_servers(const Config& config,
 Result<RemoteSetup> remote_setup(const Config& config, RemoteUse use) {
   const bool sends = use == RemoteUse::kSend;
   const RemoteSettings& from = config.remote;
-  RemoteSetup setup{
-      .servers = KILN_TRY(remote_servers(config, use)),
-      .files = {full_path(from.auth), full_path(from.ca), full_path(from.certificate)}};
+  RemoteSetup setup{.servers = KILN_TRY(remote_servers(config, use)),
+                    .files = {absolute_path(from.auth), absolute_path(from.ca),
+                              absolute_path(from.certificate)}};
   if (!setup.servers.empty() && !config.keys.empty()) {
     setup.trusted = std::make_shared<cache::KeyFile>(
         cache::real_file_system(),

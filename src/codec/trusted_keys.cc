@@ -17,10 +17,6 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t";
 
-tl::unexpected<Error> wrong(std::string message) {
-  return fail(ErrorCode::kInvalidArgument, std::move(message));
-}
-
 /// The word before the next blank; "" at the end of the line, or of what counts of it.
 std::string_view next_word(std::string_view& line) {
   line = trimmed(line, kBlanks);
@@ -37,7 +33,7 @@ Result<void> read_revoked(std::string_view& line, TrustedKeys& trusted) {
   else if (const auto object = Digest::from_hex(name); what == "object" && object)
     trusted.revoked_objects.insert(*object);
   else
-    return wrong(
+    return refuse(
         "it is neither 'revoked key' with the 16 digits of the key's name nor 'revoked "
         "object' with the 64 digits of the object's key");
   return {};
@@ -56,16 +52,16 @@ Result<void> read_words(std::string_view line, TrustedKey& trusted) {
              (value == "packs" || value == "objects" || value == "packs,objects"))
       kinds = value;
     else
-      return wrong(fmt::format(
+      return refuse(
           "'{}': behind a key may stand packs=PATTERN,PATTERN and kinds=packs, "
           "kinds=objects or kinds=packs,objects, each once",
-          word));
+          word);
   }
   // A key for some packs alone could else sign every object.
   if (kinds.empty() && !trusted.packs.empty())
     kinds = "packs";
   if (kinds == "objects" && !trusted.packs.empty())
-    return wrong("packs= and kinds=objects exclude each other");
+    return refuse("packs= and kinds=objects exclude each other");
   trusted.signs_objects = kinds != "packs";
   trusted.signs_packs = kinds != "objects";
   return {};
@@ -81,11 +77,11 @@ Result<void> read_line(std::string_view line, TrustedKeys& trusted) {
   } else if (!first.empty()) {
     const auto key = parse_public_key(first);
     if (!key)
-      return wrong("it is no public key as minisign writes it");
+      return refuse("it is no public key as minisign writes it");
     return read_words(line, trusted.keys.emplace_back(TrustedKey{*key}));
   }
   const std::string_view more = next_word(line);
-  return more.empty() ? Result<void>() : wrong(fmt::format("'{}' is too much", more));
+  return more.empty() ? Result<void>() : refuse("'{}' is too much", more);
 }
 
 bool has_bytes(std::span<const PublicKey> keys, const PublicKey& key) {
@@ -152,7 +148,7 @@ Result<TrustedKeys> parse_trusted_keys(std::string_view text) {
       KILN_TRY(about(fmt::format("line {}", number), read_line(line, trusted)));
   }
   if (trusted.keys.empty())
-    return wrong("it has no public key");
+    return refuse("it has no public key");
   std::set<decltype(PublicKey::bytes)> different;
   std::set<decltype(PublicKey::bytes)> revoked;  // also under another id
   for (const auto& [key, objects, packs, names] : trusted.keys) {
@@ -161,8 +157,8 @@ Result<TrustedKeys> parse_trusted_keys(std::string_view text) {
       revoked.insert(key.bytes);
   }
   if (different.size() < trusted.signatures)
-    return wrong(fmt::format("it wants {} signatures, and has {} keys",
-                             trusted.signatures, different.size()));
+    return refuse("it wants {} signatures, and has {} keys", trusted.signatures,
+                  different.size());
   std::erase_if(trusted.keys,
                 [&](auto& each) { return revoked.contains(each.key.bytes); });
   return trusted;
@@ -217,9 +213,9 @@ Result<KeyId> parse_key_name(std::string_view name) {
       std::from_chars(name.data(), name.data() + name.size(), number, kHex);
   if (name.size() != 2 * sizeof(KeyId) || parsed.ec != std::errc() ||
       parsed.ptr != name.data() + name.size())
-    return wrong(fmt::format(
+    return refuse(
         "'{}' is no name of a key: 16 hex digits, as `kiln key show` prints them",
-        name));
+        name);
   for (std::byte& each : id) {
     each = static_cast<std::byte>(number);
     number >>= 8U;

@@ -7,6 +7,7 @@
 #include "tools/signing.h"
 #include "tools/unpacking.h"
 #include "tools/verbs.h"
+#include "util/absolute_path.h"
 #include "util/try.h"
 
 namespace kiln::tools {
@@ -19,10 +20,7 @@ struct UnpackOptions {
 };
 
 Result<int> run(Context& context, const UnpackOptions& options) {
-  std::error_code error;
-  auto path = std::filesystem::absolute(options.file, error);
-  if (error)
-    path = options.file;
+  const auto path = absolute_path(options.file);
   Taking taking = options.taking;
   if (taking.name.empty())
     taking.name = path.filename();

@@ -25,16 +25,13 @@
 namespace kiln::remote {
 namespace {
 
+using kiln::refuse;  // beside those of other files
 using nlohmann::json;
 using std::chrono::seconds;
 
 constexpr std::uint64_t kLargest = 65536;
 constexpr seconds kCommandLimit{10};
 constexpr const char* kTokenFileVariable = "AWS_WEB_IDENTITY_TOKEN_FILE";
-
-tl::unexpected<Error> refuse(std::string_view why) {
-  return fail(ErrorCode::kInvalidArgument, std::string(why));
-}
 
 /// RFC 3339: "2026-01-31T12:00:00.5Z", "2026-01-31T12:00:00+00:00".
 Result<std::optional<WallTime>> time_of(const std::string& text) {
@@ -125,7 +122,7 @@ Result<std::string> token_in(const std::string& path, const char* name) {
   const std::string text = KILN_TRY(about(name, read_text_file(path, kLargest)));
   const std::string_view token = trimmed(text);
   if (!is_word(token) && token.find(' ') == std::string_view::npos)
-    return refuse(fmt::format("{}: it has no token", name));
+    return refuse("{}: it has no token", name);
   return std::string(token);
 }
 
@@ -135,8 +132,7 @@ Result<FoundCredentials> of_web_identity(const std::string& role,
                                          const std::string& region,
                                          const Fetch& fetch) {
   if (!is_region(region))
-    return refuse(
-        fmt::format("the region '{}' is no name such as us-east-1", printable(region)));
+    return refuse("the region '{}' is no name such as us-east-1", printable(region));
   const std::string token = KILN_TRY(token_in(token_file, kTokenFileVariable));
   std::string endpoint = first_variable({"AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"});
   if (endpoint.empty())
@@ -174,9 +170,9 @@ Result<FoundCredentials> of_container(const Fetch& fetch) {
   if ((!is_http && !url.starts_with("https://")) || !is_word(url) ||
       url.find_first_of("@\\#") != std::string::npos ||
       (is_http && !is_loopback(url) && !is_without_proxy(url, kHosts)))
-    return fail(ErrorCode::kInvalidArgument,
-                "AWS_CONTAINER_CREDENTIALS_FULL_URI or _RELATIVE_URI is neither https "
-                "nor of a host that gives containers credentials");
+    return refuse(
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI or _RELATIVE_URI is neither https "
+        "nor of a host that gives containers credentials");
   TransferRequest request = request_of(url, seconds(2));
   std::string token = process_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
   const std::string file = process_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");

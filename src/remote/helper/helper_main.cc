@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <deque>
@@ -21,6 +20,7 @@
 #include "process/child_process.h"
 #include "remote/helper/curl_transfers.h"
 #include "util/little_endian.h"
+#include "util/text.h"
 
 namespace kiln::remote {
 namespace {
@@ -141,12 +141,7 @@ class Inbox {
 std::optional<pid_t> parent_in(std::span<char*> arguments) {
   if (arguments.size() != 3 || std::string_view(arguments[1]) != "--parent")
     return std::nullopt;
-  const std::string_view text = arguments[2];
-  pid_t pid = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), pid);
-  return error == std::errc{} && end == text.data() + text.size() ? std::optional(pid)
-                                                                  : std::nullopt;
+  return number_of<pid_t>(arguments[2]);
 }
 
 }  // namespace
