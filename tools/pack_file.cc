@@ -271,13 +271,14 @@ Result<std::unique_ptr<const cache::Pack>> open_pack_file(
 Result<std::unique_ptr<const cache::Pack>> open_pack(
     int file, const std::filesystem::path& path, const cache::TrustPolicy& trust,
     const PackSigning& signing, std::span<const std::filesystem::path> scratch) {
+  UniqueFd plain;
+  if (is_compressed(KILN_TRY(begin_of(file, path))))
+    plain = KILN_TRY(decompressed(file, path, scratch));
   const auto open = [&](std::span<const PublicKey> beside)
       -> Result<std::unique_ptr<const cache::Pack>> {
-    UniqueFd contents(::fcntl(file, F_DUPFD_CLOEXEC, 0));
+    UniqueFd contents(::fcntl(plain ? plain.get() : file, F_DUPFD_CLOEXEC, 0));
     if (!contents)
       return posix_error("duplicate", path, errno);
-    if (is_compressed(KILN_TRY(begin_of(file, path))))
-      contents = KILN_TRY(decompressed(file, path, scratch));
     return about(path.native(),
                  cache::Pack::from(std::move(contents),
                                    {.file_system = cache::real_file_system(),

@@ -5,8 +5,11 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 
 #include "build/artifact.h"
 #include "cache/pack_identity.h"
@@ -20,6 +23,7 @@
 #include "tools/signing.h"
 #include "tools/verbs.h"
 #include "tools/wanted.h"
+#include "util/absolute_path.h"
 #include "util/log.h"
 #include "util/scratch_file.h"
 #include "util/try.h"
@@ -130,6 +134,25 @@ Result<void> check_no_source(const cache::Pack& pack, const std::string& file,
   return {};
 }
 
+/// The BLAKE2b-512 of the file, made once.
+using Hashed = std::function<Result<Blake2b512>()>;
+
+/// As open_pack() checks a pack on the machine that pulls it.
+Result<void> check_taken(const cache::Pack& pack, const std::string& minisig,
+                         const Hashed& hashed, const TrustedKeys& keys) {
+  if (const auto by = pack.check_signers(keys); by || minisig.empty())
+    return by.map([](const auto&) {});
+  const PublicKey beside = KILN_TRY(check_minisig(minisig, KILN_TRY(hashed()), keys));
+  return pack.check_signers(keys, std::span(&beside, 1)).map([](const auto&) {});
+}
+
+void warn_if_refused(const cache::Pack& pack, const std::string& minisig,
+                     const Hashed& hashed, const TrustedKeys& keys) {
+  if (const auto taken = check_taken(pack, minisig, hashed, keys); !taken)
+    log(LogLevel::kWarning, {"a machine with these KILN_REMOTE_KEYS refuses the pack: ",
+                             taken.error().message});
+}
+
 /// The file, whole and sound, and its signature: by the signer of the command, else the
 /// file beside it if `keys` trust that, else by KILN_REMOTE_SIGN.
 /// What is signed under another name is an error: nobody would take it.
@@ -138,10 +161,7 @@ Result<RemotePack> read_pack(const Context& context, const PushOptions& options,
                              const std::vector<Signer>& signers,
                              const TrustedKeys* keys) {
   const std::string& file = options.pack;
-  std::error_code error;
-  auto path = std::filesystem::absolute(file, error);
-  if (error)
-    path = file;
+  const auto path = absolute_path(file);
   const auto trust = cache::TrustPolicy::of_this_process(context.config.trusted_uids,
                                                          context.config.trusted_gids);
   const UniqueFd descriptor = KILN_TRY(open_packed_file(path, trust));
@@ -155,16 +175,21 @@ Result<RemotePack> read_pack(const Context& context, const PushOptions& options,
   pack.bytes = KILN_TRY(pack.file.size());
   if (auto beside = read_minisig(path))
     pack.minisig = *std::move(beside);
+  std::optional<Blake2b512> digest;
+  const Hashed hashed = [&]() -> Result<Blake2b512> {
+    if (!digest)
+      digest = KILN_TRY(blake2b_of(descriptor.get(), path));
+    return *digest;
+  };
   if (!signers.empty()) {
-    const auto digest = KILN_TRY(blake2b_of(descriptor.get(), path));
     const bool is_asked =
         !options.signing.key.empty() || !options.signing.signer.empty();
     const bool is_good =
         !pack.minisig.empty() &&
-        (keys == nullptr || check_minisig(pack.minisig, digest, *keys));
+        (keys == nullptr || check_minisig(pack.minisig, KILN_TRY(hashed()), *keys));
     if (is_asked || !is_good)
-      pack.minisig = KILN_TRY(
-          make_minisig(digest, signers.front(), fmt::format("file:{}\thashed", name)));
+      pack.minisig = KILN_TRY(make_minisig(KILN_TRY(hashed()), signers.front(),
+                                           fmt::format("file:{}\thashed", name)));
   }
   pack.is_signed = !opened->signatures().empty() || !pack.minisig.empty();
   for (const std::string_view own :
@@ -177,17 +202,8 @@ Result<RemotePack> read_pack(const Context& context, const PushOptions& options,
                       "-o {}.kpack",
                       own, name, bare_pack_name(name)));
   }
-  if (keys != nullptr && pack.is_signed) {
-    const PackSigning wanted{.keys = keys, .name = name, .minisig = [&] {
-                               return Result<std::string>(pack.minisig);
-                             }};
-    if (const auto taken =
-            open_pack(descriptor.get(), path, trust, wanted, std::span(&scratch, 1));
-        !taken)
-      log(LogLevel::kWarning,
-          {"a machine with these KILN_REMOTE_KEYS refuses the pack: ",
-           taken.error().message});
-  }
+  if (keys != nullptr && pack.is_signed)
+    warn_if_refused(*opened, pack.minisig, hashed, *keys);
   return pack;
 }
 
