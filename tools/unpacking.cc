@@ -71,12 +71,9 @@ void unpack_object(const cache::Pack& pack, const cache::PackRow& row,
   if (!has_given_up(unpacked))
     unpacked.lost_in_a_row = is_lost ? unpacked.lost_in_a_row + 1 : 0;
   if (published.error)
-    add_problem(unpacked, row.key, *published.error);
-  else
-    ++(published.outcome == cache::Published::kStored ? unpacked.stored
-                                                      : unpacked.already_there);
-  if (published.error)
-    return;
+    return add_problem(unpacked, row.key, *published.error);
+  ++(published.outcome == cache::Published::kStored ? unpacked.stored
+                                                    : unpacked.already_there);
   unpacked.there.push_back(made(*object));
   if (unpacked.there.size() >= kMostUnsaid)
     cache.remember_signers(std::exchange(unpacked.there, {}), unpacked.origin);

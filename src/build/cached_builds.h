@@ -39,8 +39,8 @@ enum class FetchOutcome : std::uint8_t {
 [[nodiscard]] std::string_view to_string(FetchOutcome outcome);
 
 struct Fetched {
-  std::shared_ptr<const cache::StoredObject>
-      object;  // never null, but of a FetchedPlan
+  /// Null only in a FetchedPlan.
+  std::shared_ptr<const cache::StoredObject> object;
   FetchOutcome outcome = FetchOutcome::kHit;
   cache::Tier tier = cache::Tier::kBuild;       // where it comes from
   std::string server{};                         // of kRemote: its label

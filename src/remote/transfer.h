@@ -112,10 +112,9 @@ struct TransferReply {
   std::optional<std::uint32_t> retry_after_s{};
   std::string error{};  // for people, if not answered
   TransferTimes times{};
-  std::int64_t server_time{};  // its clock, in Unix seconds; 0: it did not say
-  std::int64_t modified{};     // likewise, when the file was written
-  std::uint64_t
-      whole_bytes{};  // of the file, of which a GET may be a part; 0: likewise
+  std::int64_t server_time{};    // its clock, in Unix seconds; 0: it did not say
+  std::int64_t modified{};       // likewise, when the file was written
+  std::uint64_t whole_bytes{};   // of the file, also where a part was got; 0: likewise
   std::uint64_t body_bytes = 0;  // in the file
   std::string validator{};       // a GET may go on behind them, if it has this
   std::string refusal{};         // the first bytes of an answer that is not in the file
