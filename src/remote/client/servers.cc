@@ -168,8 +168,7 @@ Servers::Then Servers::report(const Admitted& request, const Digest& key,
     refuse_key(request, key, answer);
   if (answer.end == TransferEnd::kBodyFile && !has_warned_.test_and_set())
     log(LogLevel::kWarning, {"remote caches are of no use while a file of this machine "
-                             "fails (in TMPDIR, or the "
-                             "keys): ",
+                             "fails (in TMPDIR, or the keys): ",
                              answer.why});
   return tell_breaker(request, answer);
 }
