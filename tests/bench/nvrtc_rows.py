@@ -13,6 +13,7 @@ from pairs import LeftOut, Limit, Row, Sides, said_by
 
 HIT = 100e-6
 FIRST_HIT = 8e-3
+START = 5e-3
 MISS = 1.1  # times NVRTC's time
 JOB = 8, 40  # processes, programs
 
@@ -44,6 +45,8 @@ class NvrtcRows:
         self.fresh = (scratch / f"nvrtc{i}" for i in itertools.count())
 
     def rows(self):
+        yield Row("nvrtc/start", "a process beneath the stand-in that compiles nothing", self._start_alone,
+                  "the same process without the stand-in", limit=Limit(slack_s=START))
         yield Row("nvrtc/hit", "a compile that is a hit", self._hit, "four calls that do nothing",
                   "NVRTC's own compile", limit=Limit(slack_s=HIT))
         yield Row("nvrtc/first", "a process whose first compile is a hit", self._first,
@@ -53,6 +56,10 @@ class NvrtcRows:
         yield Row("nvrtc/job", f"{JOB[0]} processes that compile the same {JOB[1]} programs, none in the cache",
                   self._job, f"one process that compiles {JOB[1]} with NVRTC",
                   f"{JOB[0]} such processes", is_long=True)
+
+    def _start_alone(self):
+        beneath = _beneath(self.warm)
+        return Sides(lambda: _wall([[]], beneath, "print(0)"), lambda: _wall([[]], {}, "print(0)"))
 
     def _hit(self):
         nvrtc, beneath = find_nvrtc(), _beneath(self.warm)
@@ -120,9 +127,9 @@ def _run(arguments, changes, code=COMPILES):
     return said_by(_start(arguments, changes, code))
 
 
-def _wall(each, changes):
+def _wall(each, changes, code=COMPILES):
     begin = time.perf_counter()
-    for child in [_start(arguments, changes) for arguments in each]:
+    for child in [_start(arguments, changes, code) for arguments in each]:
         said_by(child)
     return time.perf_counter() - begin
 

@@ -433,15 +433,3 @@ def test_the_program_gets_signals_as_without(name, run):
     """A shell cannot reset one that it was given ignored, nor get one that is blocked."""
     ended = run(KILN, "run", "--", "sh", "-c", f"trap - {name}; kill -{name} $$; exit 0", mode=None)
     assert ended.status == -getattr(signal, f"SIG{name}")
-
-
-def test_a_start_costs_little(run, tmp_path, runtime):
-    """The least of twenty each, in turns, since other processes take time of these."""
-    least = {}
-    for _ in range(20):
-        for audit in (None, str(AUDIT)):
-            env = environment(tmp_path, XDG_RUNTIME_DIR=str(runtime), LD_AUDIT=audit)
-            begin = time.perf_counter()
-            subprocess.run([sys.executable, "-I", "-c", "pass"], env=env, check=True)
-            least[audit] = min(least.get(audit, 1e9), time.perf_counter() - begin)
-    assert least[str(AUDIT)] - least[None] < 0.005, least
