@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <random>
 
 #include "tests/bench/kernels.h"
 #include "tests/bench/rows.h"
@@ -56,15 +57,27 @@ Result<Seconds> curl(const Transfers& all, const std::string& flags,
                flags);
 }
 
+/// Other bytes in the table of the cubin, so that each object shrinks by itself, four
+/// times, as kernels do.
+void vary(Bytes& cubin, std::mt19937& random) {
+  constexpr std::size_t kStep = 32;
+  for (std::size_t at = cubin.size() / 4; at < cubin.size() * 3 / 4; at += kStep) {
+    for (std::size_t i = 0; i < kStep / 2; ++i)
+      cubin[at + i] = static_cast<std::byte>(random());
+  }
+}
+
 Result<std::shared_ptr<Transfers>> fill(const Settings& settings) {
   const auto [scratch, service] = KILN_TRY(scratch_service(settings.folder));
   auto all = std::make_shared<Transfers>();
   all->scratch = scratch;
   const CubinWish wish{
       .architecture = {{9, 0}}, .entry_points = {"f"}, .bytes = kCubinBytes};
-  const Bytes cubin = KILN_TRY(make_cubin(*KILN_TRY(open_nvrtc(*service)), wish));
+  Bytes cubin = KILN_TRY(make_cubin(*KILN_TRY(open_nvrtc(*service)), wish));
+  std::mt19937 random;
   const auto cache = KILN_TRY(open_cache(all->cache()));
   for (std::size_t i = 0; i < settings.transfers; ++i) {
+    vary(cubin, random);
     Fields preimage;
     preimage.add("transfer", std::to_string(i));
     const auto object = KILN_TRY(make_object(wish, cubin, std::move(preimage)));
@@ -76,6 +89,9 @@ Result<std::shared_ptr<Transfers>> fill(const Settings& settings) {
   }
   KILN_TRY(kiln({"pack", "-o", all->place("all.kpack")}, all->cache()));
   KILN_TRY(shell(*all, "tar cf all.tar -C cache objects"));
+  KILN_TRY(kiln({"push", "--pack", all->place("all.kpack"), "--remote",
+                 all->server.url() + "/packed;unsigned=1;mode=rw"},
+                all->cache()));
   return all;
 }
 
@@ -145,13 +161,52 @@ Result<Seconds> untar(Transfers& all) {
                                 all.new_name()));
 }
 
+Result<Seconds> pack_compressed(Transfers& all) {
+  return kiln({"pack", "-o", all.place("new.kpack.zst")}, all.cache());
+}
+
+Result<Seconds> tar_compressed(Transfers& all) {
+  return shell(
+      all, "tar c -C cache objects | zstd -qf -o new.tar.zst && sync -d new.tar.zst");
+}
+
+Result<Seconds> push_pack(Transfers& all) {
+  const std::string to = all.server.url() + "/" + all.new_name();
+  return kiln({"push", "--pack", all.place("all.kpack"), "--remote",
+               to + ";unsigned=1;mode=rw"},
+              all.cache());
+}
+
+Result<Seconds> curl_pack_put(Transfers& all) {
+  return shell(all,
+               fmt::format("curl -sf -H Expect: -T all.kpack {}/{}/packs/all.kpack",
+                           all.server.url(), all.new_name()));
+}
+
+Result<Seconds> pull_pack(Transfers& all) {
+  return kiln({"pull", "--pack", "all.kpack", "-o", all.place(all.new_name()),
+               "--remote", all.server.url() + "/packed;unsigned=1"},
+              all.cache());
+}
+
+Result<Seconds> curl_pack_get(Transfers& all) {
+  const std::string into = all.new_name();
+  return shell(all,
+               fmt::format("curl -sf -o {0} {1}/packed/packs/all.kpack && sync -d {0}",
+                           into, all.server.url()));
+}
+
 }  // namespace
 
 std::vector<Row> transfer_rows(const Settings& settings) {
   return {row(settings, {"pack", "tar c, sync", 2, pack, tar}),
+          row(settings,
+              {"pack.zst", "tar c | zstd, sync", 2, pack_compressed, tar_compressed}),
           row(settings, {"unpack", "tar x, sync", 2, unpack, untar}),
           row(settings, {"push", "curl -Z, HEAD and PUT", 2, push, curl_put}),
-          row(settings, {"pull", "curl -Z, sync", 1.5, pull, curl_get})};
+          row(settings, {"pull", "curl -Z, sync", 1.5, pull, curl_get}),
+          row(settings, {"push --pack", "curl -T", 2, push_pack, curl_pack_put}),
+          row(settings, {"pull --pack", "curl -o, sync", 2, pull_pack, curl_pack_get})};
 }
 
 }  // namespace kiln::bench
