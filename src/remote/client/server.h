@@ -11,7 +11,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cache/key_file.h"
@@ -23,16 +22,12 @@
 #include "remote/breaker.h"
 #include "remote/client/body_file.h"
 #include "remote/client/credentials.h"
+#include "remote/client/object_body.h"
 #include "remote/client/transfers.h"
 #include "remote/server_address.h"
 #include "remote/transfer.h"
 
 namespace kiln::remote {
-
-/// Which check an answer failed: the label of a metric.
-enum class Rejected : std::uint8_t { kSignature, kChecksum, kFormat, kTarget, kSize };
-/// "signature", "checksum", "format", "target", "size".
-[[nodiscard]] std::string_view to_string(Rejected check);
 
 /// Where a GET of a file may go on: behind these bytes, if the server has the same
 /// file.
