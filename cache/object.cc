@@ -59,15 +59,45 @@ void store_checksum(std::byte* file, std::size_t size) {
   std::copy(bytes.begin(), bytes.end(), file + header::kChecksum);
 }
 
-bool checksum_holds(ByteView file) {
-  const ByteView checked = file.subspan(header::kCheckedFrom);
-  const XXH128_hash_t hash = XXH3_128bits(checked.data(), checked.size());
-  return load_le<std::uint64_t>(file, header::kChecksum) == hash.low64 &&
-         load_le<std::uint64_t>(file, header::kChecksum + 8) == hash.high64;
-}
-
 tl::unexpected<Rejection> reject(Check check, std::string detail) {
   return tl::unexpected<Rejection>(Rejection{check, std::move(detail)});
+}
+
+/// The checks of parse() before that of the checksum: `begin` has the header, if the
+/// file has, and `end` the trailer.
+tl::expected<void, Rejection> check_ends(ByteView begin, ByteView end,
+                                         std::uint64_t size) {
+  if (size < header::kBytes + header::kTrailer.size() || size > kMaxObjectBytes)
+    return reject(Check::kSize, fmt::format("{} bytes are no object", size));
+  if (as_text(begin.first(header::kMagic.size())) != header::kMagic)
+    return reject(Check::kMagic, "it does not begin as an object does");
+  const auto version = load_le<std::uint32_t>(begin, header::kVersion);
+  if (version != kFormatVersion ||
+      load_le<std::uint32_t>(begin, header::kHeaderBytes) != header::kBytes)
+    return reject(Check::kFormat,
+                  fmt::format("format {}, not {}", version, kFormatVersion));
+  if (const auto stated = load_le<std::uint64_t>(begin, header::kFileBytes);
+      stated != size)
+    return reject(Check::kSize,
+                  fmt::format("{} bytes, while its header says {}", size, stated));
+  if (as_text(end.last(header::kTrailer.size())) != header::kTrailer)
+    return reject(Check::kMagic, "it does not end as an object does");
+  return {};
+}
+
+/// Those from the checksum on, which is `hash`.
+tl::expected<header::Parsed, Rejection> check_header(ByteView begin, std::uint64_t size,
+                                                     XXH128_hash_t hash,
+                                                     const Digest& key) {
+  if (load_le<std::uint64_t>(begin, header::kChecksum) != hash.low64 ||
+      load_le<std::uint64_t>(begin, header::kChecksum + 8) != hash.high64)
+    return reject(Check::kChecksum, "its bytes do not give the XXH3-128 it states");
+  auto parsed = header::decode(begin, size);
+  if (!parsed)
+    return reject(Check::kHeader, parsed.error().message);
+  if (parsed->key != key)
+    return reject(Check::kKey, fmt::format("it is the object {}", parsed->key.hex()));
+  return *std::move(parsed);
 }
 
 }  // namespace
@@ -171,32 +201,13 @@ Result<StoredObject> StoredObject::make(const NewObject& object) {
 tl::expected<StoredObject, Rejection> StoredObject::parse(Buffer bytes,
                                                           const Digest& key) {
   const ByteView file = bytes.view();
-  if (file.size() < header::kBytes + header::kTrailer.size() ||
-      file.size() > kMaxObjectBytes)
-    return reject(Check::kSize, fmt::format("{} bytes are no object", file.size()));
-  if (as_text(file.first(header::kMagic.size())) != header::kMagic)
-    return reject(Check::kMagic, "it does not begin as an object does");
-  if (load_le<std::uint32_t>(file, header::kVersion) != kFormatVersion ||
-      load_le<std::uint32_t>(file, header::kHeaderBytes) != header::kBytes) {
-    return reject(
-        Check::kFormat,
-        fmt::format("format {}, not {}", load_le<std::uint32_t>(file, header::kVersion),
-                    kFormatVersion));
-  }
-  if (load_le<std::uint64_t>(file, header::kFileBytes) != file.size()) {
-    return reject(Check::kSize,
-                  fmt::format("{} bytes, while its header says {}", file.size(),
-                              load_le<std::uint64_t>(file, header::kFileBytes)));
-  }
-  if (as_text(file.last(header::kTrailer.size())) != header::kTrailer)
-    return reject(Check::kMagic, "it does not end as an object does");
-  if (!checksum_holds(file))
-    return reject(Check::kChecksum, "its bytes do not give the XXH3-128 it states");
-  const auto parsed = header::decode(file, file.size());
+  if (auto ends = check_ends(file, file, file.size()); !ends)
+    return tl::unexpected(std::move(ends).error());
+  const ByteView checked = file.subspan(header::kCheckedFrom);
+  auto parsed = check_header(file, file.size(),
+                             XXH3_128bits(checked.data(), checked.size()), key);
   if (!parsed)
-    return reject(Check::kHeader, parsed.error().message);
-  if (parsed->key != key)
-    return reject(Check::kKey, fmt::format("it is the object {}", parsed->key.hex()));
+    return tl::unexpected(std::move(parsed).error());
   StoredObject object;
   object.kind_ = parsed->kind;
   object.key_ = parsed->key;
@@ -209,6 +220,32 @@ tl::expected<StoredObject, Rejection> StoredObject::parse(Buffer bytes,
   }
   object.bytes_ = std::move(bytes);
   return object;
+}
+
+Result<tl::expected<std::string, Rejection>> StoredObject::check_in_steps(
+    const FileRange& file, const Digest& key,
+    const std::function<void(ByteView)>& each) {
+  using Checked = tl::expected<std::string, Rejection>;
+  const Bytes begin = KILN_TRY(file.read_up_to(0, header::kBytes));
+  const std::uint64_t end_at =
+      file.size() - std::min<std::uint64_t>(file.size(), header::kTrailer.size());
+  const Bytes end = KILN_TRY(file.read_up_to(end_at, header::kTrailer.size()));
+  if (auto ends = check_ends(begin, end, file.size()); !ends)
+    return Checked(tl::unexpected(std::move(ends).error()));
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(
+      XXH3_createState(), XXH3_freeState);
+  if (state == nullptr)
+    return fail(ErrorCode::kResourceLimit, "no memory for a checksum");
+  XXH3_128bits_reset(state.get());
+  std::size_t skipped = header::kCheckedFrom;
+  KILN_TRY(file.read_in_steps([&](ByteView step) {
+    each(step);
+    const ByteView checked = step.subspan(std::exchange(skipped, 0));
+    XXH3_128bits_update(state.get(), checked.data(), checked.size());
+  }));
+  auto parsed = check_header(begin, file.size(), XXH3_128bits_digest(state.get()), key);
+  return parsed ? Checked(std::string(parsed->target))
+                : Checked(tl::unexpected(std::move(parsed).error()));
 }
 
 ByteView StoredObject::section(Section which) const {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "codec/fields.h"
 #include "kiln/result.h"
 #include "util/bytes.h"
+#include "util/file_range.h"
 
 namespace kiln::cache {
 
@@ -113,6 +115,13 @@ class StoredObject {
   /// format, XXH3-128, header, key. Decodes and copies nothing.
   [[nodiscard]] static tl::expected<StoredObject, Rejection> parse(Buffer bytes,
                                                                    const Digest& key);
+
+  /// The checks of parse(), in as little memory as FileRange::read_in_steps(), whose
+  /// steps `each` sees likewise. The target that the header states. Errors: those of
+  /// the file.
+  [[nodiscard]] static Result<tl::expected<std::string, Rejection>> check_in_steps(
+      const FileRange& file, const Digest& key,
+      const std::function<void(ByteView)>& each);
 
   [[nodiscard]] Kind kind() const { return kind_; }
   [[nodiscard]] const Digest& key() const { return key_; }

@@ -62,6 +62,12 @@ Result<Bytes> FileRange::read_up_to(std::uint64_t offset, std::uint64_t count) c
   return read(offset, std::min(count, size_ - std::min(offset, size_)));
 }
 
+Result<void> FileRange::read_in_steps(const std::function<void(ByteView)>& each) const {
+  for (std::uint64_t at = 0; at < size_; at += kStep)
+    each(KILN_TRY(read_up_to(at, kStep)));
+  return {};
+}
+
 Result<FileRange> FileRange::part(std::uint64_t offset, std::uint64_t size) const {
   if (offset > size_ || size > size_ - offset)
     return cut_off(name());

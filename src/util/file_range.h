@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -31,6 +32,10 @@ class FileRange {
   /// As many of them as the range has. Errors: kCorrupt, kIo.
   [[nodiscard]] Result<Bytes> read_up_to(std::uint64_t offset,
                                          std::uint64_t count) const;
+  /// All of it, in steps of at most kStep bytes, in order. Errors: kCorrupt, kIo.
+  [[nodiscard]] Result<void> read_in_steps(
+      const std::function<void(ByteView)>& each) const;
+  static constexpr std::uint64_t kStep = 1U << 20U;
   /// A range inside this one, under the same name. Errors: kCorrupt.
   [[nodiscard]] Result<FileRange> part(std::uint64_t offset, std::uint64_t size) const;
 

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -55,13 +54,11 @@ Result<Bytes> BodyFile::read(std::uint64_t at, std::uint64_t size) const {
 }
 
 Result<Digest> BodyFile::sha256(std::uint64_t size) const {
-  constexpr std::uint64_t kStep = 1U << 20U;
   Sha256 hasher;
   if (size == 0)
     return hasher.finish();  // there may be no file
-  const FileRange file = KILN_TRY(range());
-  for (std::uint64_t at = 0; at < size; at += kStep)
-    hasher.update(KILN_TRY(file.read(at, std::min(kStep, size - at))));
+  const FileRange file = KILN_TRY(KILN_TRY(range()).part(0, size));
+  KILN_TRY(file.read_in_steps([&](ByteView step) { hasher.update(step); }));
   return hasher.finish();
 }
 

@@ -38,6 +38,7 @@ class BodyFile {
   [[nodiscard]] int descriptor() const {
     return file_ != nullptr && file_->is_ours() ? file_->get() : -1;
   }
+  [[nodiscard]] Result<FileRange> range() const;
   [[nodiscard]] Result<std::uint64_t> size() const;
   /// So many bytes. Errors: kIo; kCorrupt, where it has fewer.
   [[nodiscard]] Result<Bytes> read(std::uint64_t at, std::uint64_t size) const;
@@ -46,8 +47,6 @@ class BodyFile {
   [[nodiscard]] Result<Digest> sha256(std::uint64_t size) const;
 
  private:
-  [[nodiscard]] Result<FileRange> range() const;
-
   std::shared_ptr<const KeptFd> file_;
 };
 

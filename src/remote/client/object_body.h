@@ -13,7 +13,8 @@
 #include "codec/digest.h"
 #include "codec/signature.h"
 #include "codec/trusted_keys.h"
-#include "util/bytes.h"
+#include "kiln/result.h"
+#include "util/file_range.h"
 
 namespace kiln::remote {
 
@@ -37,9 +38,15 @@ struct Expected {
   bool takes_unsigned;
 };
 
-/// The object in a body: its own bytes, and then a block of signatures or nothing; and
-/// who signed it, where that is needed.
-[[nodiscard]] tl::expected<cache::StoredObject, BadBody> object_in(
-    Bytes body, const Expected& expected, std::vector<KeyId>& signers);
+struct SignedObject {
+  cache::StoredObject object;
+  std::vector<KeyId> signers;  // empty: nobody was needed
+};
+
+/// The object in a body: its own bytes, and then a block of signatures or nothing. A
+/// body that has no right checksum, or no signatures where they are needed, is never in
+/// memory as a whole. Errors: those of the file.
+[[nodiscard]] Result<tl::expected<SignedObject, BadBody>> read_object(
+    const FileRange& body, const Expected& expected);
 
 }  // namespace kiln::remote

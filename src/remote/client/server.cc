@@ -206,6 +206,18 @@ struct Server::State {
     return id;
   }
 
+  [[nodiscard]] Result<tl::expected<SignedObject, BadBody>> object_in(
+      const BodyFile& file, std::uint64_t size, const Digest& key,
+      const std::string& target) const {
+    const auto keys = KILN_TRY(cache::keys_of(trusted));
+    const FileRange body = KILN_TRY(KILN_TRY(file.range()).part(0, size));
+    return read_object(body, {.key = key,
+                              .target = target,
+                              .payload_check = payload_check,
+                              .trusted = keys.get(),
+                              .takes_unsigned = address.takes_unsigned});
+  }
+
   /// Of what went wrong on this machine.
   static std::uint64_t abandon(const Done& done, const Error& error) {
     done({.verdict = Verdict::kAbandoned,
@@ -245,29 +257,20 @@ std::uint64_t Server::get(const Digest& key, std::string target, Done done,
     return State::abandon(done, file.error());
   const auto finish = [state = state_, file = *file, key, target = std::move(target)](
                           Answer& answer, std::uint64_t size) {
-    auto body = file.read(0, size);
-    const auto keys = cache::keys_of(state->trusted);
-    if (!body || !keys) {
+    auto object = state->object_in(file, size, key, target);
+    if (!object) {
       answer.verdict = Verdict::kAbandoned;
       answer.end = TransferEnd::kBodyFile;
-      answer.why = body ? keys.error().message : body.error().message;
-      return;
+      answer.why = std::move(object.error().message);
+    } else if (*object) {
+      answer.object = std::move((*object)->object);
+      answer.signers = std::move((*object)->signers);
+    } else {
+      answer.verdict = Verdict::kFailed;
+      answer.rejected = object->error().check;
+      answer.is_of_others = object->error().is_of_others;
+      answer.why = std::move(object->error().why);
     }
-    auto object = object_in(*std::move(body),
-                            {.key = key,
-                             .target = target,
-                             .payload_check = state->payload_check,
-                             .trusted = keys->get(),
-                             .takes_unsigned = state->address.takes_unsigned},
-                            answer.signers);
-    if (object) {
-      answer.object = *std::move(object);
-      return;
-    }
-    answer.verdict = Verdict::kFailed;
-    answer.rejected = object.error().check;
-    answer.is_of_others = object.error().is_of_others;
-    answer.why = std::move(object.error().why);
   };
   return state_->start({.method = Method::kGet,
                         .url = address().object_url(key),
