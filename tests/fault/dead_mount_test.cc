@@ -8,12 +8,16 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <thread>
 
 #include "cache/cache.h"
+#include "remote/client/servers.h"
 #include "tests/support/fault/campaign.h"
+#include "tests/support/fault_server.h"
 #include "tests/support/fuse_mount.h"
 #include "tests/support/namespaces.h"
+#include "tests/support/paths.h"
 #include "tests/support/processes.h"
 #include "tests/support/program.h"
 #include "tests/support/sample_pack.h"
@@ -310,6 +314,47 @@ TEST_F(DeadMountTest, fault_54_ACacheThatDiesLaterHoldsUpNoForkAndNoOtherKey) {
     reader.join();
     writer.join();
     EXPECT_TRUE(cache->find(objects[1].key()));
+  });
+}
+
+/// Each transfer of another server is answered, and sent once.
+TEST_F(DeadMountTest, AFolderThatIsARemoteCacheHoldsUpNoOtherServer) {
+  on_a_mount([](const Place& at) {
+    const test::FaultServer web([](const test::Exchange& exchange) {
+      exchange.answer("404 Not Found", "");
+      return true;
+    });
+    cache::Counters counters;
+    remote::RemoteOptions options;
+    for (const std::string& url : {"file://" + at.path.native(), web.url("")})
+      options.servers.push_back({.base = url, .mode = remote::Mode::kRead});
+    options.helper = [] {
+      return ChildCommand{.path = test::paths::built("bin/kiln-remote"),
+                          .name = "remote helper"};
+    };
+    options.limits = {.whole = 3s};
+    remote::Servers servers(options, counters);
+    const auto get = [&](std::size_t number) {
+      auto answer = std::make_shared<std::promise<remote::Answer>>();
+      EXPECT_TRUE(servers.admit(number, remote::Use::kGet, remote::Method::kGet, {}));
+      servers.server(number).get(
+          {}, {}, [answer](remote::Answer got) { answer->set_value(std::move(got)); },
+          servers.options().limits);
+      return answer->get_future();
+    };
+    EXPECT_EQ(get(0).get().status, 404U);
+    at.mount.hold();
+    auto hangs = get(0);
+    std::size_t asked = 0;
+    while (hangs.wait_for(20ms) == std::future_status::timeout) {
+      const auto began = Clock::now();
+      EXPECT_EQ(get(1).get().status, 404U);
+      EXPECT_LT(Clock::now() - began, 2s);
+      ++asked;
+    }
+    EXPECT_EQ(hangs.get().end, remote::TransferEnd::kHelper);
+    EXPECT_EQ(web.heads().size(), asked);
+    EXPECT_GT(asked, 20U);
   });
 }
 

@@ -134,10 +134,10 @@ RemoteRun::RemoteRun(RemoteSetup setup, ChildCommand helper, std::stop_token sto
       stop_(std::move(stop)),
       random_(random_of_machine()),
       transfers_(std::move(helper)) {
-  for (remote::ServerAddress& address : setup.servers)
-    peers_.push_back(std::make_unique<Peer>(
-        std::make_unique<remote::Server>(std::move(address), setup.files, setup.trusted,
-                                         check_stored_payload, transfers_)));
+  for (const remote::ServerAddress& address : setup.servers)
+    peers_.push_back(std::make_unique<Peer>(std::make_unique<remote::Server>(
+        address, setup.files, setup.trusted, check_stored_payload,
+        transfers_.of(address.base))));
 }
 
 RemoteRun::~RemoteRun() = default;

@@ -83,7 +83,7 @@ class RemoteRun {
   const std::vector<Signer> signers_;
   const std::stop_token stop_;
   const remote::Random random_;
-  remote::Transfers transfers_;
+  remote::TransfersByServer transfers_;
   Mutex running_mutex_;
   ConditionVariable less_run_;
   std::size_t running_ KILN_GUARDED_BY(running_mutex_) = 0;  // transfers

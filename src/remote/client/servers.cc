@@ -103,11 +103,11 @@ bool Servers::open() {
     log(LogLevel::kWarning, {"no remote cache is asked: ", command.error().message});
     return false;
   }
-  transfers_ = std::make_unique<Transfers>(*std::move(command));
+  transfers_.emplace(*std::move(command));
   for (const ServerAddress& address : options_.servers)
-    servers_.push_back(std::make_unique<Server>(address, options_.files,
-                                                options_.trusted,
-                                                options_.payload_check, *transfers_));
+    servers_.push_back(
+        std::make_unique<Server>(address, options_.files, options_.trusted,
+                                 options_.payload_check, transfers_->of(address.base)));
   state_ = State::kOpen;
   return true;
 }

@@ -147,7 +147,7 @@ class Servers {
   std::optional<TimePoint> first_request_at_ KILN_GUARDED_BY(mutex_);
   std::vector<Peer> peers_ KILN_GUARDED_BY(mutex_);
   // Constant once kOpen.
-  std::unique_ptr<Transfers> transfers_;
+  std::optional<TransfersByServer> transfers_;
   std::vector<std::unique_ptr<Server>> servers_;
 };
 

@@ -5,7 +5,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "process/child_process.h"
 #include "remote/client/body_file.h"
@@ -54,6 +57,22 @@ class Transfers {
   const std::shared_ptr<State> state_;  // shared with the thread
   const bool is_view_ = false;
   const OwnerProcess owner_;
+};
+
+/// Those of a process: one for its servers, and one for each folder, as a mount that is
+/// dead hangs the helper that touches it.
+/// Thread safety: none.
+class TransfersByServer {
+ public:
+  explicit TransfersByServer(ChildCommand helper) : helper_(std::move(helper)) {}
+  [[nodiscard]] Transfers& of(const std::string& url) {
+    const std::string folder = url.starts_with("file:") ? url : "";
+    return by_folder_.try_emplace(folder, helper_).first->second;
+  }
+
+ private:
+  const ChildCommand helper_;
+  std::map<std::string, Transfers> by_folder_;  // "": that of all others
 };
 
 }  // namespace kiln::remote
