@@ -31,7 +31,7 @@ struct TransferLimits {
 /// Who asks. Never part of a URL, a log or an error.
 struct Credentials {
   std::string authorization{};  // the header's value: "Bearer ..."
-  std::string aws_region{};     // with `user`: S3's signature, version 4
+  std::string aws_region{};     // with `user`: AWS's signature, version 4
   std::string user{};           // "key:secret"
   std::string aws_token{};      // of a session; empty: none
   std::string ca_bundle{};      // paths

@@ -240,8 +240,6 @@ def test_a_profile_of_aws_is_read_as_its_own_programs_do(built, node, tmp_path):
         assert state(AWS_PROFILE="kernels", **places)[0] == "ok" and seen == [None, "us-east-1"]
         assert "no profile" in state(AWS_PROFILE="nobody", fail=1, **places)[1]
         assert "AWS_ACCESS_KEY_ID" in state(fail=1, **places)[1]
-        write_secret(other, "[kernels]\nrole_arn = arn:aws:iam::1:role/x\nsource_profile = default\n")
-        assert "another profile's role is not followed" in state(AWS_PROFILE="kernels", fail=1, **places)[1]
 
 
 @pytest.mark.parametrize("code", ["ExpiredToken", "InvalidToken"])

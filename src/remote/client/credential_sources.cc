@@ -126,14 +126,12 @@ Result<std::string> token_in(const std::string& path, const char* name) {
   return std::string(token);
 }
 
-/// As a pod of EKS has it (IRSA): STS gives keys of a role for a token of the cluster.
-Result<FoundCredentials> of_web_identity(const std::string& role,
-                                         const std::string& token_file,
-                                         const std::string& region,
-                                         const Fetch& fetch) {
+/// STS gives keys of a role, for a token of a cluster, as a pod of EKS has it (IRSA),
+/// or to `signer`.
+Result<FoundCredentials> of_role(AwsProfile role, const Credentials& signer,
+                                 const std::string& region, const Fetch& fetch) {
   if (!is_region(region))
     return refuse("the region '{}' is no name such as us-east-1", printable(region));
-  const std::string token = KILN_TRY(token_in(token_file, kTokenFileVariable));
   std::string endpoint = first_variable({"AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"});
   if (endpoint.empty())
     endpoint = fmt::format("https://sts.{}.amazonaws.com{}", region,
@@ -141,19 +139,35 @@ Result<FoundCredentials> of_web_identity(const std::string& role,
   if (is_open_way(endpoint) || host_of(endpoint).host.empty())
     return refuse("the URL of STS is not https, and what it is sent is a secret");
   const Proxy proxy = KILN_TRY(find_proxy({.base = endpoint}, process_variable));
-  const std::string session = first_variable({"AWS_ROLE_SESSION_NAME"});
   TransferRequest request = request_of(std::move(endpoint), seconds(5));
-  request.form = fmt::format(
-      "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleArn={}"
-      "&RoleSessionName={}&WebIdentityToken={}",
-      escaped(role), escaped(session.empty() ? "kiln" : session), escaped(token));
+  request.form = "Version=2011-06-15";
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty())
+      request.form += fmt::format("&{}={}", name, escaped(value));
+  };
+  if (const std::string& file = role["web_identity_token_file"]; !file.empty()) {
+    add("Action", "AssumeRoleWithWebIdentity");
+    add("WebIdentityToken", KILN_TRY(token_in(file, kTokenFileVariable)));
+  } else {
+    add("Action", "AssumeRole");
+    add("ExternalId", role["external_id"]);
+    request.credentials = signer;
+    request.credentials.aws_region = region;
+  }
+  std::string session = role["role_session_name"];
+  if (session.empty())
+    session = process_variable("AWS_ROLE_SESSION_NAME");
+  add("RoleArn", role["role_arn"]);
+  add("RoleSessionName", session.empty() ? "kiln" : session);
+  add("DurationSeconds", role["duration_seconds"]);
   request.credentials.proxy = proxy.url;
   request.credentials.proxy_user = proxy.user;
   request.credentials.ca_bundle = process_variable("AWS_CA_BUNDLE");
-  const std::string text = KILN_TRY(about("STS", fetch(std::move(request))));
+  const std::string what = fmt::format("STS, for {}", printable(role["role_arn"]));
+  const std::string text = KILN_TRY(about(what, fetch(std::move(request))));
   auto found = KILN_TRY(about(
-      "STS", keys_of([&](std::string_view name) { return element_of(text, name); })));
-  found.source = fmt::format("web identity {}", role);
+      what, keys_of([&](std::string_view name) { return element_of(text, name); })));
+  found.source = fmt::format("web identity {}", role["role_arn"]);
   return found;
 }
 
@@ -189,6 +203,8 @@ Result<FoundCredentials> of_container(const Fetch& fetch) {
 /// Of an instance of EC2, by version 2 of its metadata.
 Result<FoundCredentials> of_instance(const Fetch& fetch) {
   constexpr seconds kLimit{2};
+  if (lower_case(process_variable("AWS_EC2_METADATA_DISABLED")) == "true")
+    return refuse("AWS_EC2_METADATA_DISABLED is true");
   std::string base = process_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
   while (base.ends_with('/')) base.pop_back();
   if (base.empty())
@@ -217,24 +233,53 @@ Result<FoundCredentials> of_instance(const Fetch& fetch) {
   return found;
 }
 
-Result<FoundCredentials> of_profile(const std::string& name, std::string region,
-                                    const Fetch& fetch) {
-  AwsProfile profile = KILN_TRY(read_aws_profile(name));
-  if (region.empty())
-    region = profile["region"];
+Result<FoundCredentials> of_environment() {
+  const std::string key = process_variable("AWS_ACCESS_KEY_ID");
+  const std::string secret = process_variable("AWS_SECRET_ACCESS_KEY");
+  if (key.empty() || secret.empty())
+    return refuse("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set");
+  FoundCredentials found{.source = "AWS_ACCESS_KEY_ID"};
+  found.who.user = fmt::format("{}:{}", key, secret);
+  found.who.aws_token = process_variable("AWS_SESSION_TOKEN");
+  return found;
+}
+
+/// What the last profile of a chain has beside a role.
+Result<FoundCredentials> of_last_profile(AwsProfile& profile, const Fetch& fetch) {
+  const std::string& source = profile["credential_source"];
+  if (source == "Environment")
+    return of_environment();
+  if (source == "EcsContainer")
+    return of_container(fetch);
+  if (source == "Ec2InstanceMetadata")
+    return of_instance(fetch);
+  if (!source.empty())
+    return refuse("credential_source is '{}', which Kiln does not know",
+                  printable(source));
   FoundCredentials found;
+  if (!profile["role_arn"].empty())
+    return found;  // its token is enough
   if (const std::string& key = profile["aws_access_key_id"]; !key.empty()) {
     found.who.user = fmt::format("{}:{}", key, profile["aws_secret_access_key"]);
     found.who.aws_token = profile["aws_session_token"];
-  } else if (const std::string& command = profile["credential_process"];
-             !command.empty()) {
-    found = KILN_TRY(ask_command(command, {}));
-    if (found.who.user.empty())
-      return refuse("credential_process gives no keys");
-  } else {
-    found = KILN_TRY(of_web_identity(profile["role_arn"],
-                                     profile["web_identity_token_file"],
-                                     region_for(region), fetch));
+    return found;
+  }
+  found = KILN_TRY(ask_command(profile["credential_process"], {}));
+  if (found.who.user.empty())
+    return refuse("credential_process gives no keys");
+  return found;
+}
+
+Result<FoundCredentials> of_profile(const std::string& name, std::string region,
+                                    const Fetch& fetch) {
+  auto chain = KILN_TRY(read_aws_profiles(name));
+  if (region.empty())
+    region = chain.front()["region"];
+  FoundCredentials found = KILN_TRY(of_last_profile(chain.back(), fetch));
+  for (; !chain.empty(); chain.pop_back()) {
+    if (!chain.back()["role_arn"].empty())
+      found = KILN_TRY(
+          of_role(std::move(chain.back()), found.who, region_for(region), fetch));
   }
   found.who.aws_region = std::move(region);
   found.source = fmt::format("profile {}", name);
@@ -243,34 +288,27 @@ Result<FoundCredentials> of_profile(const std::string& name, std::string region,
 
 /// The first of AWS's sources that is there, and no other if that one fails.
 Result<FoundCredentials> of_any(const std::string& region, const Fetch& fetch) {
-  const std::string key = process_variable("AWS_ACCESS_KEY_ID");
-  const std::string secret = process_variable("AWS_SECRET_ACCESS_KEY");
-  if (!key.empty() && !secret.empty()) {
-    FoundCredentials found{.source = "AWS_ACCESS_KEY_ID"};
-    found.who.user = fmt::format("{}:{}", key, secret);
-    found.who.aws_token = process_variable("AWS_SESSION_TOKEN");
-    return found;
-  }
+  if (auto keys = of_environment())
+    return keys;
   if (const std::string name = process_variable("AWS_PROFILE"); !name.empty())
     return of_profile(name, region, fetch);
   const std::string role = process_variable("AWS_ROLE_ARN");
   const std::string token_file = process_variable(kTokenFileVariable);
   if (!role.empty() && !token_file.empty())
-    return of_web_identity(role, token_file, region_for(region), fetch);
-  auto by_default = of_profile("default", region, fetch);
-  if (by_default || by_default.error().code != ErrorCode::kNotFound)
-    return by_default;
+    return of_role({{"role_arn", role}, {"web_identity_token_file", token_file}}, {},
+                   region_for(region), fetch);
+  if (const auto by_default = read_aws_profiles("default");
+      by_default || by_default.error().code != ErrorCode::kNotFound)
+    return of_profile("default", region, fetch);
   if (!first_variable({"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
                        "AWS_CONTAINER_CREDENTIALS_FULL_URI"})
            .empty())
     return of_container(fetch);
-  constexpr const char* kNone =
+  return about(
       "'aws' alone needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, a web "
-      "identity, or the role of a container or an instance";
-  if (lower_case(process_variable("AWS_EC2_METADATA_DISABLED")) == "true")
-    return refuse(kNone);
-  return about(fmt::format("{}; the metadata of the instance", kNone),
-               of_instance(fetch));
+      "identity, or the role of a container or an instance; the metadata of the "
+      "instance",
+      of_instance(fetch));
 }
 
 std::string named_region(const std::string& region) {
