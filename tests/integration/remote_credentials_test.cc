@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -208,15 +209,29 @@ TEST_F(RemoteCredentialsTest, ACommandThatRunsOutlivesServerAndTransfers) {
   EXPECT_THAT(server_.heads(), SizeIs(0));
 }
 
+/// Of /bin/sh.
+Result<std::string> run(const char* script, milliseconds limit) {
+  return run_command({.name = "sh",
+                      .words = {"/bin/sh", "-c", script},
+                      .input = {},
+                      .limit = limit,
+                      .quotes_errors = true});
+}
+
 TEST(RunCommandTest, ACommandThatPrintsErrorsWithoutEndIsEndedAtItsTime) {
-  const auto began = std::chrono::steady_clock::now();
-  const auto ran = run_command({.name = "yes",
-                                .words = {"/bin/sh", "-c", "exec yes >&2"},
-                                .input = {},
-                                .limit = milliseconds(300),
-                                .quotes_errors = true});
-  EXPECT_THAT(ran, test::IsError(ErrorCode::kTimeout, testing::_));
-  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
+  const auto began = Clock::now();
+  EXPECT_THAT(run("exec yes >&2", milliseconds(300)),
+              test::IsError(ErrorCode::kTimeout, testing::_));
+  EXPECT_LT(Clock::now() - began, seconds(20));
+}
+
+TEST(RunCommandTest, WhoItLeavesBehindWithItsPipesHoldsNobodyUp) {
+  const auto began = Clock::now();
+  const auto said = run("sleep 60 & echo $!; head -c 50000 /dev/zero >&2", seconds(50));
+  EXPECT_LT(Clock::now() - began, seconds(20));
+  ASSERT_TRUE(said.has_value()) << said.error().message;
+  EXPECT_EQ(::kill(std::stoi(*said), SIGKILL), 0) << "it was ended";
+  EXPECT_EQ(run("yes >&2 & echo all", milliseconds(500)), "all\n");
 }
 
 }  // namespace

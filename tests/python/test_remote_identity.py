@@ -1,6 +1,7 @@
 """Who asks a server, as clouds and programs of others say it: commands, roles, and queries behind a URL."""
 
 import json
+import pathlib
 import threading
 import time
 import urllib.parse
@@ -128,6 +129,23 @@ def test_a_command_that_hangs_delays_no_build_and_is_ended(asked, built, tmp_pat
     verdict, detail = state(job, asked.server.url)
     assert verdict == "fail" and "it did not end within 10 s" in detail, detail
     assert time.monotonic() - began < 15 and asked.server.asked == []
+
+
+def test_a_command_ends_with_a_kiln_that_is_killed(asked, tmp_path):
+    helper = script(tmp_path / "helper", f'echo $$ > "{tmp_path}/new"; mv "{tmp_path}/new" "{tmp_path}/pid"; exec sleep 100')
+    process = asked(f"command {helper}").start("doctor")
+
+    def wait_until(is_so):
+        deadline = time.monotonic() + 8  # Kiln itself ends it after 10 s
+        while not is_so():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    wait_until((tmp_path / "pid").exists)
+    process.kill()
+    process.communicate()
+    stat = pathlib.Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
+    wait_until(lambda: not stat.exists() or ") Z" in stat.read_text())  # nobody may reap it here
 
 
 # Roles.
