@@ -119,7 +119,7 @@ bool is_loopback(std::string_view url) {
 }
 
 bool is_open_way(std::string_view url) {
-  return url.starts_with("http:") && !is_loopback(url);
+  return (url.starts_with("http:") || url.starts_with("socks")) && !is_loopback(url);
 }
 
 Result<Proxy> find_proxy(const ServerAddress& server, const Variable& variable) {

@@ -131,9 +131,10 @@ class RemoteCheck {
 
   void run() {
     const bool is_usable = ask_for_nothing();
-    if (run_.server(server_).is_password_open())
+    if (const std::string who = run_.server(server_).open_to(); !who.empty())
       add(", password", CheckVerdict::kWarn,
-          "a token or a password is sent without encryption", "use https");
+          fmt::format("a password or token is sent to {} without encryption", who),
+          "use https");
     if (is_usable) {
       if (is_written_)
         send_and_ask();

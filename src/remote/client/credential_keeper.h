@@ -35,8 +35,9 @@ class CredentialKeeper : public std::enable_shared_from_this<CredentialKeeper> {
   /// False, if it is known that they are no keys of AWS.
   [[nodiscard]] bool may_sign() const;
   [[nodiscard]] bool has_session() const;
-  /// A password or token that is sent without TLS to another machine.
-  [[nodiscard]] bool is_password_open() const;
+  /// Another machine that is sent a password or token without TLS: the URL of the
+  /// server or its proxy; "": there is none.
+  [[nodiscard]] std::string open_to() const;
   /// "profile kernels, until 2026-01-31T12:00:00Z"; "": nothing to be said.
   [[nodiscard]] std::string source() const;
 
