@@ -126,7 +126,7 @@ pid_t spawn(std::vector<std::string> words, const std::array<int, 3>& standard) 
 Result<std::string> run_command(const CommandRun& run) {
   const auto deadline = Clock::now() + run.limit;
   const auto unavailable = [&](std::string_view what) {
-    return fail(ErrorCode::kUnavailable, fmt::format("{}: {}", run.name, what));
+    return fail(ErrorCode::kUnavailable, "{}: {}", run.name, what);
   };
   Pipe in = KILN_TRY(make_pipe(run.name));
   Pipe out = KILN_TRY(make_pipe(run.name));
