@@ -39,10 +39,14 @@ class RemoteCredentialsTest : public RemoteTransferTest {
     std::ofstream(dir_.path() / "auth")
         << "command /bin/sh " << (dir_.path() / "helper").native() << '\n';
     ::chmod((dir_.path() / "auth").c_str(), 0600);
-    own_ = std::make_unique<Server>(
+    own_ = make_server(transfers_);
+  }
+
+  std::unique_ptr<Server> make_server(Transfers& transfers) {
+    return std::make_unique<Server>(
         ServerAddress{.base = server_.url("/kiln")},
         ServerFiles{.auth = dir_.path() / "auth", .ca = {}, .certificate = {}},
-        std::shared_ptr<cache::KeyFile>(), cache::PayloadCheck(), transfers_);
+        std::shared_ptr<cache::KeyFile>(), cache::PayloadCheck(), transfers);
   }
 
   /// What the command does, in its folder; `$n` counts its runs from 1.
@@ -172,6 +176,17 @@ TEST_F(RemoteCredentialsTest, ARequestWaitsForThemAsLongAsForItsAnswer) {
   EXPECT_THAT(server_.heads(), SizeIs(0));
 }
 
+TEST_F(RemoteCredentialsTest, AProgramMayChangeItsVariablesMeanwhile) {
+  std::ofstream(dir_.path() / "auth") << "aws\n";
+  ::setenv("AWS_ACCESS_KEY_ID", "THEN", 1);        // NOLINT(concurrency-mt-unsafe)
+  ::setenv("AWS_SECRET_ACCESS_KEY", "secret", 1);  // NOLINT(concurrency-mt-unsafe)
+  own_ = make_server(transfers_);
+  for (const char* each : {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"})
+    ::unsetenv(each);  // NOLINT(concurrency-mt-unsafe)
+  EXPECT_EQ(ask().get().status, 404U);
+  EXPECT_THAT(server_.heads(), Each(HasSubstr("Credential=THEN/")));
+}
+
 TEST_F(RemoteCredentialsTest, OneThatIsCancelledMeanwhileIsNotSent) {
   command("while [ ! -e go ]; do sleep 0.02; done\n" + token_for("3600"));
   auto cancelled = ask();
@@ -193,10 +208,7 @@ TEST_F(RemoteCredentialsTest, ACommandThatRunsOutlivesServerAndTransfers) {
   own_.reset();
   const auto before = threads();
   auto transfers = std::make_unique<Transfers>(helper());
-  own_ = std::make_unique<Server>(
-      ServerAddress{.base = server_.url("/kiln")},
-      ServerFiles{.auth = dir_.path() / "auth", .ca = {}, .certificate = {}},
-      std::shared_ptr<cache::KeyFile>(), cache::PayloadCheck(), *transfers);
+  own_ = make_server(*transfers);
   std::ignore = ask();
   ASSERT_TRUE(wait_for_runs(1));
   own_.reset();

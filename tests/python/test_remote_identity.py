@@ -386,7 +386,6 @@ def test_a_profile_whose_identity_cannot_be_had_is_refused_and_gets_no_other(ask
             (f"{role}{KEYS}credential_source = Cloud\n", "credential_source"),
             (f"{role}credential_source = Environment\n", "AWS_ACCESS_KEY_ID"),
             (f"{role}web_identity_token_file = /none\n", "AWS_WEB_IDENTITY_TOKEN_FILE"),
-            (f"{KEYS}web_identity_token_file = /none\n", "needs role_arn"),
             (f"role_arn =\nsource_profile = base\n{base}", "has no aws_access_key_id"),
             (f"{role}source_profile = base\n[profile base]\naws_access_key_id = BASE\n", "aws_secret_access_key"),
         ]:

@@ -124,7 +124,7 @@ class RemoteCheck {
         diagnosis_(diagnosis) {
     facts_.url = address_.base;
     facts_.mode = is_written_ ? "rw" : "r";
-    if (auto found = remote::find_proxy(address_, remote::process_variable))
+    if (auto found = remote::find_proxy(address_, remote::read_variables()))
       proxy_ = *std::move(found);
     facts_.proxy = proxy_.url;
   }

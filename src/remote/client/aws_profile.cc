@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <optional>
@@ -45,10 +46,10 @@ AwsProfile section_of(std::string_view text, std::string_view section) {
   return found;
 }
 
-std::filesystem::path path_of(const char* variable, const char* name) {
-  if (std::string given = process_variable(variable); !given.empty())
+std::filesystem::path path_of(const std::string& given, const std::string& home,
+                              const char* name) {
+  if (!given.empty())
     return given;
-  const std::string home = process_variable("HOME");
   return home.empty() ? std::filesystem::path()
                       : std::filesystem::path(home) / ".aws" / name;
 }
@@ -75,19 +76,20 @@ Result<AwsProfile> read(const std::filesystem::path& path, const std::string& se
 
 /// Whether it has keys. Errors: kNotFound: nor does it name another identity.
 Result<void> check_keys(const AwsProfile& profile) {
+  const auto names = [&](std::string_view prefix) {
+    const auto found = profile.lower_bound(prefix);
+    return found != profile.end() && found->first.starts_with(prefix);
+  };
   for (const char* each : {kOfKey[0], kOfKey[1]}) {
     if (const auto found = profile.find(each);
         found != profile.end() && is_word(found->second))
       continue;
-    bool is_other = false;
-    for (const auto& [name, value] : profile) {
-      if (name.starts_with("sso_") || name.starts_with("login_"))
-        return refuse("it has a login, {}: {}", name, kByCommand);
-      is_other = is_other || name.starts_with("aws_") || name.starts_with("role_") ||
-                 name.starts_with("source_") || name.starts_with("credential_");
-    }
-    return fail(is_other ? ErrorCode::kInvalidArgument : ErrorCode::kNotFound,
-                "the profile of AWS has no {}", each);
+    constexpr std::array kIdentities{"aws_",    "credential_", "login_", "role_",
+                                     "source_", "sso_",        "web_"};
+    return fail(std::ranges::any_of(kIdentities, names) ? ErrorCode::kInvalidArgument
+                                                        : ErrorCode::kNotFound,
+                "the profile of AWS has no {}; if it has a login, {}", each,
+                kByCommand);
   }
   return {};
 }
@@ -95,11 +97,9 @@ Result<void> check_keys(const AwsProfile& profile) {
 /// The profile without what does not count in it.
 Result<AwsProfile> settle(AwsProfile profile, bool is_source) {
   const auto has = [&](const char* name) { return profile.contains(name); };
-  const bool is_web = has("web_identity_token_file");
+  const bool is_web = has("web_identity_token_file") && has("role_arn");
   if (is_source && has(kOfKey[0]) && !is_web)
     profile.erase("role_arn");  // as in AWS's CLI
-  if (is_web && !has("role_arn"))
-    return refuse("its web_identity_token_file needs role_arn");
   if (has("role_arn") && !is_web) {
     if (has("mfa_serial"))
       return refuse("its role wants a code (mfa_serial): {}", kByCommand);
@@ -115,9 +115,11 @@ Result<AwsProfile> settle(AwsProfile profile, bool is_source) {
 }
 
 /// `is_source`: of another profile.
-Result<AwsProfile> read_profile(const std::string& name, bool is_source) {
-  const auto credentials = path_of("AWS_SHARED_CREDENTIALS_FILE", "credentials");
-  const auto config = path_of("AWS_CONFIG_FILE", "config");
+Result<AwsProfile> read_profile(const std::string& name, const Variable& variable,
+                                bool is_source) {
+  const auto credentials =
+      path_of(variable("AWS_SHARED_CREDENTIALS_FILE"), variable("HOME"), "credentials");
+  const auto config = path_of(variable("AWS_CONFIG_FILE"), variable("HOME"), "config");
   std::array<AwsProfile, 2> files;
   files[0] = KILN_TRY(read(credentials, name));
   files[1] = KILN_TRY(
@@ -135,14 +137,15 @@ Result<AwsProfile> read_profile(const std::string& name, bool is_source) {
 
 }  // namespace
 
-Result<std::vector<AwsProfile>> read_aws_profiles(const std::string& name) {
+Result<std::vector<AwsProfile>> read_aws_profiles(const std::string& name,
+                                                  const Variable& variable) {
   constexpr std::size_t kMost = 5;
   std::vector<AwsProfile> chain;
   for (std::string each = name; chain.empty() || !each.empty();
        each = chain.back()["source_profile"]) {
     if (chain.size() == kMost)
       return refuse("its source_profile and those behind it have no end");
-    auto profile = read_profile(each, !chain.empty());
+    auto profile = read_profile(each, variable, !chain.empty());
     if (!profile && !chain.empty())
       return refuse("its source_profile '{}': {}", each, profile.error().message);
     chain.push_back(KILN_TRY(std::move(profile)));

@@ -96,9 +96,10 @@ bool CredentialKeeper::is_good(WallTime now) const {
 }
 
 void CredentialKeeper::find() {
-  take(read_credentials(files_, server_, [this](TransferRequest request) {
-    return fetch(std::move(request));
-  }));
+  take(read_credentials(
+      files_, server_,
+      {[this](TransferRequest request) { return fetch(std::move(request)); },
+       variables_}));
   static std::atomic_flag has_warned;
   if (const std::string who = open_to(); !who.empty() && !has_warned.test_and_set())
     log(LogLevel::kWarning,
@@ -158,9 +159,8 @@ Result<std::string> CredentialKeeper::fetch(TransferRequest request) {
     return fail(ErrorCode::kUnavailable, reply.error);
   if (reply.status != kSuccess) {
     const std::string code(error_code_of(reply.refusal));
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("it answers {}{}", reply.status,
-                            code.empty() ? "" : fmt::format(" ({})", code)));
+    return fail(ErrorCode::kUnavailable, "it answers {}{}", reply.status,
+                code.empty() ? "" : fmt::format(" ({})", code));
   }
   if (is_put)
     return reply.refusal;

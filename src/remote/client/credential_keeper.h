@@ -21,7 +21,7 @@ namespace kiln::remote {
 /// Thread safety: every method may be called from any thread. Hold it by a shared_ptr.
 class CredentialKeeper : public std::enable_shared_from_this<CredentialKeeper> {
  public:
-  /// Reads nothing yet.
+  /// Reads the variables of this process, and nothing else yet.
   CredentialKeeper(ServerAddress server, ServerFiles files, const Transfers& transfers);
 
   /// Of a transfer that is held: it is sent with the credentials, now or once they are
@@ -49,6 +49,7 @@ class CredentialKeeper : public std::enable_shared_from_this<CredentialKeeper> {
 
   const ServerAddress server_;
   const ServerFiles files_;
+  const Variable variables_ = read_variables();
   const std::unique_ptr<Transfers> transfers_;  // a view
   mutable Mutex mutex_;
   std::optional<FoundCredentials> known_ KILN_GUARDED_BY(mutex_);

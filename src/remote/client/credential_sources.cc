@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cctype>
 #include <ctime>
-#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -25,7 +24,6 @@
 namespace kiln::remote {
 namespace {
 
-using kiln::refuse;  // beside those of other files
 using nlohmann::json;
 using std::chrono::seconds;
 
@@ -110,14 +108,6 @@ TransferRequest request_of(std::string url, seconds limit) {
           .headers = {"Accept: */*"}};
 }
 
-std::string first_variable(std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    if (std::string value = process_variable(name); !value.empty())
-      return value;
-  }
-  return {};
-}
-
 Result<std::string> token_in(const std::string& path, const char* name) {
   const std::string text = KILN_TRY(about(name, read_text_file(path, kLargest)));
   const std::string_view token = trimmed(text);
@@ -129,16 +119,17 @@ Result<std::string> token_in(const std::string& path, const char* name) {
 /// STS gives keys of a role, for a token of a cluster, as a pod of EKS has it (IRSA),
 /// or to `signer`.
 Result<FoundCredentials> of_role(AwsProfile role, const Credentials& signer,
-                                 const std::string& region, const Fetch& fetch) {
+                                 const std::string& region, const Asking& ask) {
   if (!is_region(region))
     return refuse("the region '{}' is no name such as us-east-1", printable(region));
-  std::string endpoint = first_variable({"AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"});
+  std::string endpoint =
+      first_of({"AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"}, ask.variable).second;
   if (endpoint.empty())
     endpoint = fmt::format("https://sts.{}.amazonaws.com{}", region,
                            region.starts_with("cn-") ? ".cn" : "");
   if (is_open_way(endpoint) || host_of(endpoint).host.empty())
     return refuse("the URL of STS is not https, and what it is sent is a secret");
-  const Proxy proxy = KILN_TRY(find_proxy({.base = endpoint}, process_variable));
+  const Proxy proxy = KILN_TRY(find_proxy({.base = endpoint}, ask.variable));
   TransferRequest request = request_of(std::move(endpoint), seconds(5));
   request.form = "Version=2011-06-15";
   const auto add = [&](const char* name, const std::string& value) {
@@ -156,15 +147,15 @@ Result<FoundCredentials> of_role(AwsProfile role, const Credentials& signer,
   }
   std::string session = role["role_session_name"];
   if (session.empty())
-    session = process_variable("AWS_ROLE_SESSION_NAME");
+    session = ask.variable("AWS_ROLE_SESSION_NAME");
   add("RoleArn", role["role_arn"]);
   add("RoleSessionName", session.empty() ? "kiln" : session);
   add("DurationSeconds", role["duration_seconds"]);
   request.credentials.proxy = proxy.url;
   request.credentials.proxy_user = proxy.user;
-  request.credentials.ca_bundle = process_variable("AWS_CA_BUNDLE");
+  request.credentials.ca_bundle = ask.variable("AWS_CA_BUNDLE");
   const std::string what = fmt::format("STS, for {}", printable(role["role_arn"]));
-  const std::string text = KILN_TRY(about(what, fetch(std::move(request))));
+  const std::string text = KILN_TRY(about(what, ask.fetch(std::move(request))));
   auto found = KILN_TRY(about(
       what, keys_of([&](std::string_view name) { return element_of(text, name); })));
   found.source = fmt::format("web identity {}", role["role_arn"]);
@@ -173,12 +164,11 @@ Result<FoundCredentials> of_role(AwsProfile role, const Credentials& signer,
 
 /// Of a task of ECS or a pod of EKS (Pod Identity). Only these hosts are asked, as by
 /// AWS's own programs: a URL from elsewhere would get the token.
-Result<FoundCredentials> of_container(const Fetch& fetch) {
+Result<FoundCredentials> of_container(const Asking& ask) {
   constexpr std::string_view kHosts = "169.254.170.2,169.254.170.23,fd00:ec2::23";
-  const std::string relative =
-      process_variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+  const std::string relative = ask.variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
   const std::string url = relative.empty()
-                              ? process_variable("AWS_CONTAINER_CREDENTIALS_FULL_URI")
+                              ? ask.variable("AWS_CONTAINER_CREDENTIALS_FULL_URI")
                               : fmt::format("http://169.254.170.2{}", relative);
   const bool is_http = url.starts_with("http://");
   if ((!is_http && !url.starts_with("https://")) || !is_word(url) ||
@@ -188,38 +178,38 @@ Result<FoundCredentials> of_container(const Fetch& fetch) {
         "AWS_CONTAINER_CREDENTIALS_FULL_URI or _RELATIVE_URI is neither https "
         "nor of a host that gives containers credentials");
   TransferRequest request = request_of(url, seconds(2));
-  std::string token = process_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
-  const std::string file = process_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+  std::string token = ask.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+  const std::string file = ask.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
   if (!file.empty())
     token = KILN_TRY(token_in(file, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"));
   request.credentials.authorization = std::move(token);
   constexpr const char* kWhat = "the credentials of the container";
-  const std::string text = KILN_TRY(about(kWhat, fetch(std::move(request))));
+  const std::string text = KILN_TRY(about(kWhat, ask.fetch(std::move(request))));
   auto found = KILN_TRY(about(kWhat, parse_json_credentials(text)));
   found.source = "the container's role";
   return found;
 }
 
 /// Of an instance of EC2, by version 2 of its metadata.
-Result<FoundCredentials> of_instance(const Fetch& fetch) {
+Result<FoundCredentials> of_instance(const Asking& ask) {
   constexpr seconds kLimit{2};
-  if (lower_case(process_variable("AWS_EC2_METADATA_DISABLED")) == "true")
+  if (lower_case(ask.variable("AWS_EC2_METADATA_DISABLED")) == "true")
     return refuse("AWS_EC2_METADATA_DISABLED is true");
-  std::string base = process_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+  std::string base = ask.variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
   while (base.ends_with('/')) base.pop_back();
   if (base.empty())
     base = "http://169.254.169.254";
   TransferRequest put = request_of(base + "/latest/api/token", kLimit);
   put.method = Method::kPut;
   put.headers = {"X-aws-ec2-metadata-token-ttl-seconds: 60"};
-  const std::string token = KILN_TRY(fetch(std::move(put)));
+  const std::string token = KILN_TRY(ask.fetch(std::move(put)));
   if (!is_word(token))
     return refuse("it gives no token");
   std::string url = base + "/latest/meta-data/iam/security-credentials/";
   const auto get = [&] {
     TransferRequest request = request_of(url, kLimit);
     request.headers = {"X-aws-ec2-metadata-token: " + token};
-    return fetch(std::move(request));
+    return ask.fetch(std::move(request));
   };
   const std::string roles = KILN_TRY(get());
   std::string_view rest = roles;
@@ -233,26 +223,26 @@ Result<FoundCredentials> of_instance(const Fetch& fetch) {
   return found;
 }
 
-Result<FoundCredentials> of_environment() {
-  const std::string key = process_variable("AWS_ACCESS_KEY_ID");
-  const std::string secret = process_variable("AWS_SECRET_ACCESS_KEY");
+Result<FoundCredentials> of_environment(const Asking& ask) {
+  const std::string key = ask.variable("AWS_ACCESS_KEY_ID");
+  const std::string secret = ask.variable("AWS_SECRET_ACCESS_KEY");
   if (key.empty() || secret.empty())
     return refuse("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set");
   FoundCredentials found{.source = "AWS_ACCESS_KEY_ID"};
   found.who.user = fmt::format("{}:{}", key, secret);
-  found.who.aws_token = process_variable("AWS_SESSION_TOKEN");
+  found.who.aws_token = ask.variable("AWS_SESSION_TOKEN");
   return found;
 }
 
 /// What the last profile of a chain has beside a role.
-Result<FoundCredentials> of_last_profile(AwsProfile& profile, const Fetch& fetch) {
+Result<FoundCredentials> of_last_profile(AwsProfile& profile, const Asking& ask) {
   const std::string& source = profile["credential_source"];
   if (source == "Environment")
-    return of_environment();
+    return of_environment(ask);
   if (source == "EcsContainer")
-    return of_container(fetch);
+    return of_container(ask);
   if (source == "Ec2InstanceMetadata")
-    return of_instance(fetch);
+    return of_instance(ask);
   if (!source.empty())
     return refuse("credential_source is '{}', which Kiln does not know",
                   printable(source));
@@ -271,15 +261,15 @@ Result<FoundCredentials> of_last_profile(AwsProfile& profile, const Fetch& fetch
 }
 
 Result<FoundCredentials> of_profile(const std::string& name, std::string region,
-                                    const Fetch& fetch) {
-  auto chain = KILN_TRY(read_aws_profiles(name));
+                                    const Asking& ask) {
+  auto chain = KILN_TRY(read_aws_profiles(name, ask.variable));
   if (region.empty())
     region = chain.front()["region"];
-  FoundCredentials found = KILN_TRY(of_last_profile(chain.back(), fetch));
+  FoundCredentials found = KILN_TRY(of_last_profile(chain.back(), ask));
   for (; !chain.empty(); chain.pop_back()) {
     if (!chain.back()["role_arn"].empty())
       found = KILN_TRY(
-          of_role(std::move(chain.back()), found.who, region_for(region), fetch));
+          of_role(std::move(chain.back()), found.who, region_for(region, ask), ask));
   }
   found.who.aws_region = std::move(region);
   found.source = fmt::format("profile {}", name);
@@ -287,56 +277,57 @@ Result<FoundCredentials> of_profile(const std::string& name, std::string region,
 }
 
 /// The first of AWS's sources that is there, and no other if that one fails.
-Result<FoundCredentials> of_any(const std::string& region, const Fetch& fetch) {
-  if (auto keys = of_environment())
+Result<FoundCredentials> of_any(const std::string& region, const Asking& ask) {
+  if (auto keys = of_environment(ask))
     return keys;
-  if (const std::string name = process_variable("AWS_PROFILE"); !name.empty())
-    return of_profile(name, region, fetch);
-  const std::string role = process_variable("AWS_ROLE_ARN");
-  const std::string token_file = process_variable(kTokenFileVariable);
+  if (const std::string name = ask.variable("AWS_PROFILE"); !name.empty())
+    return of_profile(name, region, ask);
+  const std::string role = ask.variable("AWS_ROLE_ARN");
+  const std::string token_file = ask.variable(kTokenFileVariable);
   if (!role.empty() && !token_file.empty())
     return of_role({{"role_arn", role}, {"web_identity_token_file", token_file}}, {},
-                   region_for(region), fetch);
-  if (const auto by_default = read_aws_profiles("default");
+                   region_for(region, ask), ask);
+  if (const auto by_default = read_aws_profiles("default", ask.variable);
       by_default || by_default.error().code != ErrorCode::kNotFound)
-    return of_profile("default", region, fetch);
-  if (!first_variable({"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-                       "AWS_CONTAINER_CREDENTIALS_FULL_URI"})
-           .empty())
-    return of_container(fetch);
+    return of_profile("default", region, ask);
+  if (!ask.variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI").empty() ||
+      !ask.variable("AWS_CONTAINER_CREDENTIALS_FULL_URI").empty())
+    return of_container(ask);
   return about(
       "'aws' alone needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, a web "
       "identity, or the role of a container or an instance; the metadata of the "
       "instance",
-      of_instance(fetch));
+      of_instance(ask));
 }
 
-std::string named_region(const std::string& region) {
-  return region.empty() ? first_variable({"AWS_REGION", "AWS_DEFAULT_REGION"}) : region;
+std::string named_region(const std::string& region, const Asking& ask) {
+  return region.empty()
+             ? first_of({"AWS_REGION", "AWS_DEFAULT_REGION"}, ask.variable).second
+             : region;
 }
 
 }  // namespace
 
-std::string region_for(const std::string& region) {
-  const std::string named = named_region(region);
+std::string region_for(const std::string& region, const Asking& ask) {
+  const std::string named = named_region(region, ask);
   return named.empty() ? "us-east-1" : named;
 }
 
 Result<FoundCredentials> find_aws_keys(std::string_view value,
-                                       const std::string& region, const Fetch& fetch) {
-  const std::string asked = named_region(region);
+                                       const std::string& region, const Asking& ask) {
+  const std::string asked = named_region(region, ask);
   const std::string_view first = next_word(value);
   FoundCredentials found;
   if (first == "profile") {
-    found = KILN_TRY(of_profile(std::string(value), asked, fetch));
+    found = KILN_TRY(of_profile(std::string(value), asked, ask));
   } else if (first.empty()) {
-    found = KILN_TRY(of_any(asked, fetch));
+    found = KILN_TRY(of_any(asked, ask));
   } else {
     found.who.user = first;
     found.who.aws_token = value;
   }
   if (found.who.aws_region.empty())
-    found.who.aws_region = region_for(asked);
+    found.who.aws_region = region_for(asked, ask);
   return found;
 }
 

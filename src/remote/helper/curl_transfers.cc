@@ -113,7 +113,7 @@ void set_credentials(Running& running) {
   set_text(easy, CURLOPT_CAINFO, who.ca_bundle);
   set_text(easy, CURLOPT_PROXY_CAINFO, who.ca_bundle);
   set_text(easy, CURLOPT_SSLCERT, who.certificate);
-  set_text(easy, CURLOPT_SSLKEY, who.certificate_key);
+  set_text(easy, CURLOPT_SSLKEY, who.certificate);
 }
 
 void set_method(Running& running) {
