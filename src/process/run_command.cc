@@ -115,9 +115,7 @@ pid_t spawn(std::vector<std::string> words, const std::array<int, 3>& standard) 
   if (pid == 0)
     become(arguments.data(), standard, parent);
   // NOLINTEND(clang-analyzer-security.insecureAPI.vfork,clang-analyzer-unix.Vfork)
-  const int error = errno;
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  errno = error;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);  // errno stays
   return pid;
 }
 

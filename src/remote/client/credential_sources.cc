@@ -317,17 +317,13 @@ Result<FoundCredentials> find_aws_keys(std::string_view value,
                                        const std::string& region, const Asking& ask) {
   const std::string asked = named_region(region, ask);
   const std::string_view first = next_word(value);
+  if (first == "profile")
+    return of_profile(std::string(value), asked, ask);
+  if (first.empty())
+    return of_any(asked, ask);
   FoundCredentials found;
-  if (first == "profile") {
-    found = KILN_TRY(of_profile(std::string(value), asked, ask));
-  } else if (first.empty()) {
-    found = KILN_TRY(of_any(asked, ask));
-  } else {
-    found.who.user = first;
-    found.who.aws_token = value;
-  }
-  if (found.who.aws_region.empty())
-    found.who.aws_region = region_for(asked, ask);
+  found.who.user = first;
+  found.who.aws_token = value;
   return found;
 }
 

@@ -37,8 +37,8 @@ struct Asking {
 
 /// `value`: "" for the first of AWS's sources that is there, "KEY:SECRET", "KEY:SECRET
 /// TOKEN", "profile NAME". `region`: where STS is asked; empty: by AWS's variables and
-/// the profile, else us-east-1; the result has it. May take some ten seconds. Errors:
-/// those of read_aws_profile(); kInvalidArgument, kUnavailable.
+/// the profile, else us-east-1; the result has a profile's. May take some ten seconds.
+/// Errors: those of read_aws_profiles(); kInvalidArgument, kUnavailable.
 [[nodiscard]] Result<FoundCredentials> find_aws_keys(std::string_view value,
                                                      const std::string& region,
                                                      const Asking& ask);
