@@ -12,6 +12,7 @@
 #include "util/mutex.h"
 #include "util/read_file.h"
 #include "util/try.h"
+#include "util/units.h"
 
 namespace kiln::cache {
 namespace {
@@ -55,10 +56,18 @@ struct KeyFile::State : std::enable_shared_from_this<State> {
   }
 
   void take(Result<std::string> text) KILN_REQUIRES(mutex) {
+    if (text)
+      read_at = std::chrono::system_clock::now();
     if (text && keys && *text == last)
       return;
-    if (!text && text.error().code == ErrorCode::kIo && keys)
+    if (!text && text.error().code == ErrorCode::kIo && keys) {
+      if (!std::exchange(has_warned, true))
+        log(LogLevel::kWarning,
+            {"the key file ", path.native(),
+             " cannot be read again, and its keys as of ", format_time(read_at),
+             " stay in use: ", text.error().message});
       return;
+    }
     auto parsed = text ? about(path.native(), parse_trusted_keys(*text))
                        : Result<TrustedKeys>(tl::unexpect, text.error());
     if (parsed) {
@@ -82,6 +91,8 @@ struct KeyFile::State : std::enable_shared_from_this<State> {
   bool is_far KILN_GUARDED_BY(mutex) = false;
   std::optional<Clock::time_point> next_look KILN_GUARDED_BY(mutex);
   std::string last KILN_GUARDED_BY(mutex);
+  std::chrono::system_clock::time_point read_at KILN_GUARDED_BY(mutex);
+  bool has_warned KILN_GUARDED_BY(mutex) = false;
   Result<Keys> keys KILN_GUARDED_BY(mutex) = fail(ErrorCode::kIo, "");
 };
 

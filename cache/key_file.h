@@ -31,10 +31,10 @@ class KeyFile {
           std::function<Clock::time_point()> now = Clock::now);
 
   /// The keys; the same pointer as long as they are the same. A file that cannot be
-  /// read because of its disk or mount changes nothing; one that is gone, that is
-  /// malformed or that others could write ends all trust, until it is good again, and
-  /// that is logged once. Errors: kNotFound; kUntrusted, if another user could write
-  /// it; kInvalidArgument; kResourceLimit; kIo.
+  /// read because of its disk, mount or mode changes nothing, with one warning; one
+  /// that is gone, that is malformed or that others could write ends all trust, until
+  /// it is good again, and that is logged once. Errors: kNotFound; kUntrusted, if
+  /// another user could write it; kInvalidArgument; kResourceLimit; kIo.
   [[nodiscard]] Result<Keys> keys();
 
  private:

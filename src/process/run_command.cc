@@ -4,14 +4,16 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <optional>
 #include <thread>
-#include <tuple>
 
 #include "util/posix_error.h"
 #include "util/text.h"
@@ -26,6 +28,9 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kMostInput = 4096;  // any pipe takes so many without a reader
 constexpr std::size_t kQuoted = 512;
+constexpr int kNotStarted = 127;  // as a shell says it
+constexpr milliseconds kStep{5};
+constexpr milliseconds kGrace{200};
 
 struct Pipe {
   UniqueFd read;
@@ -44,83 +49,73 @@ struct Output {
   std::string errors;  // the end of them
 };
 
-/// Everything until both pipes are closed; false: not within the time, or too much.
-bool read_until(std::array<int, 2> fds, Clock::time_point deadline,
-                std::size_t most_bytes, Output& output) {
-  while (fds[0] >= 0 || fds[1] >= 0) {
-    const auto left =
-        std::chrono::duration_cast<milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0)
-      return false;  // it may print without end
-    std::array<pollfd, 2> ready{{{.fd = fds[0], .events = POLLIN, .revents = 0},
-                                 {.fd = fds[1], .events = POLLIN, .revents = 0}}};
-    const int n = ::poll(ready.data(), ready.size(), static_cast<int>(left));
-    if (n == 0 || (n < 0 && errno != EINTR))
-      return false;
-    for (std::size_t i = 0; n > 0 && i < ready.size(); ++i) {
-      if (ready[i].revents == 0)
-        continue;
-      std::array<char, 4096> chunk{};
-      const ssize_t size = ::read(fds[i], chunk.data(), chunk.size());
-      if (size <= 0) {
-        fds[i] = -1;
-        continue;
-      }
-      std::string& text = i == 0 ? output.text : output.errors;
-      text.append(chunk.data(), static_cast<std::size_t>(size));
-      if (i == 0 && text.size() > most_bytes)
-        return false;
-      if (i == 1 && text.size() > kQuoted)
-        text.erase(0, text.size() - kQuoted);
+/// Appends what is there within the time; false: nothing. A pipe that is closed becomes
+/// -1.
+bool read_some(std::array<int, 2>& fds, milliseconds time, Output& output) {
+  std::array<pollfd, 2> ready{{{.fd = fds[0], .events = POLLIN, .revents = 0},
+                               {.fd = fds[1], .events = POLLIN, .revents = 0}}};
+  if (::poll(ready.data(), ready.size(), static_cast<int>(time.count())) <= 0)
+    return false;
+  for (std::size_t i = 0; i < ready.size(); ++i) {
+    if (ready[i].revents == 0)
+      continue;
+    std::array<char, 4096> chunk{};
+    const ssize_t size = ::read(fds[i], chunk.data(), chunk.size());
+    if (size <= 0) {
+      fds[i] = -1;
+      continue;
     }
+    std::string& text = i == 0 ? output.text : output.errors;
+    text.append(chunk.data(), static_cast<std::size_t>(size));
+    if (i == 1 && text.size() > kQuoted)
+      text.erase(0, text.size() - kQuoted);
   }
   return true;
 }
 
-/// The status of a process that ends by `deadline`; -1 else. 0, if another part of this
-/// program took the status: then what it has printed counts.
-int wait_until(pid_t pid, Clock::time_point deadline) {
+/// The status of a process that has ended. 0, if another part of this program took the
+/// status: then what it has printed counts.
+std::optional<int> status_of(pid_t pid) {
   int status = 0;
-  while (::waitpid(pid, &status, WNOHANG) == 0) {
-    if (Clock::now() >= deadline)
-      return -1;
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-  return status;
+  return ::waitpid(pid, &status, WNOHANG) == 0 ? std::nullopt : std::optional(status);
 }
 
-/// In a group of its own, with no signal blocked or ignored. The process id, or an
-/// errno as the error.
-tl::expected<pid_t, int> spawn(std::vector<std::string> words,
-                               const std::array<int, 3>& standard) {
-  posix_spawn_file_actions_t actions{};
-  posix_spawnattr_t attributes{};
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawnattr_init(&attributes);
-  for (int i = 0; i < 3; ++i)
-    ::posix_spawn_file_actions_adddup2(&actions, standard[static_cast<std::size_t>(i)],
-                                       i);
-  ::posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+/// In the child of vfork(), whose memory is its parent's: nothing here returns or
+/// allocates.
+[[noreturn]] void become(char* const* words, const std::array<int, 3>& standard,
+                         pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::setpgid(0, 0);
+  for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
+  for (int i = 0; i < 3; ++i) ::dup2(standard[static_cast<std::size_t>(i)], i);
+  ::close_range(3, ~0U, 0);
   sigset_t none{};
-  sigset_t all{};
   ::sigemptyset(&none);
-  ::sigfillset(&all);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
-  ::posix_spawnattr_setsigdefault(&attributes, &all);
-  ::posix_spawnattr_setpgroup(&attributes, 0);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP |
-                                              POSIX_SPAWN_SETSIGMASK |
-                                              POSIX_SPAWN_SETSIGDEF);
+  ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
+  if (::getppid() == parent)
+    ::execvp(words[0], words);
+  ::dprintf(2, "%s\n", ::strerrordesc_np(errno));
+  ::_exit(kNotStarted);
+}
+
+/// In a group of its own, with no signal blocked or ignored. It is killed when this
+/// thread ends, also with the whole process, for which posix_spawn() has no attribute.
+pid_t spawn(std::vector<std::string> words, const std::array<int, 3>& standard) {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  pid_t pid = 0;
-  const int error = ::posix_spawnp(&pid, arguments.front(), &actions, &attributes,
-                                   arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::posix_spawnattr_destroy(&attributes);
-  if (error != 0)
-    return tl::unexpected(error);
+  // No handler of this process runs in the child.
+  sigset_t all{};
+  sigset_t before{};
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t parent = ::getpid();
+  // NOLINTBEGIN(clang-analyzer-security.insecureAPI.vfork,clang-analyzer-unix.Vfork)
+  const pid_t pid = ::vfork();
+  if (pid == 0)
+    become(arguments.data(), standard, parent);
+  // NOLINTEND(clang-analyzer-security.insecureAPI.vfork,clang-analyzer-unix.Vfork)
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);  // errno stays
   return pid;
 }
 
@@ -129,7 +124,7 @@ tl::expected<pid_t, int> spawn(std::vector<std::string> words,
 Result<std::string> run_command(const CommandRun& run) {
   const auto deadline = Clock::now() + run.limit;
   const auto unavailable = [&](std::string_view what) {
-    return fail(ErrorCode::kUnavailable, fmt::format("{}: {}", run.name, what));
+    return fail(ErrorCode::kUnavailable, "{}: {}", run.name, what);
   };
   Pipe in = KILN_TRY(make_pipe(run.name));
   Pipe out = KILN_TRY(make_pipe(run.name));
@@ -139,30 +134,40 @@ Result<std::string> run_command(const CommandRun& run) {
           static_cast<ssize_t>(run.input.size()))
     return unavailable("its input cannot be written");
   in.write = UniqueFd();
-  const auto pid = spawn(run.words, {in.read.get(), out.write.get(),
-                                     run.quotes_errors ? errors.write.get() : 2});
-  if (!pid)
-    return posix_error("start", run.name, pid.error());
+  const pid_t pid = spawn(run.words, {in.read.get(), out.write.get(),
+                                      run.quotes_errors ? errors.write.get() : 2});
+  if (pid < 0)
+    return posix_error("start", run.name, errno);
   for (UniqueFd* each : {&in.read, &out.write, &errors.write}) *each = UniqueFd();
   Output output;
-  const bool ended =
-      read_until({out.read.get(), errors.read.get()}, deadline, run.most_bytes, output);
-  const int status = ended ? wait_until(*pid, deadline) : -1;
-  if (status == -1) {
-    ::kill(-*pid, SIGKILL);
-    std::ignore = wait_until(*pid, Clock::now() + std::chrono::seconds(1));
-    if (output.text.size() > run.most_bytes)
-      return unavailable("it writes too much");
-    return fail(ErrorCode::kTimeout, fmt::format("{}: it did not end within {} s",
-                                                 run.name, run.limit.count() / 1000));
+  std::array<int, 2> fds{out.read.get(), errors.read.get()};
+  std::optional<int> status;
+  const auto is_too_much = [&] { return output.text.size() > run.most_bytes; };
+  // Once it has ended, who still has its pipes is not waited for.
+  for (bool has_read = true; !status || (has_read && (fds[0] >= 0 || fds[1] >= 0));) {
+    if (Clock::now() >= deadline || is_too_much())
+      break;
+    has_read = read_some(fds, status ? kGrace : kStep, output);
+    if (!status)
+      status = status_of(pid);
   }
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+  if (!status) {
+    ::kill(-pid, SIGKILL);
+    const auto end = Clock::now() + std::chrono::seconds(1);
+    while (!status_of(pid) && Clock::now() < end) std::this_thread::sleep_for(kStep);
+  }
+  if (is_too_much())
+    return unavailable("it writes too much");
+  if (!status)
+    return fail(ErrorCode::kTimeout, "{}: it did not end within {} s", run.name,
+                run.limit.count() / 1000);
+  if (WIFEXITED(*status) && WEXITSTATUS(*status) == 0)
     return std::move(output.text);
   const std::string_view said = trimmed(output.errors);
   return unavailable(fmt::format(
       "{}{}{}",
-      WIFEXITED(status) ? fmt::format("it failed with {}", WEXITSTATUS(status))
-                        : fmt::format("signal {} ended it", WTERMSIG(status)),
+      WIFEXITED(*status) ? fmt::format("it failed with {}", WEXITSTATUS(*status))
+                         : fmt::format("signal {} ended it", WTERMSIG(*status)),
       said.empty() ? "" : ": ", said));
 }
 

@@ -21,9 +21,10 @@ struct CommandRun {
   bool quotes_errors = false;     // in the error; else they go where this process's go
 };
 
-/// What the program prints. It gets no descriptor but these three, and its process
-/// group is killed after the limit. Errors: kTimeout; kUnavailable, if it cannot be
-/// started, fails or prints too much. None has any part of what it prints to stdout.
+/// What the program prints until it ends, whoever else has its pipes. It gets no
+/// descriptor but these three, and is killed with this process; its process group is
+/// killed after the limit. Errors: kTimeout; kUnavailable, if it cannot be started,
+/// fails or prints too much. None has any part of what it prints to stdout.
 [[nodiscard]] Result<std::string> run_command(const CommandRun& run);
 
 }  // namespace kiln

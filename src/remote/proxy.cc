@@ -71,16 +71,6 @@ std::string_view without_dot(std::string_view name) {
   return name.substr(0, name.size() - (name.ends_with('.') ? 1 : 0));
 }
 
-/// The variable that is set, and its value.
-std::pair<std::string, std::string> first_of(std::initializer_list<const char*> names,
-                                             const Variable& variable) {
-  for (const char* name : names) {
-    if (std::string value = variable(name); !value.empty())
-      return {name, std::move(value)};
-  }
-  return {};
-}
-
 }  // namespace
 
 std::string Proxy::text() const {
@@ -88,6 +78,15 @@ std::string Proxy::text() const {
     return {};
   return url.empty() ? fmt::format("no proxy ({})", by)
                      : fmt::format("proxy {} ({})", url, by);
+}
+
+std::pair<std::string, std::string> first_of(std::initializer_list<const char*> names,
+                                             const Variable& variable) {
+  for (const char* name : names) {
+    if (std::string value = variable(name); !value.empty())
+      return {name, std::move(value)};
+  }
+  return {};
 }
 
 bool is_without_proxy(std::string_view url, std::string_view list) {
@@ -119,7 +118,7 @@ bool is_loopback(std::string_view url) {
 }
 
 bool is_open_way(std::string_view url) {
-  return url.starts_with("http:") && !is_loopback(url);
+  return (url.starts_with("http:") || url.starts_with("socks")) && !is_loopback(url);
 }
 
 Result<Proxy> find_proxy(const ServerAddress& server, const Variable& variable) {

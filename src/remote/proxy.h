@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "kiln/result.h"
 #include "remote/server_address.h"
@@ -26,6 +27,10 @@ struct Proxy {
 
 /// The value of an environment variable; "": it is not set.
 using Variable = std::function<std::string(const char* name)>;
+
+/// The first variable that is set, and its value.
+[[nodiscard]] std::pair<std::string, std::string> first_of(
+    std::initializer_list<const char*> names, const Variable& variable);
 
 /// ";proxy=" first. Else http_proxy (in lower case alone, since a CGI program has
 /// HTTP_PROXY from its client) or https_proxy, HTTPS_PROXY; then all_proxy, ALL_PROXY;

@@ -31,15 +31,14 @@ struct TransferLimits {
 /// Who asks. Never part of a URL, a log or an error.
 struct Credentials {
   std::string authorization{};  // the header's value: "Bearer ..."
-  std::string aws_region{};     // with `user`: S3's signature, version 4
+  std::string aws_region{};     // with `user`: AWS's signature, version 4
   std::string user{};           // "key:secret"
   std::string aws_token{};      // of a session; empty: none
   std::string ca_bundle{};      // paths
-  std::string certificate{};
-  std::string certificate_key{};
-  std::string query{};       // behind the URL; empty: none
-  std::string proxy{};       // its URL, without a user; empty: none
-  std::string proxy_user{};  // "user:password" with %XX
+  std::string certificate{};    // with its key
+  std::string query{};          // behind the URL; empty: none
+  std::string proxy{};          // its URL, without a user; empty: none
+  std::string proxy_user{};     // "user:password" with %XX
   friend bool operator==(const Credentials&, const Credentials&) = default;
 };
 

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -38,10 +39,14 @@ class RemoteCredentialsTest : public RemoteTransferTest {
     std::ofstream(dir_.path() / "auth")
         << "command /bin/sh " << (dir_.path() / "helper").native() << '\n';
     ::chmod((dir_.path() / "auth").c_str(), 0600);
-    own_ = std::make_unique<Server>(
+    own_ = make_server(transfers_);
+  }
+
+  std::unique_ptr<Server> make_server(Transfers& transfers) {
+    return std::make_unique<Server>(
         ServerAddress{.base = server_.url("/kiln")},
         ServerFiles{.auth = dir_.path() / "auth", .ca = {}, .certificate = {}},
-        std::shared_ptr<cache::KeyFile>(), cache::PayloadCheck(), transfers_);
+        std::shared_ptr<cache::KeyFile>(), cache::PayloadCheck(), transfers);
   }
 
   /// What the command does, in its folder; `$n` counts its runs from 1.
@@ -171,6 +176,17 @@ TEST_F(RemoteCredentialsTest, ARequestWaitsForThemAsLongAsForItsAnswer) {
   EXPECT_THAT(server_.heads(), SizeIs(0));
 }
 
+TEST_F(RemoteCredentialsTest, AProgramMayChangeItsVariablesMeanwhile) {
+  std::ofstream(dir_.path() / "auth") << "aws\n";
+  ::setenv("AWS_ACCESS_KEY_ID", "THEN", 1);        // NOLINT(concurrency-mt-unsafe)
+  ::setenv("AWS_SECRET_ACCESS_KEY", "secret", 1);  // NOLINT(concurrency-mt-unsafe)
+  own_ = make_server(transfers_);
+  for (const char* each : {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"})
+    ::unsetenv(each);  // NOLINT(concurrency-mt-unsafe)
+  EXPECT_EQ(ask().get().status, 404U);
+  EXPECT_THAT(server_.heads(), Each(HasSubstr("Credential=THEN/")));
+}
+
 TEST_F(RemoteCredentialsTest, OneThatIsCancelledMeanwhileIsNotSent) {
   command("while [ ! -e go ]; do sleep 0.02; done\n" + token_for("3600"));
   auto cancelled = ask();
@@ -192,10 +208,7 @@ TEST_F(RemoteCredentialsTest, ACommandThatRunsOutlivesServerAndTransfers) {
   own_.reset();
   const auto before = threads();
   auto transfers = std::make_unique<Transfers>(helper());
-  own_ = std::make_unique<Server>(
-      ServerAddress{.base = server_.url("/kiln")},
-      ServerFiles{.auth = dir_.path() / "auth", .ca = {}, .certificate = {}},
-      std::shared_ptr<cache::KeyFile>(), cache::PayloadCheck(), *transfers);
+  own_ = make_server(*transfers);
   std::ignore = ask();
   ASSERT_TRUE(wait_for_runs(1));
   own_.reset();
@@ -208,15 +221,29 @@ TEST_F(RemoteCredentialsTest, ACommandThatRunsOutlivesServerAndTransfers) {
   EXPECT_THAT(server_.heads(), SizeIs(0));
 }
 
+/// Of /bin/sh.
+Result<std::string> run(const char* script, milliseconds limit) {
+  return run_command({.name = "sh",
+                      .words = {"/bin/sh", "-c", script},
+                      .input = {},
+                      .limit = limit,
+                      .quotes_errors = true});
+}
+
 TEST(RunCommandTest, ACommandThatPrintsErrorsWithoutEndIsEndedAtItsTime) {
-  const auto began = std::chrono::steady_clock::now();
-  const auto ran = run_command({.name = "yes",
-                                .words = {"/bin/sh", "-c", "exec yes >&2"},
-                                .input = {},
-                                .limit = milliseconds(300),
-                                .quotes_errors = true});
-  EXPECT_THAT(ran, test::IsError(ErrorCode::kTimeout, testing::_));
-  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
+  const auto began = Clock::now();
+  EXPECT_THAT(run("exec yes >&2", milliseconds(300)),
+              test::IsError(ErrorCode::kTimeout, testing::_));
+  EXPECT_LT(Clock::now() - began, seconds(20));
+}
+
+TEST(RunCommandTest, WhoItLeavesBehindWithItsPipesHoldsNobodyUp) {
+  const auto began = Clock::now();
+  const auto said = run("sleep 60 & echo $!; head -c 50000 /dev/zero >&2", seconds(50));
+  EXPECT_LT(Clock::now() - began, seconds(20));
+  ASSERT_TRUE(said.has_value()) << said.error().message;
+  EXPECT_EQ(::kill(std::stoi(*said), SIGKILL), 0) << "it was ended";
+  EXPECT_EQ(run("yes >&2 & echo all", milliseconds(500)), "all\n");
 }
 
 }  // namespace

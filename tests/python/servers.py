@@ -135,8 +135,9 @@ def s3(folder):
         pytest.skip("no S3 server here (tools/test.sh --full puts moto into .deps/s3)")
     (port,) = free_ports(1)
     # moto wants a signature even where AWS wants a token of another's alone: for a web identity.
-    main = f"""from moto.server import main; from moto.sts.responses import TokenResponse
-TokenResponse._authenticate_and_authorize_normal_action = lambda *_: None
+    main = f"""from moto.server import main; from moto.sts.responses import TokenResponse as Sts
+check = Sts._authenticate_and_authorize_normal_action
+Sts._authenticate_and_authorize_normal_action = lambda self, *more: "Web" in self._get_action() or check(self, *more)
 main(['-H', '127.0.0.1', '-p', '{port}'])"""
     unchecked = {"PYTHONPATH": str(DEPS / "s3"), "INITIAL_NO_AUTH_ACTION_COUNT": "6"}
     with daemon([sys.executable, "-c", main], port, folder / "moto.log", **unchecked):
@@ -151,11 +152,12 @@ main(['-H', '127.0.0.1', '-p', '{port}'])"""
             with urllib.request.urlopen(request, timeout=20) as reply:
                 return reply.read()
 
-        allowed = '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:*","Resource":"*"}]}'
+        allowed = '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["s3:*","sts:AssumeRole"],"Resource":"*"}]}'
         ask("iam", Action="CreateUser", UserName="kiln")
         made = xml.fromstring(ask("iam", Action="CreateAccessKey", UserName="kiln"))
         ask("iam", Action="PutUserPolicy", UserName="kiln", PolicyName="p", PolicyDocument=allowed)
-        ask("iam", Action="CreateRole", RoleName="kernels", AssumeRolePolicyDocument="{}")
+        trust = '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole"}]}'
+        ask("iam", Action="CreateRole", RoleName="kernels", AssumeRolePolicyDocument=trust)
         ask("iam", Action="PutRolePolicy", RoleName="kernels", PolicyName="p", PolicyDocument=allowed)
         ask("s3", "/bucket", "PUT")
         found = {each.tag.split("}")[1]: each.text for each in made.iter()}
@@ -263,24 +265,25 @@ class Handler(http.server.BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_PUT = do_POST = do_it
 
 
-def check_aws_signature(request, secret, region="us-east-1"):
-    """Whether the request has the signature that S3 asks for: AWS's Signature Version 4, by its text."""
+def check_aws_signature(request, secret, region="us-east-1", service="s3"):
+    """Whether the request has the signature that the service asks for: AWS's Signature Version 4, by its text."""
     kind, _, rest = request.headers["Authorization"].partition(" ")
     given = dict(part.strip().split("=", 1) for part in rest.split(","))
     names = given["SignedHeaders"].split(";")
-    claimed = request.headers.get("x-amz-content-sha256")
-    if kind != "AWS4-HMAC-SHA256" or claimed != hashlib.sha256(request.body).hexdigest():
+    digest = hashlib.sha256(request.body).hexdigest()
+    own = {"x-amz-content-sha256"} if service == "s3" else set()
+    if kind != "AWS4-HMAC-SHA256" or not {"host", "x-amz-date"} | own <= set(names):
         return False
-    if not {"host", "x-amz-content-sha256", "x-amz-date"} <= set(names):
+    if own and request.headers.get("x-amz-content-sha256") != digest:
         return False
     path, _, query = request.path.partition("?")
     canonical = "\n".join(
         [request.method, path, query]
         + [f"{name}:{' '.join((request.headers[name] or '').split())}" for name in names if name in request.headers]
-        + ["", ";".join(names), claimed]
+        + ["", ";".join(names), digest]
     )
     date = request.headers["x-amz-date"]
-    scope = f"{date[:8]}/{region}/s3/aws4_request"
+    scope = f"{date[:8]}/{region}/{service}/aws4_request"
     text = "\n".join(["AWS4-HMAC-SHA256", date, scope, hashlib.sha256(canonical.encode()).hexdigest()])
     key = f"AWS4{secret}".encode()
     for part in [*scope.split("/"), text]:

@@ -1,6 +1,7 @@
 """Who asks a server, as clouds and programs of others say it: commands, roles, and queries behind a URL."""
 
 import json
+import pathlib
 import threading
 import time
 import urllib.parse
@@ -26,11 +27,11 @@ def keys(token="SessionToken", **more):
     return json.dumps(found | {"Expiration": in_an_hour()} | more)
 
 
-def bucket(request):
+def bucket(request, region="us-east-1"):
     """Lets in who has those keys and their session."""
     if not (request.headers["Authorization"] or "").startswith("AWS4"):
         return 403
-    is_ours = request.headers["x-amz-security-token"] == TOKEN and servers.check_aws_signature(request, SECRET)
+    is_ours = request.headers["x-amz-security-token"] == TOKEN and servers.check_aws_signature(request, SECRET, region)
     return None if is_ours else 403
 
 
@@ -128,6 +129,23 @@ def test_a_command_that_hangs_delays_no_build_and_is_ended(asked, built, tmp_pat
     verdict, detail = state(job, asked.server.url)
     assert verdict == "fail" and "it did not end within 10 s" in detail, detail
     assert time.monotonic() - began < 15 and asked.server.asked == []
+
+
+def test_a_command_ends_with_a_kiln_that_is_killed(asked, tmp_path):
+    helper = script(tmp_path / "helper", f'echo $$ > "{tmp_path}/new"; mv "{tmp_path}/new" "{tmp_path}/pid"; exec sleep 100')
+    process = asked(f"command {helper}").start("doctor")
+
+    def wait_until(is_so):
+        deadline = time.monotonic() + 8  # Kiln itself ends it after 10 s
+        while not is_so():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    wait_until((tmp_path / "pid").exists)
+    process.kill()
+    process.communicate()
+    stat = pathlib.Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
+    wait_until(lambda: not stat.exists() or ") Z" in stat.read_text())  # nobody may reap it here
 
 
 # Roles.
@@ -236,11 +254,10 @@ def test_a_web_identity_gets_the_keys_of_its_role_from_sts(asked, built, tmp_pat
         env = {"AWS_ROLE_ARN": ROLE, "AWS_WEB_IDENTITY_TOKEN_FILE": str(token), "AWS_ENDPOINT_URL_STS": service.url}
         job = asked("aws", **env)
         verdict, detail = state(job, asked.server.url)
-        assert verdict == "fail" and "STS: it answers 400 (ExpiredTokenException)" in detail, detail
+        assert verdict == "fail" and f"STS, for {ROLE}: it answers 400 (ExpiredTokenException)" in detail, detail
         given.append("hunter2")
-        assert "STS: it has no AccessKeyId" in state(job, asked.server.url)[1]
-        given[0] = (f"<R><Credentials><AccessKeyId>AKID</AccessKeyId><SecretAccessKey>{SECRET}</SecretAccessKey>"
-                    f"<SessionToken>{TOKEN}</SessionToken><Expiration>{in_an_hour()}</Expiration></Credentials></R>")
+        assert f"STS, for {ROLE}: it has no AccessKeyId" in state(job, asked.server.url)[1]
+        given[0] = from_sts("AKID", SECRET, TOKEN).decode()
         service.asked.clear()
         assert job.warm() == (built.number, 0, {"remote"})
         (request,) = service.asked
@@ -259,6 +276,127 @@ def test_a_web_identity_gets_the_keys_of_its_role_from_sts(asked, built, tmp_pat
         config = job.cache.parent / "config"
         write_secret(config, f"[profile p]\nrole_arn={ROLE}\nweb_identity_token_file={token}\n")
         assert state(job, asked.server.url, AWS_PROFILE="p", AWS_CONFIG_FILE=str(config))[0] == "ok"
+
+
+def from_sts(key, secret, token):
+    return (f"<R><Credentials><AccessKeyId>{key}</AccessKeyId><SecretAccessKey>{secret}</SecretAccessKey>"
+            f"<SessionToken>{token}</SessionToken><Expiration>{in_an_hour()}</Expiration></Credentials></R>").encode()
+
+
+KEYS = "aws_access_key_id = BASE\naws_secret_access_key = base/secret\n"
+
+
+class Sts(servers.Server):
+    """Gives `ROLE` the keys that bucket() lets in, and `ROLE/first` others, to who signs with keys that it knows."""
+
+    def __init__(self):
+        self.known = {"BASE": ("base/secret", None), "FIRST": ("first-secret", "first-token")}
+        super().__init__(self.give)
+
+    def give(self, request):
+        key = request.headers["Authorization"].partition("Credential=")[2].partition("/")[0]
+        secret, token = self.known[key]
+        if request.headers["x-amz-security-token"] != token or request.headers["x-amz-content-sha256"]:
+            return 403
+        if not servers.check_aws_signature(request, secret, "eu-west-1", "sts"):
+            return 403
+        first = urllib.parse.parse_qs(request.body.decode())["RoleArn"] == [f"{ROLE}/first"]
+        return 200, {}, from_sts("FIRST", "first-secret", "first-token") if first else from_sts("AKID", SECRET, TOKEN)
+
+    def fields(self):
+        found = [urllib.parse.parse_qs(each.body.decode()) for each in self.asked]
+        self.asked.clear()
+        return [{name: value for name, (value,) in each.items()} for each in found]
+
+
+def assumed(role=ROLE, **more):
+    return {"Action": "AssumeRole", "Version": "2011-06-15", "RoleArn": role, "RoleSessionName": "kiln"} | more
+
+
+def test_a_role_of_a_profile_is_assumed_by_the_identity_that_it_names(asked, built, tmp_path):
+    config = tmp_path / "config"
+    helper = script(tmp_path / "helper", "echo '" + json.dumps(
+        {"Version": 1, "AccessKeyId": "BASE", "SecretAccessKey": "base/secret"}) + "'")
+    role = f"[profile p]\nregion = eu-west-1\nrole_arn = {ROLE}\n"
+    base = f"[profile base]\n{KEYS}"
+    with Sts() as sts:
+        env = {"AWS_CONFIG_FILE": str(config), "AWS_ENDPOINT_URL_STS": sts.url}
+        write_secret(config, f"{role}source_profile = base\n{base}")
+        job = asked("aws profile p", lambda request: bucket(request, "eu-west-1"), **env, **ALONE)
+        assert job.warm() == (built.number, 0, {"remote"})
+        assert sts.fields() == [assumed()]
+        verdict, detail = state(job, asked.server.url)
+        assert verdict == "ok" and "credentials of profile p, until 20" in detail, detail
+        sts.asked.clear()
+        # Its own keys are those of a source, never who asks the server.
+        for text, fields in [
+            (f"{role}source_profile = p\n{KEYS}", [assumed()]),
+            (f"{role}source_profile = base\naws_access_key_id = X\naws_secret_access_key = x\n{base}", [assumed()]),
+            (f"{role}source_profile = base\n[profile base]\ncredential_process = {helper}\n", [assumed()]),
+            (f"{role}credential_source = Environment\n", [assumed()]),
+            (f"{role}source_profile = base\nexternal_id = a&b=c\nrole_session_name = node-1\nduration_seconds = 900\n{base}",
+             [assumed(ExternalId="a&b=c", RoleSessionName="node-1", DurationSeconds="900")]),
+            # A chain; a source's keys come before its role.
+            (f"{role}source_profile = m\n[profile m]\nrole_arn = {ROLE}/first\nsource_profile = base\n{base}",
+             [assumed(f"{ROLE}/first"), assumed()]),
+            (f"{role}source_profile = m\n[profile m]\nrole_arn = {ROLE}/first\nsource_profile = none\n{KEYS}", [assumed()]),
+        ]:
+            write_secret(config, text)
+            by = {"AWS_ACCESS_KEY_ID": "BASE", "AWS_SECRET_ACCESS_KEY": "base/secret"} if "Environment" in text else {}
+            verdict, detail = state(job, asked.server.url, **by)
+            assert verdict == "ok" and sts.fields() == fields, (text, detail)
+        write_secret(tmp_path / "auth", "aws")
+        write_secret(config, f"{role.replace('profile p', 'default')}source_profile = base\n{base}")
+        assert state(job, asked.server.url)[0] == "ok" and sts.fields() == [assumed()]
+
+
+@pytest.mark.parametrize("source", ["EcsContainer", "Ec2InstanceMetadata"])
+def test_a_role_of_a_profile_is_assumed_by_the_role_of_the_machine(asked, built, tmp_path, source):
+    config = tmp_path / "config"
+    given = keys("Token", AccessKeyId="FIRST", SecretAccessKey="first-secret", Token="first-token")
+    write_secret(config, f"[profile p]\nregion = eu-west-1\nrole_arn = {ROLE}\ncredential_source = {source}\n")
+    with Sts() as sts, Metadata(given) as metadata:
+        job = asked("aws profile p", lambda request: None, AWS_CONFIG_FILE=str(config), AWS_ENDPOINT_URL_STS=sts.url,
+                    AWS_CONTAINER_CREDENTIALS_FULL_URI=f"{metadata.url}/container",
+                    AWS_CONTAINER_AUTHORIZATION_TOKEN="c0ntainer", AWS_EC2_METADATA_SERVICE_ENDPOINT=metadata.url)
+        assert job.warm() == (built.number, 0, {"remote"}) and sts.fields() == [assumed()]
+        assert {each.path.endswith("container") for each in metadata.asked} == {source == "EcsContainer"}
+        assert all("Credential=AKID/" in each.headers["Authorization"] for each in asked.server.asked)
+
+
+def test_a_profile_whose_identity_cannot_be_had_is_refused_and_gets_no_other(asked, built, tmp_path):
+    config = tmp_path / "config"
+    advice = "'command aws configure export-credentials --profile NAME'"
+    base = f"[profile base]\n{KEYS}"
+    role = f"role_arn = {ROLE}\n"
+    with Sts() as sts, Metadata() as metadata:
+        job = asked("aws", AWS_CONFIG_FILE=str(config), AWS_ENDPOINT_URL_STS=sts.url,
+                    AWS_CONTAINER_CREDENTIALS_FULL_URI=f"{metadata.url}/container", AWS_CONTAINER_AUTHORIZATION_TOKEN="c0ntainer")
+        for text, *why in [
+            (f"{role}{KEYS}", "source_profile", "credential_source"),
+            (f"{role}{KEYS}source_profile = base\ncredential_source = Environment\n{base}", "source_profile", "credential_source"),
+            (f"{role}{KEYS}source_profile = gone\n", "source_profile 'gone'", "no profile"),
+            (f"{role}source_profile = a\n[profile a]\n{role}source_profile = default\n", "no end"),
+            (f"{role}source_profile = default\n", "no end"),
+            (f"{role}{KEYS}source_profile = empty\n[profile empty]\nregion = eu-west-1\n", "source_profile 'empty'", "aws_access_key_id"),
+            (f"{role}{KEYS}source_profile = base\nmfa_serial = arn:x\n{base}", "mfa_serial", advice),
+            (f"{role}{KEYS}source_profile = s\n[profile s]\nsso_session = x\n", "source_profile 's'", "login", advice),
+            ("sso_session = x\nsso_account_id = 1\n", "login", advice),
+            ("login_session = arn:x\n", "login", advice),
+            (f"{role}{KEYS}credential_source = Cloud\n", "credential_source"),
+            (f"{role}credential_source = Environment\n", "AWS_ACCESS_KEY_ID"),
+            (f"{role}web_identity_token_file = /none\n", "AWS_WEB_IDENTITY_TOKEN_FILE"),
+            (f"role_arn =\nsource_profile = base\n{base}", "has no aws_access_key_id"),
+            (f"{role}source_profile = base\n[profile base]\naws_access_key_id = BASE\n", "aws_secret_access_key"),
+        ]:
+            write_secret(config, f"[default]\n{text}")
+            verdict, detail = state(job, asked.server.url)
+            assert verdict == "fail" and all(each in detail for each in why), (text, detail)
+        # Whoever writes its file chooses who asks.
+        write_secret(config, f"[default]\n{role}credential_source = EcsContainer\n")
+        config.chmod(0o664)
+        assert "others may write" in state(job, asked.server.url)[1]
+        assert asked.server.asked == sts.asked == metadata.asked == []
 
 
 def test_a_profile_may_name_a_command_if_nobody_else_writes_its_file(asked, built, tmp_path):

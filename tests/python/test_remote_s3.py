@@ -1,7 +1,7 @@
 """A remote cache in a bucket: moto speaks S3, checks each signature, and knows who may write."""
 
 import servers
-from test_remote import OTHERS, WARM, built, node
+from test_remote import OTHERS, WARM, built, node, write_secret
 
 built, node = built, node  # fixtures
 
@@ -38,7 +38,7 @@ def test_a_bucket_is_a_remote_for_those_who_have_its_key(built, node, tmp_path):
         assert f"0 hits, {built.number} compiled" in "".join(stranger.run(*WARM))
 
 
-def test_a_pod_with_a_web_identity_pushes_and_pulls_by_the_keys_of_its_role(built, node, tmp_path):
+def test_a_web_identity_and_a_profile_push_and_pull_by_the_keys_of_a_role(built, node, tmp_path):
     auth, token = tmp_path / "auth", tmp_path / "token"
     auth.touch(0o600)
     auth.write_text("aws")
@@ -51,6 +51,15 @@ def test_a_pod_with_a_web_identity_pushes_and_pulls_by_the_keys_of_its_role(buil
         assert job.warm() == (built.number, 0, {"remote"})
         said = "".join(job.run("doctor", "--remote-mode", "rw", KILN_REMOTE_SIGN=str(built.key)))
         assert f"credentials of web identity {bucket.role}, until" in said and "ey.Jhb" not in said
+        # Who has keys assumes the role.
+        write_secret(tmp_path / "config", f"[profile pod]\nrole_arn = {bucket.role}\nsource_profile = base\n[profile base]\n"
+                                          f"aws_access_key_id = {bucket.key}\naws_secret_access_key = {bucket.secret}\n")
+        by_profile = {"AWS_PROFILE": "pod", "AWS_CONFIG_FILE": str(tmp_path / "config"), "AWS_ENDPOINT_URL_STS": bucket.sts}
+        other = node("other", KILN_NO_JIT="1", **remote, **by_profile, **built.trusted)
+        assert other.warm() == (built.number, 0, {"remote"})
+        assert "credentials of profile pod, until" in "".join(other.run("doctor"))
+        write_secret(tmp_path / "config", (tmp_path / "config").read_text().replace(bucket.secret, "wrong"))
+        assert "STS, for" in "".join(other.run("doctor", status=1))
         # Without the identity nobody is let in.
         stranger = node("stranger", AWS_EC2_METADATA_DISABLED="true", **remote, **built.trusted)
         assert stranger.warm() == (0, built.number, set())

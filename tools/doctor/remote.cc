@@ -124,16 +124,17 @@ class RemoteCheck {
         diagnosis_(diagnosis) {
     facts_.url = address_.base;
     facts_.mode = is_written_ ? "rw" : "r";
-    if (auto found = remote::find_proxy(address_, remote::process_variable))
+    if (auto found = remote::find_proxy(address_, remote::read_variables()))
       proxy_ = *std::move(found);
     facts_.proxy = proxy_.url;
   }
 
   void run() {
     const bool is_usable = ask_for_nothing();
-    if (run_.server(server_).is_password_open())
+    if (const std::string who = run_.server(server_).open_to(); !who.empty())
       add(", password", CheckVerdict::kWarn,
-          "a token or a password is sent without encryption", "use https");
+          fmt::format("a password or token is sent to {} without encryption", who),
+          "use https");
     if (is_usable) {
       if (is_written_)
         send_and_ask();

@@ -113,8 +113,7 @@ Result<std::vector<AuthLine>> parse_auth_file(std::string_view text) {
     lines.push_back(std::move(line));
   }
   if (lines.empty())
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("it has no line; one is {}", kAuthForms));
+    return refuse("it has no line; one is {}", kAuthForms);
   return lines;
 }
 

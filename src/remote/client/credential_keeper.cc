@@ -76,10 +76,12 @@ bool CredentialKeeper::has_session() const {
   return known_ && !known_->who.aws_token.empty();
 }
 
-bool CredentialKeeper::is_password_open() const {
+std::string CredentialKeeper::open_to() const {
   const MutexLock lock(mutex_);
-  return known_ && is_open_way(server_.base) &&
-         !(known_->who.authorization.empty() && known_->who.query.empty());
+  const Credentials who = known_ ? known_->who : Credentials();
+  if (is_open_way(server_.base) && !(who.authorization.empty() && who.query.empty()))
+    return server_.base;
+  return is_open_way(who.proxy) && !who.proxy_user.empty() ? who.proxy : "";
 }
 
 std::string CredentialKeeper::source() const {
@@ -94,13 +96,14 @@ bool CredentialKeeper::is_good(WallTime now) const {
 }
 
 void CredentialKeeper::find() {
-  take(read_credentials(files_, server_, [this](TransferRequest request) {
-    return fetch(std::move(request));
-  }));
+  take(read_credentials(
+      files_, server_,
+      {[this](TransferRequest request) { return fetch(std::move(request)); },
+       variables_}));
   static std::atomic_flag has_warned;
-  if (is_password_open() && !has_warned.test_and_set())
-    log(LogLevel::kWarning, {"the password or token of KILN_REMOTE_AUTH is sent to ",
-                             server_.base, " without encryption: use https"});
+  if (const std::string who = open_to(); !who.empty() && !has_warned.test_and_set())
+    log(LogLevel::kWarning,
+        {"a password or token is sent to ", who, " without encryption: use https"});
 }
 
 void CredentialKeeper::take(Result<FoundCredentials> found) {
@@ -156,9 +159,8 @@ Result<std::string> CredentialKeeper::fetch(TransferRequest request) {
     return fail(ErrorCode::kUnavailable, reply.error);
   if (reply.status != kSuccess) {
     const std::string code(error_code_of(reply.refusal));
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("it answers {}{}", reply.status,
-                            code.empty() ? "" : fmt::format(" ({})", code)));
+    return fail(ErrorCode::kUnavailable, "it answers {}{}", reply.status,
+                code.empty() ? "" : fmt::format(" ({})", code));
   }
   if (is_put)
     return reply.refusal;

@@ -21,7 +21,7 @@ namespace kiln::remote {
 /// Thread safety: every method may be called from any thread. Hold it by a shared_ptr.
 class CredentialKeeper : public std::enable_shared_from_this<CredentialKeeper> {
  public:
-  /// Reads nothing yet.
+  /// Reads the variables of this process, and nothing else yet.
   CredentialKeeper(ServerAddress server, ServerFiles files, const Transfers& transfers);
 
   /// Of a transfer that is held: it is sent with the credentials, now or once they are
@@ -35,8 +35,9 @@ class CredentialKeeper : public std::enable_shared_from_this<CredentialKeeper> {
   /// False, if it is known that they are no keys of AWS.
   [[nodiscard]] bool may_sign() const;
   [[nodiscard]] bool has_session() const;
-  /// A password or token that is sent without TLS to another machine.
-  [[nodiscard]] bool is_password_open() const;
+  /// Another machine that is sent a password or token without TLS: the URL of the
+  /// server or its proxy; "": there is none.
+  [[nodiscard]] std::string open_to() const;
   /// "profile kernels, until 2026-01-31T12:00:00Z"; "": nothing to be said.
   [[nodiscard]] std::string source() const;
 
@@ -48,6 +49,7 @@ class CredentialKeeper : public std::enable_shared_from_this<CredentialKeeper> {
 
   const ServerAddress server_;
   const ServerFiles files_;
+  const Variable variables_ = read_variables();
   const std::unique_ptr<Transfers> transfers_;  // a view
   mutable Mutex mutex_;
   std::optional<FoundCredentials> known_ KILN_GUARDED_BY(mutex_);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cctype>
 #include <ctime>
-#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -25,7 +24,6 @@
 namespace kiln::remote {
 namespace {
 
-using kiln::refuse;  // beside those of other files
 using nlohmann::json;
 using std::chrono::seconds;
 
@@ -110,14 +108,6 @@ TransferRequest request_of(std::string url, seconds limit) {
           .headers = {"Accept: */*"}};
 }
 
-std::string first_variable(std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    if (std::string value = process_variable(name); !value.empty())
-      return value;
-  }
-  return {};
-}
-
 Result<std::string> token_in(const std::string& path, const char* name) {
   const std::string text = KILN_TRY(about(name, read_text_file(path, kLargest)));
   const std::string_view token = trimmed(text);
@@ -126,45 +116,59 @@ Result<std::string> token_in(const std::string& path, const char* name) {
   return std::string(token);
 }
 
-/// As a pod of EKS has it (IRSA): STS gives keys of a role for a token of the cluster.
-Result<FoundCredentials> of_web_identity(const std::string& role,
-                                         const std::string& token_file,
-                                         const std::string& region,
-                                         const Fetch& fetch) {
+/// STS gives keys of a role, for a token of a cluster, as a pod of EKS has it (IRSA),
+/// or to `signer`.
+Result<FoundCredentials> of_role(AwsProfile role, const Credentials& signer,
+                                 const std::string& region, const Asking& ask) {
   if (!is_region(region))
     return refuse("the region '{}' is no name such as us-east-1", printable(region));
-  const std::string token = KILN_TRY(token_in(token_file, kTokenFileVariable));
-  std::string endpoint = first_variable({"AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"});
+  std::string endpoint =
+      first_of({"AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"}, ask.variable).second;
   if (endpoint.empty())
     endpoint = fmt::format("https://sts.{}.amazonaws.com{}", region,
                            region.starts_with("cn-") ? ".cn" : "");
   if (is_open_way(endpoint) || host_of(endpoint).host.empty())
     return refuse("the URL of STS is not https, and what it is sent is a secret");
-  const Proxy proxy = KILN_TRY(find_proxy({.base = endpoint}, process_variable));
-  const std::string session = first_variable({"AWS_ROLE_SESSION_NAME"});
+  const Proxy proxy = KILN_TRY(find_proxy({.base = endpoint}, ask.variable));
   TransferRequest request = request_of(std::move(endpoint), seconds(5));
-  request.form = fmt::format(
-      "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleArn={}"
-      "&RoleSessionName={}&WebIdentityToken={}",
-      escaped(role), escaped(session.empty() ? "kiln" : session), escaped(token));
+  request.form = "Version=2011-06-15";
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty())
+      request.form += fmt::format("&{}={}", name, escaped(value));
+  };
+  if (const std::string& file = role["web_identity_token_file"]; !file.empty()) {
+    add("Action", "AssumeRoleWithWebIdentity");
+    add("WebIdentityToken", KILN_TRY(token_in(file, kTokenFileVariable)));
+  } else {
+    add("Action", "AssumeRole");
+    add("ExternalId", role["external_id"]);
+    request.credentials = signer;
+    request.credentials.aws_region = region;
+  }
+  std::string session = role["role_session_name"];
+  if (session.empty())
+    session = ask.variable("AWS_ROLE_SESSION_NAME");
+  add("RoleArn", role["role_arn"]);
+  add("RoleSessionName", session.empty() ? "kiln" : session);
+  add("DurationSeconds", role["duration_seconds"]);
   request.credentials.proxy = proxy.url;
   request.credentials.proxy_user = proxy.user;
-  request.credentials.ca_bundle = process_variable("AWS_CA_BUNDLE");
-  const std::string text = KILN_TRY(about("STS", fetch(std::move(request))));
+  request.credentials.ca_bundle = ask.variable("AWS_CA_BUNDLE");
+  const std::string what = fmt::format("STS, for {}", printable(role["role_arn"]));
+  const std::string text = KILN_TRY(about(what, ask.fetch(std::move(request))));
   auto found = KILN_TRY(about(
-      "STS", keys_of([&](std::string_view name) { return element_of(text, name); })));
-  found.source = fmt::format("web identity {}", role);
+      what, keys_of([&](std::string_view name) { return element_of(text, name); })));
+  found.source = fmt::format("web identity {}", role["role_arn"]);
   return found;
 }
 
 /// Of a task of ECS or a pod of EKS (Pod Identity). Only these hosts are asked, as by
 /// AWS's own programs: a URL from elsewhere would get the token.
-Result<FoundCredentials> of_container(const Fetch& fetch) {
+Result<FoundCredentials> of_container(const Asking& ask) {
   constexpr std::string_view kHosts = "169.254.170.2,169.254.170.23,fd00:ec2::23";
-  const std::string relative =
-      process_variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+  const std::string relative = ask.variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
   const std::string url = relative.empty()
-                              ? process_variable("AWS_CONTAINER_CREDENTIALS_FULL_URI")
+                              ? ask.variable("AWS_CONTAINER_CREDENTIALS_FULL_URI")
                               : fmt::format("http://169.254.170.2{}", relative);
   const bool is_http = url.starts_with("http://");
   if ((!is_http && !url.starts_with("https://")) || !is_word(url) ||
@@ -174,36 +178,38 @@ Result<FoundCredentials> of_container(const Fetch& fetch) {
         "AWS_CONTAINER_CREDENTIALS_FULL_URI or _RELATIVE_URI is neither https "
         "nor of a host that gives containers credentials");
   TransferRequest request = request_of(url, seconds(2));
-  std::string token = process_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
-  const std::string file = process_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+  std::string token = ask.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+  const std::string file = ask.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
   if (!file.empty())
     token = KILN_TRY(token_in(file, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"));
   request.credentials.authorization = std::move(token);
   constexpr const char* kWhat = "the credentials of the container";
-  const std::string text = KILN_TRY(about(kWhat, fetch(std::move(request))));
+  const std::string text = KILN_TRY(about(kWhat, ask.fetch(std::move(request))));
   auto found = KILN_TRY(about(kWhat, parse_json_credentials(text)));
   found.source = "the container's role";
   return found;
 }
 
 /// Of an instance of EC2, by version 2 of its metadata.
-Result<FoundCredentials> of_instance(const Fetch& fetch) {
+Result<FoundCredentials> of_instance(const Asking& ask) {
   constexpr seconds kLimit{2};
-  std::string base = process_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+  if (lower_case(ask.variable("AWS_EC2_METADATA_DISABLED")) == "true")
+    return refuse("AWS_EC2_METADATA_DISABLED is true");
+  std::string base = ask.variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
   while (base.ends_with('/')) base.pop_back();
   if (base.empty())
     base = "http://169.254.169.254";
   TransferRequest put = request_of(base + "/latest/api/token", kLimit);
   put.method = Method::kPut;
   put.headers = {"X-aws-ec2-metadata-token-ttl-seconds: 60"};
-  const std::string token = KILN_TRY(fetch(std::move(put)));
+  const std::string token = KILN_TRY(ask.fetch(std::move(put)));
   if (!is_word(token))
     return refuse("it gives no token");
   std::string url = base + "/latest/meta-data/iam/security-credentials/";
   const auto get = [&] {
     TransferRequest request = request_of(url, kLimit);
     request.headers = {"X-aws-ec2-metadata-token: " + token};
-    return fetch(std::move(request));
+    return ask.fetch(std::move(request));
   };
   const std::string roles = KILN_TRY(get());
   std::string_view rest = roles;
@@ -217,24 +223,53 @@ Result<FoundCredentials> of_instance(const Fetch& fetch) {
   return found;
 }
 
-Result<FoundCredentials> of_profile(const std::string& name, std::string region,
-                                    const Fetch& fetch) {
-  AwsProfile profile = KILN_TRY(read_aws_profile(name));
-  if (region.empty())
-    region = profile["region"];
+Result<FoundCredentials> of_environment(const Asking& ask) {
+  const std::string key = ask.variable("AWS_ACCESS_KEY_ID");
+  const std::string secret = ask.variable("AWS_SECRET_ACCESS_KEY");
+  if (key.empty() || secret.empty())
+    return refuse("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set");
+  FoundCredentials found{.source = "AWS_ACCESS_KEY_ID"};
+  found.who.user = fmt::format("{}:{}", key, secret);
+  found.who.aws_token = ask.variable("AWS_SESSION_TOKEN");
+  return found;
+}
+
+/// What the last profile of a chain has beside a role.
+Result<FoundCredentials> of_last_profile(AwsProfile& profile, const Asking& ask) {
+  const std::string& source = profile["credential_source"];
+  if (source == "Environment")
+    return of_environment(ask);
+  if (source == "EcsContainer")
+    return of_container(ask);
+  if (source == "Ec2InstanceMetadata")
+    return of_instance(ask);
+  if (!source.empty())
+    return refuse("credential_source is '{}', which Kiln does not know",
+                  printable(source));
   FoundCredentials found;
+  if (!profile["role_arn"].empty())
+    return found;  // its token is enough
   if (const std::string& key = profile["aws_access_key_id"]; !key.empty()) {
     found.who.user = fmt::format("{}:{}", key, profile["aws_secret_access_key"]);
     found.who.aws_token = profile["aws_session_token"];
-  } else if (const std::string& command = profile["credential_process"];
-             !command.empty()) {
-    found = KILN_TRY(ask_command(command, {}));
-    if (found.who.user.empty())
-      return refuse("credential_process gives no keys");
-  } else {
-    found = KILN_TRY(of_web_identity(profile["role_arn"],
-                                     profile["web_identity_token_file"],
-                                     region_for(region), fetch));
+    return found;
+  }
+  found = KILN_TRY(ask_command(profile["credential_process"], {}));
+  if (found.who.user.empty())
+    return refuse("credential_process gives no keys");
+  return found;
+}
+
+Result<FoundCredentials> of_profile(const std::string& name, std::string region,
+                                    const Asking& ask) {
+  auto chain = KILN_TRY(read_aws_profiles(name, ask.variable));
+  if (region.empty())
+    region = chain.front()["region"];
+  FoundCredentials found = KILN_TRY(of_last_profile(chain.back(), ask));
+  for (; !chain.empty(); chain.pop_back()) {
+    if (!chain.back()["role_arn"].empty())
+      found = KILN_TRY(
+          of_role(std::move(chain.back()), found.who, region_for(region, ask), ask));
   }
   found.who.aws_region = std::move(region);
   found.source = fmt::format("profile {}", name);
@@ -242,63 +277,53 @@ Result<FoundCredentials> of_profile(const std::string& name, std::string region,
 }
 
 /// The first of AWS's sources that is there, and no other if that one fails.
-Result<FoundCredentials> of_any(const std::string& region, const Fetch& fetch) {
-  const std::string key = process_variable("AWS_ACCESS_KEY_ID");
-  const std::string secret = process_variable("AWS_SECRET_ACCESS_KEY");
-  if (!key.empty() && !secret.empty()) {
-    FoundCredentials found{.source = "AWS_ACCESS_KEY_ID"};
-    found.who.user = fmt::format("{}:{}", key, secret);
-    found.who.aws_token = process_variable("AWS_SESSION_TOKEN");
-    return found;
-  }
-  if (const std::string name = process_variable("AWS_PROFILE"); !name.empty())
-    return of_profile(name, region, fetch);
-  const std::string role = process_variable("AWS_ROLE_ARN");
-  const std::string token_file = process_variable(kTokenFileVariable);
+Result<FoundCredentials> of_any(const std::string& region, const Asking& ask) {
+  if (auto keys = of_environment(ask))
+    return keys;
+  if (const std::string name = ask.variable("AWS_PROFILE"); !name.empty())
+    return of_profile(name, region, ask);
+  const std::string role = ask.variable("AWS_ROLE_ARN");
+  const std::string token_file = ask.variable(kTokenFileVariable);
   if (!role.empty() && !token_file.empty())
-    return of_web_identity(role, token_file, region_for(region), fetch);
-  auto by_default = of_profile("default", region, fetch);
-  if (by_default || by_default.error().code != ErrorCode::kNotFound)
-    return by_default;
-  if (!first_variable({"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-                       "AWS_CONTAINER_CREDENTIALS_FULL_URI"})
-           .empty())
-    return of_container(fetch);
-  constexpr const char* kNone =
+    return of_role({{"role_arn", role}, {"web_identity_token_file", token_file}}, {},
+                   region_for(region, ask), ask);
+  if (const auto by_default = read_aws_profiles("default", ask.variable);
+      by_default || by_default.error().code != ErrorCode::kNotFound)
+    return of_profile("default", region, ask);
+  if (!ask.variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI").empty() ||
+      !ask.variable("AWS_CONTAINER_CREDENTIALS_FULL_URI").empty())
+    return of_container(ask);
+  return about(
       "'aws' alone needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, a web "
-      "identity, or the role of a container or an instance";
-  if (lower_case(process_variable("AWS_EC2_METADATA_DISABLED")) == "true")
-    return refuse(kNone);
-  return about(fmt::format("{}; the metadata of the instance", kNone),
-               of_instance(fetch));
+      "identity, or the role of a container or an instance; the metadata of the "
+      "instance",
+      of_instance(ask));
 }
 
-std::string named_region(const std::string& region) {
-  return region.empty() ? first_variable({"AWS_REGION", "AWS_DEFAULT_REGION"}) : region;
+std::string named_region(const std::string& region, const Asking& ask) {
+  return region.empty()
+             ? first_of({"AWS_REGION", "AWS_DEFAULT_REGION"}, ask.variable).second
+             : region;
 }
 
 }  // namespace
 
-std::string region_for(const std::string& region) {
-  const std::string named = named_region(region);
+std::string region_for(const std::string& region, const Asking& ask) {
+  const std::string named = named_region(region, ask);
   return named.empty() ? "us-east-1" : named;
 }
 
 Result<FoundCredentials> find_aws_keys(std::string_view value,
-                                       const std::string& region, const Fetch& fetch) {
-  const std::string asked = named_region(region);
+                                       const std::string& region, const Asking& ask) {
+  const std::string asked = named_region(region, ask);
   const std::string_view first = next_word(value);
+  if (first == "profile")
+    return of_profile(std::string(value), asked, ask);
+  if (first.empty())
+    return of_any(asked, ask);
   FoundCredentials found;
-  if (first == "profile") {
-    found = KILN_TRY(of_profile(std::string(value), asked, fetch));
-  } else if (first.empty()) {
-    found = KILN_TRY(of_any(asked, fetch));
-  } else {
-    found.who.user = first;
-    found.who.aws_token = value;
-  }
-  if (found.who.aws_region.empty())
-    found.who.aws_region = region_for(asked);
+  found.who.user = first;
+  found.who.aws_token = value;
   return found;
 }
 

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "kiln/result.h"
+#include "remote/proxy.h"
 #include "remote/transfer.h"
 
 namespace kiln::remote {
@@ -28,13 +29,19 @@ struct FoundCredentials {
 /// every answer but 200.
 using Fetch = std::function<Result<std::string>(TransferRequest)>;
 
+/// How sources are asked.
+struct Asking {
+  Fetch fetch;
+  Variable variable;
+};
+
 /// `value`: "" for the first of AWS's sources that is there, "KEY:SECRET", "KEY:SECRET
 /// TOKEN", "profile NAME". `region`: where STS is asked; empty: by AWS's variables and
-/// the profile, else us-east-1; the result has it. May take some ten seconds. Errors:
-/// those of read_aws_profile(); kInvalidArgument, kUnavailable.
+/// the profile, else us-east-1; the result has a profile's. May take some ten seconds.
+/// Errors: those of read_aws_profiles(); kInvalidArgument, kUnavailable.
 [[nodiscard]] Result<FoundCredentials> find_aws_keys(std::string_view value,
                                                      const std::string& region,
-                                                     const Fetch& fetch);
+                                                     const Asking& ask);
 
 /// What `command` prints: keys of AWS as its credential_process does, or the header
 /// Authorization as Bazel's helpers do, and it is given the URL as these are. Its words
@@ -44,7 +51,7 @@ using Fetch = std::function<Result<std::string>(TransferRequest)>;
                                                    std::string_view url);
 
 /// `region`, or that of AWS's variables, or us-east-1.
-[[nodiscard]] std::string region_for(const std::string& region);
+[[nodiscard]] std::string region_for(const std::string& region, const Asking& ask);
 
 /// As a part of a URL has it.
 [[nodiscard]] std::string escaped(std::string_view text);

@@ -1,12 +1,14 @@
 #include "remote/client/credentials.h"
 
 #include <fmt/format.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
+#include <functional>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -28,19 +30,19 @@ constexpr std::uint64_t kLargestFile = 65536;
 
 Result<FoundCredentials> credentials_of(const AuthLine& line,
                                         const ServerAddress& server,
-                                        const Fetch& fetch) {
+                                        const Asking& ask) {
   FoundCredentials found;
   if (line.kind == "aws")
-    found = KILN_TRY(find_aws_keys(line.value, server.region, fetch));
+    found = KILN_TRY(find_aws_keys(line.value, server.region, ask));
   if (line.kind == "command")
     found = KILN_TRY(ask_command(line.value, server.base));
   if (found.ends && *found.ends <= std::chrono::system_clock::now())
     return fail(ErrorCode::kUnavailable,
-                fmt::format("the credentials of {} have ended, at {}: renew them, or "
-                            "set this machine's clock",
-                            found.source, format_time(*found.ends)));
+                "the credentials of {} have ended, at {}: renew them, or "
+                "set this machine's clock",
+                found.source, format_time(*found.ends));
   if (!found.who.user.empty() && found.who.aws_region.empty())
-    found.who.aws_region = region_for(server.region);
+    found.who.aws_region = region_for(server.region, ask);
   if (line.kind == "bearer")
     found.who.authorization = fmt::format("Bearer {}", line.value);
   if (line.kind == "basic")
@@ -62,10 +64,11 @@ struct Lines {
   Proxy proxy{};
 };
 
-Result<Lines> lines_of(const ServerFiles& files, const ServerAddress& server) {
+Result<Lines> lines_of(const ServerFiles& files, const ServerAddress& server,
+                       const Variable& variable) {
   if (server.base.starts_with("file:"))
     return Lines();
-  Lines found{.proxy = KILN_TRY(find_proxy(server, process_variable))};
+  Lines found{.proxy = KILN_TRY(find_proxy(server, variable))};
   if (!files.certificate.empty())
     KILN_TRY(check_private(files.certificate, "KILN_REMOTE_CERT"));
   if (files.auth.empty())
@@ -84,9 +87,8 @@ Result<Lines> lines_of(const ServerFiles& files, const ServerAddress& server) {
   if (const AuthLine* const line = line_for(lines, server.base); line != nullptr)
     found.of_server = *line;
   if (found.of_server && !found.of_server->error.empty())
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: {}", named_line(files, *found.of_server),
-                            found.of_server->error));
+    return refuse("{}: {}", named_line(files, *found.of_server),
+                  found.of_server->error);
   const AuthLine* const of_proxy =
       found.proxy.url.empty() ? nullptr : line_for(lines, found.proxy.url);
   if (of_proxy != nullptr && !of_proxy->prefix.empty() && of_proxy->kind == "basic" &&
@@ -100,9 +102,20 @@ Result<Lines> lines_of(const ServerFiles& files, const ServerAddress& server) {
 
 }  // namespace
 
-std::string process_variable(const char* name) {
-  const char* const value = ::secure_getenv(name);  // Kiln never calls setenv
-  return value == nullptr ? "" : value;
+Variable read_variables() {
+  std::map<std::string, std::string, std::less<>> found;
+  char** each = ::getauxval(AT_SECURE) == 0 ? environ : nullptr;
+  for (; each != nullptr && *each != nullptr; ++each) {
+    std::string_view value = *each;
+    const std::string_view name = next_part(value, "=");
+    if (name == "HOME" || name.starts_with("AWS_") ||
+        lower_case(name).ends_with("_proxy"))
+      found.try_emplace(std::string(name), value);
+  }
+  return [found = std::move(found)](const char* name) {
+    const auto each = found.find(name);
+    return each == found.end() ? "" : each->second;
+  };
 }
 
 Result<void> check_private(const std::filesystem::path& path, std::string_view what) {
@@ -114,29 +127,28 @@ Result<void> check_private(const std::filesystem::path& path, std::string_view w
     return error;
   }
   if (!is_secret(info))
-    return fail(ErrorCode::kUntrusted, fmt::format("{}: others may use {}: {}", what,
-                                                   path.native(), kSecretRemedy));
+    return fail(ErrorCode::kUntrusted, "{}: others may use {}: {}", what, path.native(),
+                kSecretRemedy);
   return {};
 }
 
 Result<FoundCredentials> read_credentials(const ServerFiles& files,
                                           const ServerAddress& server,
-                                          const Fetch& fetch) {
-  Lines lines = KILN_TRY(lines_of(files, server));
+                                          const Asking& ask) {
+  Lines lines = KILN_TRY(lines_of(files, server, ask.variable));
   FoundCredentials found;
   if (lines.of_server)
     found = KILN_TRY(about(named_line(files, *lines.of_server),
-                           credentials_of(*lines.of_server, server, fetch)));
+                           credentials_of(*lines.of_server, server, ask)));
   found.who.proxy = std::move(lines.proxy.url);
   found.who.proxy_user = std::move(lines.proxy.user);
   found.who.ca_bundle = files.ca.native();
   found.who.certificate = files.certificate.native();
-  found.who.certificate_key = found.who.certificate;
   return found;
 }
 
 Result<void> check_credentials(const ServerFiles& files, const ServerAddress& server) {
-  KILN_TRY(lines_of(files, server));
+  KILN_TRY(lines_of(files, server, read_variables()));
   return {};
 }
 

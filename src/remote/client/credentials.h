@@ -22,9 +22,10 @@ struct ServerFiles {
   std::filesystem::path certificate;  // KILN_REMOTE_CERT: certificate and key in PEM
 };
 
-/// A variable of this process. In a set-uid program none is set, since its caller must
-/// not choose who asks, or whom.
-[[nodiscard]] std::string process_variable(const char* name);
+/// The variables of this process that credentials and proxies need, as they are now:
+/// the program may change its own while another thread looks for credentials. In a
+/// set-uid program none is set, since its caller must not choose who asks, or whom.
+[[nodiscard]] Variable read_variables();
 
 /// Of a file with secrets. `what` begins the message. Errors: kUntrusted, if another
 /// user owns it or can read it; kNotFound; kIo.
@@ -38,7 +39,7 @@ struct ServerFiles {
 /// and ask_command().
 [[nodiscard]] Result<FoundCredentials> read_credentials(const ServerFiles& files,
                                                         const ServerAddress& server,
-                                                        const Fetch& fetch);
+                                                        const Asking& ask);
 
 /// The same errors, as far as they are those of `files` and of the variables of
 /// proxies. Asks nobody.

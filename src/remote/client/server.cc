@@ -352,8 +352,8 @@ void Server::read_credentials_again() {
   state_->credentials->forget();
 }
 
-bool Server::is_password_open() const {
-  return state_->credentials->is_password_open();
+std::string Server::open_to() const {
+  return state_->credentials->open_to();
 }
 
 std::string Server::credentials_source() const {

@@ -108,9 +108,9 @@ class Server {
 
   /// The credentials are read at the first request, and again after this.
   void read_credentials_again();
-  /// Those of the last request have a password or token that is sent without TLS to
-  /// another machine. S3's signatures show no secret.
-  [[nodiscard]] bool is_password_open() const;
+  /// Another machine that the last request sent a password or token without TLS: this
+  /// server's URL or its proxy's; "": none. S3's signatures show no secret.
+  [[nodiscard]] std::string open_to() const;
   /// Where they come from, and until when, for people; "": nothing to be said.
   [[nodiscard]] std::string credentials_source() const;
 

@@ -98,9 +98,12 @@ void set_credentials(Running& running) {
   if (!who.authorization.empty())
     add_header(running, "Authorization: " + who.authorization);
   if (!who.aws_region.empty()) {
-    set(easy, CURLOPT_AWS_SIGV4, ("aws:amz:" + who.aws_region + ":s3").c_str());
+    const bool is_sts = !running.request.form.empty();
+    set(easy, CURLOPT_AWS_SIGV4,
+        fmt::format("aws:amz:{}:{}", who.aws_region, is_sts ? "sts" : "s3").c_str());
     // S3 wants it, and libcurl does not send it before 8.
-    add_header(running, "x-amz-content-sha256: " + running.request.body_sha256);
+    if (!is_sts)
+      add_header(running, "x-amz-content-sha256: " + running.request.body_sha256);
   }
   if (!who.aws_token.empty())
     add_header(running, "x-amz-security-token: " + who.aws_token);
@@ -110,7 +113,7 @@ void set_credentials(Running& running) {
   set_text(easy, CURLOPT_CAINFO, who.ca_bundle);
   set_text(easy, CURLOPT_PROXY_CAINFO, who.ca_bundle);
   set_text(easy, CURLOPT_SSLCERT, who.certificate);
-  set_text(easy, CURLOPT_SSLKEY, who.certificate_key);
+  set_text(easy, CURLOPT_SSLKEY, who.certificate);
 }
 
 void set_method(Running& running) {

@@ -92,19 +92,30 @@ TEST_F(KeyFileTest, AFileThatIsGoneMalformedOrOpenToOthersTrustsNobodyAndIsSaidO
   }
 }
 
-TEST_F(KeyFileTest, ADiskThatFailsChangesNothing) {
-  files_.before = [](std::string_view call, int) { return call == "lstat" ? -EIO : 0; };
+TEST_F(KeyFileTest, AFileThatCannotBeReadChangesNothingAndThatIsSaidOnce) {
+  int error = -EIO;
+  files_.before = [&](std::string_view call, int) {
+    return call == "lstat" ? error : 0;
+  };
   EXPECT_THAT(file_.keys(), test::IsError(ErrorCode::kIo, testing::_))
       << "nothing has been read yet";
-  files_.before = [](auto, int) { return 0; };
-  let_pass();
-  EXPECT_TRUE(trusts(ours_));
-  files_.before = [](std::string_view call, int) {
-    return call == "lstat" ? -ESTALE : 0;
-  };
+  error = 0;
   let_pass();
   EXPECT_TRUE(trusts(ours_));
   EXPECT_EQ(log_.size(), 0U);
+  replace_keys(path_, to_text(theirs_));
+  for (const int each : {-EACCES, -ESTALE}) {
+    error = each;
+    let_pass();
+    EXPECT_TRUE(trusts(ours_));
+    ASSERT_EQ(log_.size(), 1U);
+  }
+  EXPECT_THAT(log_[0], testing::ContainsRegex(
+                           "key file " + path_.native() +
+                           " cannot.* as of 20.*Z stay in use: .* cannot be entered"));
+  error = 0;
+  let_pass();
+  EXPECT_TRUE(trusts(theirs_));
 }
 
 TEST_F(KeyFileTest, ManyThreadsAskWhileTheFileIsReplaced) {
