@@ -251,14 +251,15 @@ Result<CubinHead> read_cubin_head(ByteView begin) {
   // From 13.0 on, and in some files of 12.x, it is 1, the version of ELF.
   constexpr std::uint32_t kFirstOldToolkit = 20;
   constexpr std::uint32_t kNoToolkit = 1000;
-  const ElfFileHeader header = KILN_TRY(read_elf_file_header(begin));
-  KILN_TRY(check_machine(header.machine));
+  const Elf64_Ehdr header = KILN_TRY(read_elf_file_header(begin));
+  KILN_TRY(check_machine(header.e_machine));
   const auto [capability, suffix] =
-      architecture_in_header(header.abi_version, header.flags);
-  CubinHead head{capability, suffix, std::nullopt, header.type == ET_REL};
-  if (header.version >= kFirstOldToolkit && header.version < kNoToolkit)  // 128: 12.8
-    head.toolkit = CudaVersion{static_cast<int>(header.version / 10),
-                               static_cast<int>(header.version % 10)};
+      architecture_in_header(header.e_ident[EI_ABIVERSION], header.e_flags);
+  CubinHead head{capability, suffix, std::nullopt, header.e_type == ET_REL};
+  if (header.e_version >= kFirstOldToolkit &&
+      header.e_version < kNoToolkit)  // 128: 12.8
+    head.toolkit = CudaVersion{static_cast<int>(header.e_version / 10),
+                               static_cast<int>(header.e_version % 10)};
   const std::string_view note = toolkit_note_in(begin);
   if (const auto word = word_after(note, "-arch ")) {
     if (const auto noted = parse_architecture(*word))
