@@ -36,9 +36,7 @@ std::array<std::byte, kSize> array_at(ByteView bytes, std::size_t offset) {
 }
 
 std::string_view next_line(std::string_view& text) {
-  const std::size_t end = std::min(text.find('\n'), text.size());
-  std::string_view line = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
+  std::string_view line = next_part(text, "\n");
   if (line.ends_with('\r'))
     line.remove_suffix(1);
   return line;

@@ -10,6 +10,7 @@
 #include "util/elf.h"
 #include "util/elf_headers.h"
 #include "util/little_endian.h"
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln::device {
@@ -225,9 +226,7 @@ std::string_view toolkit_note_in(ByteView begin) {
 
 // Removes the next line from `text` and returns it without leading blanks.
 std::string_view take_line(std::string_view& text) {
-  const std::size_t end = std::min(text.find('\n'), text.size());
-  std::string_view line = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
+  std::string_view line = next_part(text, "\n");
   line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
   return line;
 }
