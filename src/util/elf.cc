@@ -132,9 +132,8 @@ NotePlace note_place(const Elf64_Shdr& section) {
 
 // The first build id among the notes of a table of `count` headers at `offset`.
 template <typename Header>
-Result<std::optional<std::string>> build_id_in(const FileRange& library,
-                                               std::uint64_t offset,
-                                               std::size_t count) {
+Result<std::string> build_id_in(const FileRange& library, std::uint64_t offset,
+                                std::size_t count) {
   constexpr std::uint64_t kLongestNotes = 65536;
   const Bytes table = KILN_TRY(library.read(offset, count * sizeof(Header)));
   for (std::size_t i = 0; i < count; ++i) {
@@ -142,15 +141,10 @@ Result<std::optional<std::string>> build_id_in(const FileRange& library,
     if (!place.is_note || place.size > kLongestNotes)
       continue;
     const Bytes bytes = KILN_TRY(library.read(place.offset, place.size));
-    std::vector<ElfNote> notes;
-    KILN_TRY(append_notes(bytes, place.alignment, notes));
-    for (const ElfNote& note : notes) {
-      if (note.name == ELF_NOTE_GNU && note.type == NT_GNU_BUILD_ID &&
-          !note.description.empty())
-        return to_hex(note.description);
-    }
+    if (auto id = KILN_TRY(build_id_in_notes(bytes, place.alignment)); !id.empty())
+      return id;
   }
-  return std::nullopt;
+  return "";
 }
 
 }  // namespace
@@ -211,6 +205,17 @@ Result<std::vector<ElfSymbol>> ElfFile::symbols() const {
   return symbols;
 }
 
+Result<std::string> build_id_in_notes(ByteView notes, std::uint64_t alignment) {
+  std::vector<ElfNote> all;
+  KILN_TRY(append_notes(notes, alignment, all));
+  for (const ElfNote& note : all) {
+    if (note.name == ELF_NOTE_GNU && note.type == NT_GNU_BUILD_ID &&
+        !note.description.empty())
+      return to_hex(note.description);
+  }
+  return "";
+}
+
 Result<std::string> read_build_id(const std::filesystem::path& path) {
   const FileRange library = KILN_TRY(FileRange::open(path));
   const Elf64_Ehdr header = KILN_TRY(
@@ -221,19 +226,16 @@ Result<std::string> read_build_id(const std::filesystem::path& path) {
                 header.e_machine, kOwnMachine);
   // Tools that edit libraries (patchelf) move the notes and leave the segment pointing
   // at other bytes: then the section headers are right.
-  Result<std::optional<std::string>> id =
-      build_id_in<Elf64_Phdr>(library, header.e_phoff, header.e_phnum);
-  if (!id || !*id) {
-    const auto second = build_id_in<Elf64_Shdr>(
-        library, header.e_shoff, header.e_shoff == 0 ? 0 : header.e_shnum);
-    if (second && *second)
-      id = second;
+  auto id = build_id_in<Elf64_Phdr>(library, header.e_phoff, header.e_phnum);
+  if (!id || id->empty()) {
+    auto second = build_id_in<Elf64_Shdr>(library, header.e_shoff,
+                                          header.e_shoff == 0 ? 0 : header.e_shnum);
+    if (second && !second->empty())
+      id = std::move(second);
   }
-  if (!id)
-    return tl::unexpected(std::move(id).error());
-  if (!*id)
+  if (id && id->empty())
     return fail(ErrorCode::kNotFound, "{} has no build id", path.native());
-  return **std::move(id);
+  return id;
 }
 
 }  // namespace kiln
