@@ -1,17 +1,19 @@
 #include "binaries/device_code.h"
 
+#include <ar.h>
 #include <elf.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <limits>
 
-#include "binaries/archive.h"
 #include "binaries/image_bytes.h"
 #include "device/cubin.h"
 #include "util/elf_headers.h"
-#include "util/elf_outline.h"
 #include "util/try.h"
+#include "util/units.h"
 #include "util/words.h"
 
 namespace kiln::binaries {
@@ -21,6 +23,10 @@ using device::CubinHead;
 using device::ImageKind;
 
 constexpr std::string_view kElfMagic(ELFMAG, SELFMAG);
+constexpr std::string_view kArchiveMagic(ARMAG, SARMAG);
+constexpr std::string_view kThinMagic = "!<thin>\n";
+constexpr std::uint64_t kMostSections = 1'000'000;
+constexpr std::uint64_t kMostNameBytes = 64ULL << 20U;
 
 /// The head of a cubin of the file `name`, of which `read` gives the first bytes, with
 /// suffix and toolkit if it says them. They come after the names of all its symbols: at
@@ -163,16 +169,60 @@ Result<void> add_ptx(DeviceCode& code, const FileRange& file) {
   return {};
 }
 
+struct SectionPlace {
+  std::string name;
+  FileRange bytes;
+};
+
+/// Those with bytes in the file, in its order, found without reading their bytes: a
+/// library with device code may have gigabytes.
+Result<std::vector<SectionPlace>> sections_of(const FileRange& file,
+                                              const Elf64_Ehdr& header) {
+  std::vector<SectionPlace> sections;
+  if (header.e_shoff == 0)
+    return sections;
+  const Bytes first = KILN_TRY(file.read(header.e_shoff, sizeof(Elf64_Shdr)));
+  const ElfSectionTable place =
+      KILN_TRY(about(file.name(), elf_section_table(header, first, file.size())));
+  if (place.count > kMostSections)
+    return fail(ErrorCode::kResourceLimit, "{} has {} sections", file.name(),
+                place.count);
+  const Bytes table =
+      KILN_TRY(file.read(header.e_shoff, place.count * sizeof(Elf64_Shdr)));
+  if (place.names == SHN_UNDEF)
+    return sections;
+  const auto of_names = elf_entry<Elf64_Shdr>(table, place.names);
+  if (of_names.sh_size > kMostNameBytes)
+    return fail(ErrorCode::kResourceLimit, "{} has {} bytes of section names",
+                file.name(), of_names.sh_size);
+  const Bytes names = KILN_TRY(file.read(of_names.sh_offset, of_names.sh_size));
+  for (std::size_t i = 0; i < place.count; ++i) {
+    const auto each = elf_entry<Elf64_Shdr>(table, i);
+    if (each.sh_type == SHT_NOBITS || each.sh_type == SHT_NULL)
+      continue;
+    const auto name = elf_string(names, each.sh_name);
+    if (!name)
+      return fail(ErrorCode::kCorrupt, "{}: bad ELF file: section {} has no name",
+                  file.name(), i);
+    FileRange content = KILN_TRY(file.part(each.sh_offset, each.sh_size));
+    sections.push_back({std::string(*name), std::move(content)});
+  }
+  return sections;
+}
+
 Result<void> add_elf(DeviceCode& code, const FileRange& file) {
-  const ElfOutline outline = KILN_TRY(read_elf_outline(file));
-  if (outline.machine == EM_CUDA)
+  const Elf64_Ehdr header = KILN_TRY(
+      about(file.name(),
+            read_elf_file_header(KILN_TRY(file.read_up_to(0, sizeof(Elf64_Ehdr))))));
+  const auto sections = KILN_TRY(sections_of(file, header));
+  if (header.e_machine == EM_CUDA)
     return add_cubin(code, file);
-  code.machine = outline.machine;
-  for (const ElfSectionPlace& section : outline.sections) {
-    if (section.name == ".nv_fatbin")
-      KILN_TRY(add_fat_binaries(code, section.bytes, false));
-    else if (section.name == "__nv_relfatbin")
-      KILN_TRY(add_fat_binaries(code, section.bytes, true));
+  code.machine = header.e_machine;
+  for (const auto& [name, bytes] : sections) {
+    if (name == ".nv_fatbin")
+      KILN_TRY(add_fat_binaries(code, bytes, false));
+    else if (name == "__nv_relfatbin")
+      KILN_TRY(add_fat_binaries(code, bytes, true));
   }
   return {};
 }
@@ -188,11 +238,40 @@ bool is_ptx(ByteView begin) {
   return text.starts_with("//") || text.starts_with(".version ");
 }
 
+/// An archive of objects, as ar writes it (ar(5), the System V format), or a thin one.
+bool is_archive(ByteView begin) {
+  return as_text(begin).starts_with(kArchiveMagic) ||
+         as_text(begin).starts_with(kThinMagic);
+}
+
+// The number in a header's field of decimal digits and blanks.
+Result<std::uint64_t> size_in(ByteView header, const FileRange& file) {
+  std::string_view digits =
+      as_text(header).substr(offsetof(ar_hdr, ar_size), sizeof(ar_hdr::ar_size));
+  digits = digits.substr(0, digits.find(' '));
+  const auto size =
+      parse_number(digits, {0, std::numeric_limits<std::uint32_t>::max() * 16ULL});
+  if (!size || !as_text(header).ends_with(ARFMAG))
+    return fail(ErrorCode::kCorrupt, "{}: bad archive: a bad member's header",
+                file.name());
+  return *size;
+}
+
+/// Of the members those that are ELF files: others are tables of symbols and names.
 Result<void> add_archive(DeviceCode& code, const FileRange& file) {
-  return read_archive(file, [&](const FileRange& member) -> Result<void> {
-    const Bytes begin = KILN_TRY(member.read_up_to(0, kBeginBytes));
-    return is_elf(begin) ? add_elf(code, member) : Result<void>();
-  });
+  if (as_text(KILN_TRY(file.read(0, SARMAG))) == kThinMagic)
+    return fail(ErrorCode::kUnavailable,
+                "{} is a thin archive: name the files that it lists", file.name());
+  for (std::uint64_t at = SARMAG; at < file.size();) {
+    const Bytes header = KILN_TRY(file.read(at, sizeof(ar_hdr)));
+    const std::uint64_t size = KILN_TRY(size_in(header, file));
+    at += sizeof(ar_hdr);
+    const FileRange member = KILN_TRY(file.part(at, size));
+    if (is_elf(KILN_TRY(member.read_up_to(0, kBeginBytes))))
+      KILN_TRY(add_elf(code, member));
+    at += size + size % 2;
+  }
+  return {};
 }
 
 Result<void> add_file(DeviceCode& code, const FileRange& file) {

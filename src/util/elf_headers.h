@@ -1,5 +1,5 @@
 // The headers of 64-bit little-endian ELF files: that of the file, and those of its
-// sections. elf.h and elf_outline.h read files by them.
+// sections. elf.h and binaries/device_code.cc read files by them.
 
 #pragma once
 
