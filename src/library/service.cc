@@ -1,5 +1,8 @@
 #include "kiln/service.h"
 
+#include <fnmatch.h>
+
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <optional>
@@ -10,7 +13,6 @@
 #include "build/entry_label.h"
 #include "build/settings.h"
 #include "device/devices.h"
-#include "library/disabled_kernels.h"
 #include "library/kernel_memory.h"
 #include "library/loaded_kernel.h"
 #include "library/only_loaded.h"
@@ -19,6 +21,7 @@
 #include "library/request_record.h"
 #include "library/service_parts.h"
 #include "util/log.h"
+#include "util/nearest.h"
 #include "util/public_border.h"
 #include "util/striped.h"
 #include "util/try.h"
@@ -36,6 +39,47 @@ namespace kiln {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// KILN_DISABLE: switches kernels off from outside a program.
+/// Thread safety: immutable.
+class DisabledKernels {
+ public:
+  /// `config.disabled` are kernel names, which may contain the shell's * ? []. A
+  /// pattern that matches no kernel of `catalog` is logged with the nearest name: a
+  /// misspelled name would otherwise leave its kernel on without notice.
+  DisabledKernels(const Config& config, const render::TemplateCatalog& catalog)
+      : patterns_(config.disabled), set_by_(config.disabled_by) {
+    if (patterns_.empty())
+      return;
+    const std::vector<std::string> names = catalog.names();
+    for (const std::string& pattern : patterns_) {
+      if (std::ranges::none_of(
+              names, [&](const std::string& name) { return matches(pattern, name); }))
+        log(LogLevel::kWarning, {set_by_.name, ": there is no kernel '", pattern, "'",
+                                 did_you_mean(pattern, names)});
+    }
+  }
+
+  /// Errors: kUnavailable, if the request's kernel is switched off. Sources never are.
+  [[nodiscard]] Result<void> check(const Request& request) const {
+    if (!request.is_template())
+      return {};
+    for (const std::string& pattern : patterns_) {
+      if (matches(pattern, request.name()))
+        return fail(ErrorCode::kUnavailable, "{} is switched off by {} ({})",
+                    request.name(), set_by_.name, pattern);
+    }
+    return {};
+  }
+
+ private:
+  static bool matches(const std::string& pattern, const std::string& name) {
+    return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+  }
+
+  const std::vector<std::string> patterns_;
+  const SetBy set_by_;
+};
 
 /// One get(): its arguments, and what its events have in common.
 struct Call {
