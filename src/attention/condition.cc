@@ -23,18 +23,6 @@ constexpr std::array<std::pair<std::string_view, Comparison>, 7> kOperators{
      {">=", Comparison::kGreaterEqual},
      {"in", Comparison::kIn}}};
 
-std::vector<std::string_view> split_at_blanks(std::string_view text) {
-  std::vector<std::string_view> words;
-  while (true) {
-    const std::size_t begin = text.find_first_not_of(' ');
-    if (begin == std::string_view::npos)
-      return words;
-    text.remove_prefix(begin);
-    words.push_back(text.substr(0, text.find(' ')));
-    text.remove_prefix(words.back().size());
-  }
-}
-
 Result<double> parse_real(std::string_view text) {
   const auto value = number_of<double>(text);
   if (!value || !std::isfinite(*value))
@@ -131,7 +119,7 @@ FieldValue value_of(const Operand& operand, const RuleQuestion& question) {
 }
 
 Result<Condition> parse_comparison(std::string_view text) {
-  const auto all = split_at_blanks(text);
+  const auto all = parts_of(text, " ");
   std::span<const std::string_view> words(all);
   if (words.size() == 1 && words[0] == "never")
     return Condition{.kind = Condition::Kind::kNever};

@@ -6,9 +6,9 @@
 #include <array>
 #include <utility>
 
-#include "util/nearest.h"
 #include "util/try.h"
 #include "util/units.h"
+#include "util/words.h"
 
 namespace kiln::attention {
 namespace {
@@ -21,15 +21,6 @@ Result<std::int64_t> parse_ranks(std::string_view text) {
   if (!ranks)
     return refuse("ranks: " + ranks.error().message);
   return static_cast<std::int64_t>(*ranks);
-}
-
-Result<ContextMode> parse_mode(std::string_view word) {
-  const auto* const found = std::ranges::find(kModes, word);
-  if (found != kModes.end())
-    return static_cast<ContextMode>(found - kModes.begin());
-  const std::vector<std::string> known(kModes.begin(), kModes.end());
-  return refuse("'{}' is none of p2p, a2a, all_gather, a2a+p2p{}", word,
-                did_you_mean(word, known));
 }
 
 Finding refusal(std::string id, std::string reason, std::string remedy) {
@@ -144,7 +135,8 @@ Result<ContextParallelism> parse_context_parallelism(std::string_view text) {
   const std::size_t colon = text.find(':');
   if (colon == std::string_view::npos)
     return refuse("'{}' is not MODE:RANKS, such as all_gather:2", text);
-  ContextParallelism parallelism{.mode = KILN_TRY(parse_mode(text.substr(0, colon)))};
+  ContextParallelism parallelism{.mode = static_cast<ContextMode>(KILN_TRY(
+                                     position_of(text.substr(0, colon), kModes)))};
   const std::string_view ranks = text.substr(colon + 1);
   if (parallelism.mode == ContextMode::kA2aP2p) {
     const std::size_t cross = ranks.find('x');

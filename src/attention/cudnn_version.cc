@@ -2,16 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
-#include <charconv>
 
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln::attention {
 namespace {
 
 constexpr int kFirstOfNewForm = 9;
-constexpr int kMostMinor = 99;  // two digits each in the encoded form
+constexpr unsigned kMostMinor = 99;  // two digits each in the encoded form
 
 }  // namespace
 
@@ -21,19 +22,15 @@ std::string to_string(CudnnVersion version) {
 
 Result<CudnnVersion> parse_cudnn_version(std::string_view text) {
   std::array<int, 3> parts{};
-  std::size_t count = 0;
-  const char* at = text.data();
-  const char* const end = text.data() + text.size();
-  bool good = !text.empty();
-  while (good && at != end && count < parts.size()) {
-    const auto [after, error] = std::from_chars(at, end, parts[count]);
-    good = error == std::errc() && *at != '-' && parts[count] <= kMostMinor &&
-           (after == end || (*after == '.' && after + 1 != end));
-    ++count;
-    at = after == end ? end : after + 1;
+  const auto dots = static_cast<std::size_t>(std::ranges::count(text, '.'));
+  bool good = dots == 1 || dots == 2;
+  std::string_view rest = text;
+  for (std::size_t i = 0; good && i <= dots; ++i) {
+    const auto part = number_of<unsigned>(next_part(rest, "."));
+    good = part && *part <= kMostMinor;
+    parts[i] = static_cast<int>(part.value_or(0));
   }
-  if (!good || at != end || count < 2 || parts[0] == 0 ||
-      (parts[0] < kFirstOfNewForm && parts[1] > 9))
+  if (!good || parts[0] == 0 || (parts[0] < kFirstOfNewForm && parts[1] > 9))
     return refuse("'{}' is no cuDNN version: write 9.5.0, or 9.5 for that", text);
   return CudnnVersion{parts[0], parts[1], parts[2]};
 }

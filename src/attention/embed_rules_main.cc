@@ -8,13 +8,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <vector>
 
 #include "attention/rule.h"
+#include "util/folder_names.h"
 #include "util/read_file.h"
 #include "util/try.h"
+#include "util/write_file.h"
 
 namespace kiln::attention {
 namespace {
@@ -24,35 +25,28 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMostBytes = 256U << 10U;
 
 Result<void> embed(const fs::path& folder, const fs::path& output) {
-  std::vector<fs::path> files;
-  std::error_code status;
-  for (const auto& entry : fs::directory_iterator(folder, status)) {
-    if (entry.path().extension() == ".toml")
-      files.push_back(entry.path());
-  }
-  if (files.empty())
+  auto names = folder_names(
+      folder, [](std::string_view name) { return name.ends_with(".toml"); });
+  if (names.empty())
     return fail(ErrorCode::kNotFound, "{}: no *.toml", folder.string());
-  std::ranges::sort(files);
+  std::ranges::sort(names);
   std::vector<Rule> rules;
   std::string list;
-  for (const fs::path& file : files) {
+  for (const std::string& name : names) {
+    const fs::path file = folder / name;
     const std::string text = KILN_TRY(read_text_file(file, kMostBytes));
     std::ranges::move(KILN_TRY(parse_rules(text, file.native())),
                       std::back_inserter(rules));
-    list += fmt::format("      {{\"{}\", R\"kiln({})kiln\"}},\n",
-                        file.filename().string(), text);
+    list += fmt::format("      {{\"{}\", R\"kiln({})kiln\"}},\n", name, text);
   }
   KILN_TRY(check_ids(rules));
-  std::ofstream out(output, std::ios::binary | std::ios::trunc);
-  out << "// Written by kiln-embed-rules.\n\n#include \"attention/rule.h\"\n\n"
-         "namespace kiln::attention {\n\n"
-         "std::span<const RuleFile> embedded_rule_files() {\n"
-         "  static constexpr RuleFile kFiles[] = {\n"
-      << list << "  };\n  return kFiles;\n}\n\n}  // namespace kiln::attention\n";
-  out.close();
-  if (!out)
-    return fail(ErrorCode::kIo, "{}: cannot be written", output.string());
-  return {};
+  const std::string text =
+      "// Written by kiln-embed-rules.\n\n#include \"attention/rule.h\"\n\n"
+      "namespace kiln::attention {\n\n"
+      "std::span<const RuleFile> embedded_rule_files() {\n"
+      "  static constexpr RuleFile kFiles[] = {\n" +
+      list + "  };\n  return kFiles;\n}\n\n}  // namespace kiln::attention\n";
+  return replace_file(output, as_bytes(text), 0644);
 }
 
 }  // namespace
@@ -64,9 +58,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const auto done = kiln::attention::embed(argv[1], argv[2]);
-  if (!done) {
+  if (!done)
     fmt::print(stderr, "{}\n", done.error().message);
-    return 1;
-  }
-  return 0;
+  return done ? 0 : 1;
 }

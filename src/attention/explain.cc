@@ -4,7 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
+
+#include "util/words.h"
 
 namespace kiln::attention {
 namespace {
@@ -195,8 +196,7 @@ void offer_other_modes(const RuleQuestion& question,
 }  // namespace
 
 std::string_view to_string(Choice choice) {
-  constexpr std::array<std::string_view, 3> kWords{"cudnn", "kiln", "none"};
-  return kWords[static_cast<std::size_t>(choice)];
+  return word_of(choice, {"cudnn", "kiln", "none"});
 }
 
 std::string_view probe_status(ErrorCode code) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -40,23 +39,20 @@ std::string text_of(Value value) {
 
 Strides read_strides(FieldDecoder& decoder, std::string_view label) {
   const std::string text = decoder.text(label);
+  const bool has_groups = std::ranges::count(text, ',') == 4;
   Strides strides;
   auto& [batch, head, sequence, dim, group] = strides;
-  const char* at = text.data();
-  const char* const end = at + text.size();
   bool is_right = true;
-  const bool has_groups = std::ranges::count(text, ',') == 4;
-  const std::int64_t* const last = has_groups ? &group : &dim;
+  std::string_view rest = text;
   for (std::int64_t* const value : {&batch, &head, &sequence, &dim, &group}) {
-    const auto [next, error] = std::from_chars(at, end, *value);
-    const bool is_last = value == last;
-    is_right = is_right && error == std::errc{} &&
-               (is_last ? next == end : next != end && *next == ',');
-    at = is_last || next == end ? end : next + 1;
-    if (is_last)
+    if (value == &group && !has_groups)
       break;
+    const auto number = number_of<std::int64_t>(next_part(rest, ","));
+    is_right = is_right && number;
+    *value = number.value_or(0);
   }
-  if (!is_right || (has_groups && group == 0))  // each value has one encoding
+  if (!is_right || !rest.empty() ||
+      (has_groups && group == 0))  // each value has one encoding
     decoder.note(fmt::format("field '{}' has neither four strides nor five", label));
   return strides;
 }

@@ -1,5 +1,5 @@
 // Fat binaries: what nvcc puts into a host object, so that the driver finds an image
-// for its device. Reads their headers; image_bytes.h reads what they hold.
+// for its device. Reads their headers; device_code.cc reads what they hold.
 //
 // NVIDIA does not document the format. Measured on what nvcc 11.8, 12.8 and 13.0 make,
 // with cuobjdump 13.5 as the oracle; all integers are little-endian.

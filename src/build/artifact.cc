@@ -181,20 +181,13 @@ cache::Kind kind_of(device::ImageKind kind) {
 /// The target that a kernel's object states: "sm_90a" or "compute_90". Errors:
 /// kCorrupt.
 Result<device::Target> target_of(const cache::StoredObject& object) {
-  const auto architecture = device::parse_architecture(object.target());
-  if (!architecture) {
+  const auto target = device::parse_target(object.target());
+  if (!target)
     return fail(ErrorCode::kCorrupt, "'{}' is no target of a kernel", object.target());
-  }
-  const device::Target target{*architecture, object.kind() == cache::Kind::kPtx
-                                                 ? device::ImageKind::kPtx
-                                             : object.kind() == cache::Kind::kLtoIr
-                                                 ? device::ImageKind::kLtoIr
-                                                 : device::ImageKind::kCubin};
-  if (to_string(target) != object.target()) {
+  if (kind_of(target->kind) != object.kind() || to_string(*target) != object.target())
     return fail(ErrorCode::kCorrupt, "a {} object states the target '{}'",
                 to_string(object.kind()), object.target());
-  }
-  return target;
+  return *target;
 }
 
 Result<void> check_stored_plan(const cache::StoredObject& object) {

@@ -15,6 +15,7 @@
 #include "cache/owned_range.h"
 #include "codec/field_codec.h"
 #include "key/memo_file.h"
+#include "util/folder_names.h"
 #include "util/proc_file.h"
 
 namespace kiln {
@@ -111,10 +112,9 @@ std::vector<InProgress> list_in_progress(const OwnFolder& folder) {
   std::vector<InProgress> all;
   if (folder.empty())
     return all;
-  std::error_code error;
-  for (fs::directory_iterator at(folder.path(), error), end; !error && at != end;
-       at.increment(error)) {
-    const auto bytes = key::read_memo(folder, at->path().filename().native());
+  for (const std::string& name :
+       folder_names(folder.path(), [](std::string_view) { return true; })) {
+    const auto bytes = key::read_memo(folder, name);
     const auto fields = bytes ? Fields::decode(*bytes) : Fields();
     const auto note =
         fields ? read_fields<Note>(*fields, "a build in progress", kNoteFields)
@@ -126,7 +126,7 @@ std::vector<InProgress> list_in_progress(const OwnFolder& folder) {
       all.push_back(*std::move(one));
     } else if (note->pids == namespace_of_pids()) {
       std::error_code ignored;  // a read-only place
-      fs::remove(at->path(), ignored);
+      fs::remove(folder.path() / name, ignored);
     }
   }
   std::ranges::sort(all, [](const InProgress& a, const InProgress& b) {

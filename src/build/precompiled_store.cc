@@ -17,6 +17,7 @@
 #include "codec/fields.h"
 #include "compile/protocol/protocol.h"
 #include "key/memo_file.h"
+#include "util/folder_names.h"
 #include "util/posix_error.h"
 #include "util/try.h"
 #include "util/write_file.h"
@@ -93,10 +94,9 @@ struct Entry {
 
 std::vector<fs::path> paths_in(const fs::path& folder) {
   std::vector<fs::path> paths;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error))
-    paths.push_back(entry->path());
+  for (const std::string& name :
+       folder_names(folder, [](std::string_view) { return true; }))
+    paths.push_back(folder / name);
   return paths;
 }
 

@@ -7,11 +7,12 @@
 #include <array>
 #include <functional>
 #include <limits>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "cache/seed_place.h"
+#include "util/field_count.h"
+#include "util/text.h"
 #include "util/try.h"
 #include "util/units.h"
 
@@ -19,18 +20,6 @@ namespace kiln {
 namespace {
 
 // ---- The kinds
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    if (end > begin)
-      parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
 
 Result<std::string> text_of(const std::string& text) {
   return text;
@@ -41,15 +30,14 @@ Result<std::filesystem::path> path_of(const std::string& text) {
 }
 
 Result<std::vector<std::filesystem::path>> paths_of(const std::string& text) {
-  const auto parts = split(text, ':');
+  const auto parts = parts_of(text, ":");
   return std::vector<std::filesystem::path>(parts.begin(), parts.end());
 }
 
 /// Splits names at commas and blanks.
-Result<std::vector<std::string>> split_names(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == ' ' || c == '\t'; }, ',');
-  return split(text, ',');
+Result<std::vector<std::string>> split_names(const std::string& text) {
+  const auto parts = parts_of(text, ", \t");
+  return std::vector<std::string>(parts.begin(), parts.end());
 }
 
 Result<bool> parse_switch(const std::string& text) {
@@ -64,7 +52,7 @@ Result<bool> parse_switch(const std::string& text) {
 static_assert(std::is_same_v<uid_t, std::uint32_t> && std::is_same_v<gid_t, uid_t>);
 Result<std::vector<uid_t>> parse_ids(const std::string& text) {
   std::vector<uid_t> ids;
-  for (const std::string& part : split(text, ','))
+  for (const std::string_view part : parts_of(text, ","))
     ids.push_back(static_cast<uid_t>(
         KILN_TRY(parse_number(part, {0, std::numeric_limits<uid_t>::max()}))));
   return ids;
@@ -82,12 +70,9 @@ Result<unsigned> parse_jobs(const std::string& text) {
 }
 
 Result<AttentionSetting> parse_attention(const std::string& text) {
-  if (text == "best")
-    return AttentionSetting::kBest;
-  if (text == "cudnn")
-    return AttentionSetting::kCudnn;
-  if (text == "kiln")
-    return AttentionSetting::kKiln;
+  constexpr std::array<std::string_view, 3> kWritten{"best", "cudnn", "kiln"};
+  if (const auto at = std::ranges::find(kWritten, text); at != kWritten.end())
+    return static_cast<AttentionSetting>(at - kWritten.begin());
   return refuse("'{}' is none of best, cudnn and kiln", text);
 }
 
@@ -261,17 +246,8 @@ constexpr std::array kSettings{
 
 // A member of Options that is added does not compile until it has a row, or a place in
 // Service, as on_event has.
-#define KILN_MEMBERS                                                               \
-  o1, o2, o3, o4, o5, o6, o7, o8, o9, o10, o11, o12, o13, o14, o15, o16, o17, o18, \
-      o19, o20, o21, o22, o23, o24, o25, o26, o27, o28, o29, o30, o31, o32
-[[maybe_unused]] constexpr auto kCountMembers = [](const Options& options) {
-  const auto& [KILN_MEMBERS] = options;
-  return std::tuple_size<decltype(std::tie(KILN_MEMBERS))>();
-};
 constexpr std::size_t kMembersWithoutRow = 1;
-static_assert(kSettings.size() + kMembersWithoutRow ==
-              decltype(kCountMembers(std::declval<const Options&>()))::value);
-#undef KILN_MEMBERS
+static_assert(kSettings.size() + kMembersWithoutRow == field_count<Options>());
 
 // ---- What C++ gives, which is not read
 

@@ -43,24 +43,17 @@ std::string Digest::short_hex() const {
   return to_hex(std::span(bytes_).first(kDigits / 2));
 }
 
-struct Sha256::State {
-  SHA256_CTX context;
-};
-
-Sha256::Sha256() : state_(std::make_unique<State>()) {
-  SHA256_Init(&state_->context);
+Sha256::Sha256() : state_(new SHA256_CTX, [](SHA256_CTX* state) { delete state; }) {
+  SHA256_Init(state_.get());
 }
-Sha256::Sha256(Sha256&&) noexcept = default;
-Sha256& Sha256::operator=(Sha256&&) noexcept = default;
-Sha256::~Sha256() = default;
 
 void Sha256::update(ByteView bytes) {
-  SHA256_Update(&state_->context, bytes.data(), bytes.size());
+  SHA256_Update(state_.get(), bytes.data(), bytes.size());
 }
 
 Digest Sha256::finish() {
   std::array<std::byte, Digest::kSize> bytes{};
-  SHA256_Final(reinterpret_cast<unsigned char*>(bytes.data()), &state_->context);
+  SHA256_Final(reinterpret_cast<unsigned char*>(bytes.data()), state_.get());
   return Digest(bytes);
 }
 

@@ -14,6 +14,8 @@
 
 #include "util/bytes.h"
 
+struct SHA256state_st;  // of libcrypto
+
 namespace kiln {
 
 /// 256 bits; ordered, hashable, printed as 64 lower-case hex digits.
@@ -47,19 +49,13 @@ class Digest {
 class Sha256 {
  public:
   Sha256();
-  Sha256(Sha256&&) noexcept;
-  Sha256& operator=(Sha256&&) noexcept;
-  Sha256(const Sha256&) = delete;
-  Sha256& operator=(const Sha256&) = delete;
-  ~Sha256();
 
   void update(ByteView bytes);
   /// The digest of all bytes so far; the hasher must not be used afterwards.
   [[nodiscard]] Digest finish();
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<SHA256state_st, void (*)(SHA256state_st*)> state_;
 };
 
 }  // namespace kiln

@@ -36,9 +36,7 @@ std::array<std::byte, kSize> array_at(ByteView bytes, std::size_t offset) {
 }
 
 std::string_view next_line(std::string_view& text) {
-  const std::size_t end = std::min(text.find('\n'), text.size());
-  std::string_view line = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
+  std::string_view line = next_part(text, "\n");
   if (line.ends_with('\r'))
     line.remove_suffix(1);
   return line;
@@ -74,27 +72,20 @@ Bytes with_comment(const Ed25519Signature& signature, std::string_view comment) 
 
 }  // namespace
 
-struct Blake2bHasher::State {
-  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context{EVP_MD_CTX_new(),
-                                                                  &EVP_MD_CTX_free};
-  bool works = context != nullptr &&
-               EVP_DigestInit_ex(context.get(), EVP_blake2b512(), nullptr) == 1;
-};
-
-Blake2bHasher::Blake2bHasher() : state_(std::make_unique<State>()) {}
-Blake2bHasher::Blake2bHasher(Blake2bHasher&&) noexcept = default;
-Blake2bHasher& Blake2bHasher::operator=(Blake2bHasher&&) noexcept = default;
-Blake2bHasher::~Blake2bHasher() = default;
+Blake2bHasher::Blake2bHasher() : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
+  if (context_ && EVP_DigestInit_ex(context_.get(), EVP_blake2b512(), nullptr) != 1)
+    context_.reset();
+}
 
 void Blake2bHasher::update(ByteView bytes) {
-  state_->works = state_->works && EVP_DigestUpdate(state_->context.get(), bytes.data(),
-                                                    bytes.size()) == 1;
+  if (context_ && EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()) != 1)
+    context_.reset();
 }
 
 Result<Blake2b512> Blake2bHasher::finish() {
   Blake2b512 digest{};
-  if (!state_->works ||
-      EVP_DigestFinal_ex(state_->context.get(),
+  if (!context_ ||
+      EVP_DigestFinal_ex(context_.get(),
                          reinterpret_cast<unsigned char*>(digest.data()), nullptr) != 1)
     return fail(ErrorCode::kUnavailable, "this libcrypto has no BLAKE2b-512");
   return digest;

@@ -19,6 +19,8 @@
 #include "kiln/result.h"
 #include "util/bytes.h"
 
+struct evp_md_ctx_st;  // of libcrypto
+
 namespace kiln {
 
 /// Names a key, nothing more: two keys may have the same.
@@ -33,11 +35,6 @@ using Blake2b512 = std::array<std::byte, 64>;
 class Blake2bHasher {
  public:
   Blake2bHasher();
-  Blake2bHasher(Blake2bHasher&&) noexcept;
-  Blake2bHasher& operator=(Blake2bHasher&&) noexcept;
-  Blake2bHasher(const Blake2bHasher&) = delete;
-  Blake2bHasher& operator=(const Blake2bHasher&) = delete;
-  ~Blake2bHasher();
 
   void update(ByteView bytes);
   /// The hasher must not be used afterwards. Errors: kUnavailable, if this libcrypto
@@ -47,8 +44,8 @@ class Blake2bHasher {
   [[nodiscard]] static Result<Blake2b512> of(ByteView bytes);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  /// Null: it does not work.
+  std::unique_ptr<evp_md_ctx_st, void (*)(evp_md_ctx_st*)> context_;
 };
 
 struct PublicKey {

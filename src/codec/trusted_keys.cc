@@ -4,9 +4,9 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
+#include "util/bytes.h"
 #include "util/little_endian.h"
 #include "util/text.h"
 #include "util/try.h"
@@ -206,20 +206,13 @@ Result<PublicKey> check_minisig(std::string_view minisig, const Blake2b512& dige
 }
 
 Result<KeyId> parse_key_name(std::string_view name) {
-  constexpr int kHex = 16;
   KeyId id{};
-  std::uint64_t number = 0;
-  const auto parsed =
-      std::from_chars(name.data(), name.data() + name.size(), number, kHex);
-  if (name.size() != 2 * sizeof(KeyId) || parsed.ec != std::errc() ||
-      parsed.ptr != name.data() + name.size())
+  const auto bytes = from_hex(name);
+  if (!bytes || bytes->size() != id.size())
     return refuse(
         "'{}' is no name of a key: 16 hex digits, as `kiln key show` prints them",
         name);
-  for (std::byte& each : id) {
-    each = static_cast<std::byte>(number);
-    number >>= 8U;
-  }
+  std::ranges::reverse_copy(*bytes, id.begin());
   return id;
 }
 

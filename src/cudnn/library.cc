@@ -6,14 +6,12 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <new>
 #include <tuple>
 
 #include "cudnn/table.h"
 #include "util/log.h"
-#include "util/mutex.h"
 #include "util/open_library.h"
 #include "util/try.h"
 
@@ -47,17 +45,8 @@ Result<std::unique_ptr<CudnnTable>> load_table(const fs::path& path,
   return table;
 }
 
-struct Registry {
-  Mutex mutex;
-  std::map<fs::path, std::unique_ptr<CudnnTable>> tables KILN_GUARDED_BY(mutex);
-  std::atomic<bool> is_ending = false;
-};
-
-Registry& registry() {
-  // Never destroyed. NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
-  static auto* const instance = new Registry;
-  return *instance;
-}
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): of the process
+std::atomic<bool> is_ending = false;
 
 }  // namespace
 
@@ -86,14 +75,12 @@ std::vector<std::string> cudnn_functions() {
 }
 
 Result<CudnnLibrary> CudnnLibrary::open(const fs::path& path, const fs::path& graph) {
-  Registry& known = registry();
-  const MutexLock lock(known.mutex);
-  std::unique_ptr<CudnnTable>& table = known.tables[path];
-  if (!table) {
-    table = KILN_TRY(load_table(path, graph));
+  const auto load = [&]() -> Result<std::unique_ptr<CudnnTable>> {
+    auto table = KILN_TRY(load_table(path, graph));
     watch_the_end();
-  }
-  return CudnnLibrary(table.get());
+    return table;
+  };
+  return CudnnLibrary(KILN_TRY(LibraryTables<CudnnTable>::get(path, load)));
 }
 
 const fs::path& CudnnLibrary::path() const {
@@ -107,11 +94,11 @@ CudnnVersion CudnnLibrary::version() const {
 void CudnnLibrary::watch_the_end() {
   // Exit handlers run in reverse order of registration: this one before the destructors
   // of all libraries loaded by now. atexit() fails only for lack of memory.
-  std::ignore = std::atexit([] { registry().is_ending = true; });
+  std::ignore = std::atexit([] { is_ending = true; });
 }
 
 bool CudnnLibrary::process_is_ending() {
-  return registry().is_ending;
+  return is_ending;
 }
 
 tl::unexpected<Error> cudnn_error(const CudnnTable& table, cudnn::Status status,

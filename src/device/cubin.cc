@@ -10,6 +10,7 @@
 #include "util/elf.h"
 #include "util/elf_headers.h"
 #include "util/little_endian.h"
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln::device {
@@ -225,9 +226,7 @@ std::string_view toolkit_note_in(ByteView begin) {
 
 // Removes the next line from `text` and returns it without leading blanks.
 std::string_view take_line(std::string_view& text) {
-  const std::size_t end = std::min(text.find('\n'), text.size());
-  std::string_view line = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
+  std::string_view line = next_part(text, "\n");
   line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
   return line;
 }
@@ -251,14 +250,15 @@ Result<CubinHead> read_cubin_head(ByteView begin) {
   // From 13.0 on, and in some files of 12.x, it is 1, the version of ELF.
   constexpr std::uint32_t kFirstOldToolkit = 20;
   constexpr std::uint32_t kNoToolkit = 1000;
-  const ElfFileHeader header = KILN_TRY(read_elf_file_header(begin));
-  KILN_TRY(check_machine(header.machine));
+  const Elf64_Ehdr header = KILN_TRY(read_elf_file_header(begin));
+  KILN_TRY(check_machine(header.e_machine));
   const auto [capability, suffix] =
-      architecture_in_header(header.abi_version, header.flags);
-  CubinHead head{capability, suffix, std::nullopt, header.type == ET_REL};
-  if (header.version >= kFirstOldToolkit && header.version < kNoToolkit)  // 128: 12.8
-    head.toolkit = CudaVersion{static_cast<int>(header.version / 10),
-                               static_cast<int>(header.version % 10)};
+      architecture_in_header(header.e_ident[EI_ABIVERSION], header.e_flags);
+  CubinHead head{capability, suffix, std::nullopt, header.e_type == ET_REL};
+  if (header.e_version >= kFirstOldToolkit &&
+      header.e_version < kNoToolkit)  // 128: 12.8
+    head.toolkit = CudaVersion{static_cast<int>(header.e_version / 10),
+                               static_cast<int>(header.e_version % 10)};
   const std::string_view note = toolkit_note_in(begin);
   if (const auto word = word_after(note, "-arch ")) {
     if (const auto noted = parse_architecture(*word))

@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <map>
 #include <memory>
 
 #include "device/driver_table.h"
 #include "util/bytes.h"
-#include "util/mutex.h"
 #include "util/open_library.h"
 #include "util/try.h"
 
@@ -50,26 +48,6 @@ Result<std::unique_ptr<DriverTable>> load_table(const fs::path& path) {
   return table;
 }
 
-struct Registry {
-  Mutex mutex;
-  std::map<fs::path, std::unique_ptr<DriverTable>> tables KILN_GUARDED_BY(mutex);
-};
-
-Registry& registry() {
-  // Never destroyed. NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
-  static auto* const instance = new Registry;
-  return *instance;
-}
-
-Result<const DriverTable*> table_of(const fs::path& path) {
-  Registry& known = registry();
-  const MutexLock lock(known.mutex);
-  std::unique_ptr<DriverTable>& table = known.tables[path];
-  if (!table)
-    table = KILN_TRY(load_table(path));
-  return table.get();
-}
-
 // `table` is null if there is no driver.
 struct Opened {
   const DriverTable* table = nullptr;
@@ -79,7 +57,8 @@ struct Opened {
 Result<Opened> open_first(const std::vector<LibraryCandidate>& candidates) {
   std::optional<Error> first_error;
   for (const LibraryCandidate& candidate : candidates) {
-    auto table = table_of(candidate.path);
+    auto table = LibraryTables<DriverTable>::get(
+        candidate.path, [&] { return load_table(candidate.path); });
     if (table)
       return Opened{*table, candidate.found_in};
     if (!first_error)

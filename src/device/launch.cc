@@ -233,37 +233,30 @@ CUresult launch_with_attributes(const Function& function, const Geometry& geomet
   config.sharedMemBytes = geometry.shared_bytes;
   config.hStream = stream;
   config.attrs = attributes.data();
+  const auto add = [&](CUlaunchAttributeID id) -> CUlaunchAttributeValue& {
+    CUlaunchAttribute& added = attributes[config.numAttrs++];
+    added.id = id;
+    return added.value;
+  };
+  const auto extent =
+      [](const Extent& of) -> decltype(CUlaunchAttributeValue::clusterDim) {
+    return {of[0], of[1], of[2]};
+  };
   // A preferred cluster takes effect only beside a cluster.
-  if (has_clusters(geometry) || has_preferred(geometry)) {
-    CUlaunchAttribute& cluster = attributes[config.numAttrs++];
-    cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-    cluster.value.clusterDim = {geometry.cluster[0], geometry.cluster[1],
-                                geometry.cluster[2]};
-  }
-  if (geometry.cooperative) {
-    CUlaunchAttribute& cooperative = attributes[config.numAttrs++];
-    cooperative.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
-    cooperative.value.cooperative = 1;
-  }
-  if (geometry.programmatic) {
-    CUlaunchAttribute& programmatic = attributes[config.numAttrs++];
-    programmatic.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-    programmatic.value.programmaticStreamSerializationAllowed = 1;
-  }
-  if (geometry.priority) {
-    CUlaunchAttribute& priority = attributes[config.numAttrs++];
-    priority.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
-    priority.value.priority = *geometry.priority;
-  }
-  if (has_preferred(geometry)) {
-    // CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION, which headers before CUDA 12.8
-    // lack; its value has the layout of clusterDim.
-    CUlaunchAttribute& preferred = attributes[config.numAttrs++];
-    preferred.id = static_cast<CUlaunchAttributeID>(11);
-    preferred.value.clusterDim = {geometry.preferred_cluster[0],
-                                  geometry.preferred_cluster[1],
-                                  geometry.preferred_cluster[2]};
-  }
+  if (has_clusters(geometry) || has_preferred(geometry))
+    add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).clusterDim = extent(geometry.cluster);
+  if (geometry.cooperative)
+    add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).cooperative = 1;
+  if (geometry.programmatic)
+    add(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+        .programmaticStreamSerializationAllowed = 1;
+  if (geometry.priority)
+    add(CU_LAUNCH_ATTRIBUTE_PRIORITY).priority = *geometry.priority;
+  // CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION, which headers before CUDA 12.8
+  // lack; its value has the layout of clusterDim.
+  if (has_preferred(geometry))
+    add(static_cast<CUlaunchAttributeID>(11)).clusterDim =
+        extent(geometry.preferred_cluster);
   return function.module().context().driver().table().cuLaunchKernelEx(
       &config, function.handle(), arguments, nullptr);
 }

@@ -2,19 +2,24 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <string_view>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "cache/object.h"
-#include "compile/pool/program_run.h"
 #include "compile/pool/worker_path.h"
+#include "compile/protocol/program_end.h"
 #include "files/private_folder.h"
 #include "files/stored_files.h"
+#include "process/child_process.h"
 #include "util/public_border.h"
 #include "util/read_file.h"
 #include "util/try.h"
@@ -49,6 +54,66 @@ std::string read_ends(const fs::path& path) {
   return fmt::format("{}\n[{} left out]\n{}", read(kHalf, 0),
                      format_size(size - kShownOutputBytes),
                      read(kHalf, static_cast<off_t>(size - kHalf)));
+}
+
+/// Of the worker, to end what it watches over.
+constexpr std::chrono::seconds kGrace{2};
+constexpr std::chrono::hours kLongestLimit{24 * 365};
+
+struct ProgramRun {
+  fs::path worker;                              // which watches over it
+  const std::vector<std::string>& command;      // the first: a path, or found in PATH
+  const std::vector<std::string>& environment;  // "NAME=value": all of it
+  fs::path folder;                              // where it runs
+  const fs::path& output;  // of a file, to which its stdout and stderr are added
+};
+
+/// Runs a program that takes time, such as a compiler, to its end, whatever its status:
+/// in a process group that is killed at a limit, with this process, and at the
+/// program's end, so that nothing goes on. Its stdin is empty. Errors:
+/// kInvalidArgument, no command; kUnavailable, it could not be started; kTimeout,
+/// kResourceLimit and kCancelled, it was killed.
+Result<compile::ProgramEnd> run_to_its_end(const ProgramRun& run,
+                                           const ExchangeLimits& limits) {
+  if (run.command.empty() || run.command.front().empty())
+    return refuse("a program to run has no name");
+  const std::string& name = run.command.front();
+  const auto limit = std::clamp<std::chrono::nanoseconds>(
+      limits.deadline - std::chrono::steady_clock::now(), {}, kLongestLimit);
+  ChildCommand command{.path = run.worker,
+                       .environment = run.environment,
+                       .name = "worker that runs a program",
+                       .arguments = {std::string(compile::kRunArgument),
+                                     std::to_string(limit / milliseconds(1)),
+                                     run.folder.native(), run.output.native()}};
+  command.arguments.insert(command.arguments.end(), run.command.begin(),
+                           run.command.end());
+  ChildProcess child = KILN_TRY(ChildProcess::start(command));
+  ExchangeLimits waits = limits;
+  waits.deadline = std::chrono::steady_clock::now() + limit + kGrace;
+  auto frame = child.receive_frame(waits);
+  // Whatever it was, the worker ends the program, with what has left its group, too.
+  if (child.socket() >= 0)
+    ::shutdown(child.socket(), SHUT_RDWR);
+  for (const auto until = std::chrono::steady_clock::now() + kGrace;
+       child.alive() && std::chrono::steady_clock::now() < until;)
+    std::this_thread::sleep_for(milliseconds(1));
+  child.kill();
+  if (!frame) {
+    Error error = std::move(frame).error();
+    error.message = error.code == ErrorCode::kTimeout
+                        ? fmt::format(
+                              "{} took longer than its limit, and was killed with all "
+                              "processes that it had started",
+                              name)
+                        : fmt::format("{}: {}", name, error.message);
+    return tl::unexpected(std::move(error));
+  }
+  const compile::ProgramEnd end = KILN_TRY(compile::decode_program_end(*frame));
+  if (end.error != 0)
+    return fail(ErrorCode::kUnavailable, "cannot start {} in {}: {}", name,
+                run.folder.native(), std::generic_category().message(end.error));
+  return end;
 }
 
 /// The files below `folder`, and what their bytes are views of.
@@ -112,12 +177,12 @@ Result<FileBuild::Ran> FileBuild::Impl::run(const std::vector<std::string>& comm
     const auto& worker = shared_->service->config().worker;
     const auto found = KILN_TRY(compile::find_worker({.path = worker.value_or("")}));
     const fs::path own = KILN_TRY(folder());
-    const compile::ProgramRun run{.worker = found,
-                                  .command = command,
-                                  .environment = environment,
-                                  .folder = own,
-                                  .output = output};
-    return compile::run_to_its_end(run, {.deadline = deadline_, .stop = stop});
+    const ProgramRun run{.worker = found,
+                         .command = command,
+                         .environment = environment,
+                         .folder = own,
+                         .output = output};
+    return run_to_its_end(run, {.deadline = deadline_, .stop = stop});
   }();
   const std::string text = read_ends(output);
   files::remove_whole(outputs);

@@ -16,6 +16,7 @@
 #include "util/elf.h"
 #include "util/file_stamp.h"
 #include "util/read_file.h"
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln::files {
@@ -45,10 +46,8 @@ std::optional<fs::path> find_tool(const std::string& name) {
   const char* const variable = std::getenv("PATH");
   std::string_view folders = variable == nullptr ? "" : variable;
   while (!folders.empty()) {
-    const std::size_t end = std::min(folders.find(':'), folders.size());
-    if (fs::path path = fs::path(folders.substr(0, end)) / name; is_program(path))
+    if (fs::path path = fs::path(next_part(folders, ":")) / name; is_program(path))
       return path;
-    folders.remove_prefix(std::min(end + 1, folders.size()));
   }
   return std::nullopt;
 }

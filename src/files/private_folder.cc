@@ -19,6 +19,7 @@
 
 #include "cache/file_system.h"
 #include "codec/named_files.h"
+#include "util/folder_names.h"
 #include "util/fork_mutex.h"
 #include "util/log.h"
 #include "util/mutex.h"
@@ -78,13 +79,11 @@ void sweep(const fs::path& parent) {
   struct statfs kind {};
   if (::statfs(parent.c_str(), &kind) != 0 || cache::is_network_type(kind.f_type))
     return;
-  std::error_code error;
-  for (fs::directory_iterator entry(parent, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const fs::path& path = entry->path();
+  const auto is_ours = [](std::string_view name) { return name.starts_with(prefix()); };
+  for (const std::string& name : folder_names(parent, is_ours)) {
+    const fs::path path = parent / name;
     struct stat info {};
-    if (path.filename().native().starts_with(prefix()) &&
-        ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) &&
+    if (::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) &&
         info.st_uid == ::geteuid() && open_and_lock(path).is_locked)
       remove_whole(path);
   }

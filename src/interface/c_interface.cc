@@ -163,21 +163,6 @@ Result<std::string> c_glue(std::span<const OperationHeader> headers) {
   return text + "}  // namespace kiln::c\n";
 }
 
-Result<std::string> c_layout(std::span<const OperationHeader> headers) {
-  std::string text;
-  for (const OperationHeader& header : headers) {
-    const CStructs all = KILN_TRY(c_structs(header));
-    for (const CStruct& each : all.structs) {
-      const CLayout layout = all.layout(each);
-      text += fmt::format("{} {}:", each.name, layout.bytes);
-      for (std::size_t i = 0; i < each.fields.size(); ++i)
-        text += fmt::format(" {}@{}", each.fields[i].name, layout.offsets[i]);
-      text += "\n";
-    }
-  }
-  return text;
-}
-
 Result<std::string> operation_table(std::span<const OperationHeader> headers) {
   std::string operations;
   std::string workspaces;

@@ -16,9 +16,6 @@ namespace kiln::interface {
 /// c/operation_structs.h: from_c() of each struct.
 [[nodiscard]] Result<std::string> c_glue(std::span<const OperationHeader> headers);
 
-/// A line a struct: its bytes, and the offset of each field.
-[[nodiscard]] Result<std::string> c_layout(std::span<const OperationHeader> headers);
-
 /// ops/operation_table.h: the operations by name, and the pointers of their arguments.
 [[nodiscard]] Result<std::string> operation_table(
     std::span<const OperationHeader> headers);

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <regex>
 
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln::interface {
@@ -39,19 +40,11 @@ std::string take_block(std::string_view& text) {
   return block;
 }
 
-std::vector<std::string> split(const std::string& text, char separator) {
+std::vector<std::string> split(std::string_view text, std::string_view separator) {
   std::vector<std::string> parts;
-  std::string part;
-  for (const char c : text + separator) {
-    if (c != separator) {
-      if (c != ' ' || !part.empty())
-        part += c;
-      continue;
-    }
-    part.erase(part.find_last_not_of(' ') + 1);
-    if (!part.empty())
-      parts.push_back(part);
-    part.clear();
+  for (const std::string_view part : parts_of(text, separator)) {
+    if (const auto words = trimmed(part); !words.empty())
+      parts.emplace_back(words);
   }
   return parts;
 }
@@ -63,7 +56,7 @@ Result<Struct> read_struct(std::string name, std::string base,
                                 R"((?:KILN_TENSOR(_IF)?\(([^()]*)\) )?)"
                                 R"(((?:const )?[\w:<>]+\*?) (\w+)(?: = (.+)|\{\})?)");
   Struct made{std::move(name), std::move(base), {}};
-  for (const std::string& statement : split(block, ';')) {
+  for (const std::string& statement : split(block, ";")) {
     if (statement.starts_with("friend "))
       continue;
     std::smatch found;
@@ -74,7 +67,7 @@ Result<Struct> read_struct(std::string name, std::string base,
     if (found[1].matched)
       since = {std::stoi(found.str(1)), std::stoi(found.str(2))};
     Field read{found.str(6), found.str(7), found.str(8), since, found[3].matched};
-    read.tensor = split(found.str(5), ',');
+    read.tensor = split(found.str(5), ",");
     if (found[4].matched && !read.tensor.empty()) {
       read.flag = read.tensor.front();
       read.tensor.erase(read.tensor.begin());
@@ -90,7 +83,7 @@ Result<Struct> read_struct(std::string name, std::string base,
 Operation read_operation(const std::string& name, const std::string& parameters) {
   static const std::regex argument(R"(const (\w+)& \w+(?: = \{\})?)");
   Operation made{name, {}, false};
-  for (const std::string& parameter : split(parameters, ',')) {
+  for (const std::string& parameter : split(parameters, ",")) {
     std::smatch found;
     if (std::regex_match(parameter, found, argument) && found.str(1) != "Device")
       made.arguments.push_back(found.str(1));
@@ -138,7 +131,7 @@ Result<OperationHeader> read_operation_header(std::string path, std::string_view
   while (std::regex_search(rest.begin(), rest.end(), found, opening)) {
     rest.remove_prefix(static_cast<std::size_t>(found.position() + found.length()));
     if (found[1].matched) {
-      header.enumerations.push_back({found.str(1), split(take_block(rest), ',')});
+      header.enumerations.push_back({found.str(1), split(take_block(rest), ",")});
     } else if (found[2].matched) {
       std::string name = found.str(2);
       std::string base = found.str(3);

@@ -133,14 +133,10 @@ int weight_of(std::string_view label) {
   return 10;
 }
 
-std::int64_t distance(const LabelledValues& a, const LabelledValues& b) {
+std::int64_t distance(LabelledValues a, LabelledValues b) {
   std::int64_t sum = 0;
   for (const std::string_view label : merged(a, b)) {
-    const auto in_a = a.values.find(label);
-    const auto in_b = b.values.find(label);
-    const auto [left, right] =
-        differing_parts(in_a == a.values.end() ? Values{} : in_a->second,
-                        in_b == b.values.end() ? Values{} : in_b->second);
+    const auto [left, right] = differing_parts(a.values[label], b.values[label]);
     sum += weight_of(label) *
            static_cast<std::int64_t>(std::max(left.size(), right.size()));
   }

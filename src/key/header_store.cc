@@ -17,84 +17,53 @@ constexpr std::uint64_t kHeaderMemoFormat = 4;
 constexpr std::size_t kMaxMemoEntries = 20'000;
 constexpr std::size_t kMaxKnown = 100'000;
 
-void put(MemoWriter& out, const std::vector<Directive>& directives) {
-  out.number(directives.size());
-  for (const auto& [lookup, operand, line] : directives) {
-    out.number(static_cast<std::uint64_t>(lookup));
-    out.number(static_cast<std::uint64_t>(line));
-    out.text(operand);
-  }
+constexpr auto kDirective = [](auto& codec, auto& directive) {
+  auto& [lookup, operand, line] = directive;
+  codec.number(lookup);
+  codec.number(line);
+  codec.text(operand);
+};
+
+constexpr auto kPathMacro = [](auto& codec, auto& macro) {
+  auto& [name, value] = macro;
+  codec.text(name);
+  codec.text(value);
+};
+
+constexpr auto kHeader = [](auto& codec, auto& stamp, auto& content) {
+  auto& [digest, directives, bytes] = content;
+  auto& [list, macro_values, path_macros, build_time, names_file, work] = directives;
+  std::ignore = std::tie(names_file, work);  // of no file on disk
+  kMemoStamp(codec, stamp);
+  codec.digest(digest);
+  codec.each(list, kDirective);
+  codec.each(macro_values, kDirective);
+  codec.each(path_macros, kPathMacro);
+  auto macro = build_time.value_or(BuildTimeMacro{});
+  auto& [name, line] = macro;
+  codec.text(name);
+  codec.number(line);
+  codec.implied(build_time, name.empty() ? std::nullopt : std::optional(macro));
+  codec.implied(bytes, stamp.size);
+};
+
+void code(MemoWriter& to, const KnownHeader& header) {
+  kHeader(to, header.stamp, *header.content);
 }
 
-std::vector<Directive> get(MemoReader& in) {
-  std::vector<Directive> directives;
-  for (std::uint64_t left = in.number(); left > 0 && in.good(); --left) {
-    auto& [lookup, operand, line] = directives.emplace_back();
-    lookup = static_cast<Lookup>(in.number());
-    line = static_cast<int>(in.number());
-    operand = in.text();
-  }
-  return directives;
+void code(MemoReader& from, KnownHeader& header) {
+  auto content = std::make_shared<HeaderContent>();
+  kHeader(from, header.stamp, *content);
+  header.content = std::move(content);
 }
+
+constexpr auto kKnownHeaders = [](auto& codec, auto& headers) {
+  codec.each(headers, [](auto& each, auto& header) { code(each, header); });
+};
 
 std::vector<KnownHeader> decode_known_headers(ByteView bytes) {
-  MemoReader in(bytes);
-  if (in.number() != kHeaderMemoFormat)
-    return {};
-  std::vector<KnownHeader> headers;
-  for (std::uint64_t left = in.number(); left > 0 && in.good(); --left) {
-    auto read = std::make_shared<HeaderContent>();
-    auto& [stamp, content] = headers.emplace_back();
-    auto& [digest, directives, bytes_read] = *read;
-    auto& [list, macro_values, path_macros, build_time, names_file, work] = directives;
-    std::ignore = std::tie(names_file, work);  // of no file on disk
-    BuildTimeMacro macro;
-    auto& [name, line] = macro;
-    stamp = in.stamp();
-    digest = in.digest();
-    list = get(in);
-    macro_values = get(in);
-    for (std::uint64_t left_here = in.number(); left_here > 0 && in.good();
-         --left_here) {
-      auto& [path_name, value] = path_macros.emplace_back();
-      path_name = in.text();
-      value = in.text();
-    }
-    name = in.text();
-    line = static_cast<int>(in.number());
-    if (!name.empty())
-      build_time = std::move(macro);
-    bytes_read = stamp.size;
-    content = std::move(read);
-  }
-  if (!in.at_end())
-    return {};
-  return headers;
-}
-
-Bytes encode(const std::vector<KnownHeader>& headers) {
-  MemoWriter out;
-  out.number(kHeaderMemoFormat);
-  out.number(headers.size());
-  for (const auto& [stamp, content] : headers) {
-    const auto& [digest, directives, bytes] = *content;  // as many as the stamp says
-    const auto& [list, macro_values, path_macros, build_time, names_file, work] =
-        directives;
-    std::ignore = std::tie(names_file, work);
-    const auto [name, line] = build_time.value_or(BuildTimeMacro{});
-    out.stamp(stamp);
-    out.digest(digest);
-    put(out, list);
-    put(out, macro_values);
-    out.number(path_macros.size());
-    for (const auto& [macro, value] : path_macros) {
-      out.text(macro);
-      out.text(value);
-    }
-    out.text(name);
-    out.number(static_cast<std::uint64_t>(line));
-  }
-  return Bytes(out.bytes().begin(), out.bytes().end());
+  return decode_memo<std::vector<KnownHeader>>(kHeaderMemoFormat, bytes, kKnownHeaders)
+      .value_or(std::vector<KnownHeader>{});
 }
 
 }  // namespace
@@ -157,7 +126,8 @@ MemoWrite HeaderStore::save(const std::string& memo,
         headers.push_back(std::move(header));
     }
   }
-  return write_memo(memo_folder_, memo, encode(headers));
+  return write_memo(memo_folder_, memo,
+                    encode_memo(kHeaderMemoFormat, headers, kKnownHeaders));
 }
 
 }  // namespace kiln::key

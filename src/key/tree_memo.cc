@@ -21,56 +21,30 @@ std::string memo_name(const fs::path& root) {
   return "tree-" + Digest::of(as_bytes(root.native())).hex();
 }
 
-std::optional<TreeMemo> decode_tree_memo(ByteView bytes) {
-  MemoReader in(bytes);
-  if (in.number() != kTreeMemoFormat)
-    return std::nullopt;
-  TreeMemo memo;
-  auto& [files, operands, folders, digest] = memo;
-  for (std::uint64_t left = in.number(); left > 0 && in.good(); --left) {
-    auto& [path, stamp, settled, content, names_build_time] = files.emplace_back();
-    path = in.text();
-    stamp = in.stamp();
-    content = in.digest();
-    names_build_time = in.number() != 0;
-    settled = true;
-  }
-  for (std::uint64_t left = in.number(); left > 0 && in.good(); --left)
-    operands.emplace_back(in.text());
-  for (std::uint64_t left = in.number(); left > 0 && in.good(); --left) {
-    auto& [path, stamp] = folders.emplace_back();
-    path = in.text();
-    stamp = in.stamp();
-  }
-  digest = in.digest();
-  if (!in.at_end())
-    return std::nullopt;
-  return memo;
-}
+constexpr auto kFile = [](auto& codec, auto& file) {
+  auto& [path, stamp, settled, content, names_build_time] = file;
+  codec.text(path);
+  kMemoStamp(codec, stamp);
+  auto digest = content.value_or(Digest());
+  codec.digest(digest);
+  codec.number(names_build_time);
+  codec.implied(content, std::optional(digest));
+  codec.implied(settled, true);
+};
 
-Bytes encode(const TreeMemo& memo) {
-  const auto& [files, operands, folders, digest] = memo;
-  MemoWriter out;
-  out.number(kTreeMemoFormat);
-  out.number(files.size());
-  for (const auto& [path, stamp, settled, content, names_build_time] : files) {
-    out.text(path);  // all are settled
-    out.stamp(stamp);
-    out.digest(*content);
-    out.number(names_build_time ? 1 : 0);
-  }
-  out.number(operands.size());
-  for (const std::string& operand : operands) {
-    out.text(operand);
-  }
-  out.number(folders.size());
-  for (const auto& [path, stamp] : folders) {
-    out.text(path);
-    out.stamp(stamp);
-  }
-  out.digest(digest);
-  return Bytes(out.bytes().begin(), out.bytes().end());
-}
+constexpr auto kFolder = [](auto& codec, auto& folder) {
+  auto& [path, stamp] = folder;
+  codec.text(path);
+  kMemoStamp(codec, stamp);
+};
+
+constexpr auto kTreeMemo = [](auto& codec, auto& memo) {
+  auto& [files, operands, folders, digest] = memo;
+  codec.each(files, kFile);
+  codec.each(operands, [](auto& each, auto& operand) { each.text(operand); });
+  codec.each(folders, kFolder);
+  codec.digest(digest);
+};
 
 bool is_reliable(const TreeMemo& memo) {
   const auto reliable = [](const auto& known) { return known.stamp.reliable; };
@@ -87,7 +61,9 @@ TreeMemo TreeMemos::read(const fs::path& root) const {
       return known->second;
   }
   const auto bytes = read_memo(folder_, memo_name(root));
-  return bytes ? decode_tree_memo(*bytes).value_or(TreeMemo{}) : TreeMemo{};
+  return bytes ? decode_memo<TreeMemo>(kTreeMemoFormat, *bytes, kTreeMemo)
+                     .value_or(TreeMemo{})
+               : TreeMemo{};
 }
 
 MemoWrite TreeMemos::write(const fs::path& root, const TreeMemo& memo) {
@@ -98,7 +74,8 @@ MemoWrite TreeMemos::write(const fs::path& root, const TreeMemo& memo) {
     if (!reliable)
       of_process_.emplace(root, memo);
   }
-  return reliable ? write_memo(folder_, memo_name(root), encode(memo))
+  return reliable ? write_memo(folder_, memo_name(root),
+                               encode_memo(kTreeMemoFormat, memo, kTreeMemo))
                   : MemoWrite::kNotNeeded;
 }
 

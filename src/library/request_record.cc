@@ -10,6 +10,7 @@
 #include "request/manifest.h"
 #include "util/log.h"
 #include "util/proc_file.h"
+#include "util/text.h"
 #include "util/this_library.h"
 #include "util/try.h"
 
@@ -57,11 +58,10 @@ std::string program() {
   const auto arguments = read_proc_file("/proc/self/cmdline");
   std::string_view rest = arguments ? std::string_view(*arguments) : "";
   for (bool is_module = false; !rest.empty();) {
-    const std::string_view word = rest.substr(0, rest.find('\0'));
+    const std::string_view word = next_part(rest, std::string_view("\0", 1));
     if (is_module || word.ends_with(".py"))
       return std::filesystem::path(word).filename();
     is_module = word == "-m";
-    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
   }
   return this_program().filename();
 }

@@ -1,5 +1,8 @@
 #include "kiln/service.h"
 
+#include <fnmatch.h>
+
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <optional>
@@ -10,7 +13,6 @@
 #include "build/entry_label.h"
 #include "build/settings.h"
 #include "device/devices.h"
-#include "library/disabled_kernels.h"
 #include "library/kernel_memory.h"
 #include "library/loaded_kernel.h"
 #include "library/only_loaded.h"
@@ -19,6 +21,7 @@
 #include "library/request_record.h"
 #include "library/service_parts.h"
 #include "util/log.h"
+#include "util/nearest.h"
 #include "util/public_border.h"
 #include "util/striped.h"
 #include "util/try.h"
@@ -36,6 +39,47 @@ namespace kiln {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// KILN_DISABLE: switches kernels off from outside a program.
+/// Thread safety: immutable.
+class DisabledKernels {
+ public:
+  /// `config.disabled` are kernel names, which may contain the shell's * ? []. A
+  /// pattern that matches no kernel of `catalog` is logged with the nearest name: a
+  /// misspelled name would otherwise leave its kernel on without notice.
+  DisabledKernels(const Config& config, const render::TemplateCatalog& catalog)
+      : patterns_(config.disabled), set_by_(config.disabled_by) {
+    if (patterns_.empty())
+      return;
+    const std::vector<std::string> names = catalog.names();
+    for (const std::string& pattern : patterns_) {
+      if (std::ranges::none_of(
+              names, [&](const std::string& name) { return matches(pattern, name); }))
+        log(LogLevel::kWarning, {set_by_.name, ": there is no kernel '", pattern, "'",
+                                 did_you_mean(pattern, names)});
+    }
+  }
+
+  /// Errors: kUnavailable, if the request's kernel is switched off. Sources never are.
+  [[nodiscard]] Result<void> check(const Request& request) const {
+    if (!request.is_template())
+      return {};
+    for (const std::string& pattern : patterns_) {
+      if (matches(pattern, request.name()))
+        return fail(ErrorCode::kUnavailable, "{} is switched off by {} ({})",
+                    request.name(), set_by_.name, pattern);
+    }
+    return {};
+  }
+
+ private:
+  static bool matches(const std::string& pattern, const std::string& name) {
+    return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+  }
+
+  const std::vector<std::string> patterns_;
+  const SetBy set_by_;
+};
 
 /// One get(): its arguments, and what its events have in common.
 struct Call {
@@ -74,24 +118,6 @@ tl::unexpected<Error> named(const Error& error, const KeyedRequest& request,
               request.key.short_hex(), device::label_of(device), error.message);
 }
 
-/// Stops what a service has started, unless opening it succeeds.
-class StopUnlessOpened {
- public:
-  explicit StopUnlessOpened(std::stop_source stop) : stop_(std::move(stop)) {}
-  StopUnlessOpened(const StopUnlessOpened&) = delete;
-  StopUnlessOpened& operator=(const StopUnlessOpened&) = delete;
-  ~StopUnlessOpened() {
-    if (!opened_)
-      stop_.request_stop();
-  }
-
-  void opened() { opened_ = true; }
-
- private:
-  std::stop_source stop_;
-  bool opened_ = false;
-};
-
 constexpr std::size_t kKinds = 8;
 
 }  // namespace
@@ -112,30 +138,15 @@ class Service::Impl {
     builds_->journal()->count_memory_hits(nullptr);
   }
 
-  [[nodiscard]] const std::vector<Device>& devices() const { return devices_->list(); }
-  [[nodiscard]] Result<Device> device(int ordinal) const {
-    return devices_->find(ordinal);
-  }
-  [[nodiscard]] Result<std::string> profile(const Device& device) const {
-    return devices_->profile(device);
-  }
-  [[nodiscard]] Result<Device> device_of(CUstream_st* stream) const {
-    return devices_->device_of(stream);
-  }
   Result<Kernel> get(const Request& request, const Device& device,
                      const std::stop_token& stop);
   Result<void> prefetch(const Request& request, const Device& device);
   [[nodiscard]] Statistics statistics() const;
-  [[nodiscard]] AttentionDecisions& attention() { return attention_; }
-  [[nodiscard]] Devices& all_devices() { return *devices_; }
-  [[nodiscard]] KernelMemory& kernels() { return memory_; }
-  [[nodiscard]] StripedCounter& memory_hits() { return memory_hits_; }
-
-  [[nodiscard]] bool is_of_this_process() const {
-    return devices_->is_of_this_process();
-  }
 
  private:
+  friend class Service;
+  friend struct ServiceParts;
+
   Impl(std::stop_source stop, std::unique_ptr<BuildService> builds,
        std::unique_ptr<Devices> devices, std::unique_ptr<RequestRecord> record,
        std::function<void(const Event&)> on_event);
@@ -185,15 +196,16 @@ Result<std::unique_ptr<Service::Impl>> Service::Impl::open(const Options& option
   auto builds = KILN_TRY(BuildService::open(
       config,
       {.stop = stop.get_token(), .journal = "kernels", .may_be_elsewhere = true}));
-  // Destroyed before `builds`, whose destructor waits for a query of an NVRTC's
-  // version.
-  StopUnlessOpened question(stop);
+  // Unless opening succeeds, stops a query of an NVRTC's version, for which the
+  // destructor of `builds` waits.
+  std::unique_ptr<std::stop_source, void (*)(std::stop_source*)> query(
+      &stop, [](std::stop_source* asked) { asked->request_stop(); });
   builds->toolchains().start_search();
   auto devices = KILN_TRY(Devices::open(KILN_TRY(builds->toolchains().driver())));
   std::unique_ptr<RequestRecord> record;
   if (config.record)
     record = KILN_TRY(RequestRecord::open(*config.record));
-  question.opened();
+  std::ignore = query.release();
   return std::unique_ptr<Impl>(new Impl(std::move(stop), std::move(builds),
                                         std::move(devices), std::move(record),
                                         options.on_event));
@@ -457,21 +469,21 @@ Service& Service::operator=(Service&& other) noexcept {
 Service::~Service() {
   const NoCancellation uncancelled;
   // A forked child lacks its threads, and its locks may be held for ever.
-  if (impl_ != nullptr && !impl_->is_of_this_process())
+  if (impl_ != nullptr && !impl_->devices_->is_of_this_process())
     std::ignore = impl_.release();
   impl_.reset();
 }
 
 const std::vector<Device>& Service::devices() const {
-  return impl_->devices();
+  return impl_->devices_->list();
 }
 
 Result<Device> Service::device(int ordinal) const {
-  return at_border([&] { return impl_->device(ordinal); });
+  return at_border([&] { return impl_->devices_->find(ordinal); });
 }
 
 Result<Device> Service::device_of(CUstream_st* stream) const {
-  return at_border([&] { return impl_->device_of(stream); });
+  return at_border([&] { return impl_->devices_->device_of(stream); });
 }
 
 Result<Kernel> Service::get(const Request& request, const Device& device,
@@ -488,23 +500,23 @@ Statistics Service::statistics() const {
 }
 
 Result<std::string> Service::profile(const Device& device) const {
-  return at_border([&] { return impl_->profile(device); });
+  return at_border([&] { return impl_->devices_->profile(device); });
 }
 
 AttentionDecisions& ServiceParts::attention_of(Service& service) {
-  return service.impl_->attention();
+  return service.impl_->attention_;
 }
 
 Devices& ServiceParts::devices_of(Service& service) {
-  return service.impl_->all_devices();
+  return *service.impl_->devices_;
 }
 
 KernelMemory& ServiceParts::kernels_of(Service& service) {
-  return service.impl_->kernels();
+  return service.impl_->memory_;
 }
 
 StripedCounter& ServiceParts::memory_hits_of(Service& service) {
-  return service.impl_->memory_hits();
+  return service.impl_->memory_hits_;
 }
 
 }  // namespace kiln

@@ -12,6 +12,7 @@
 #include "request/resolve.h"
 #include "util/nearest.h"
 #include "util/read_file.h"
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln::request {
@@ -361,9 +362,7 @@ Result<std::vector<ManifestLine>> parse_manifest(std::string_view text,
                 kMaxManifestBytes);
   Lines lines(file, {});
   while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    KILN_TRY(lines.add(text.substr(0, end)));
-    text.remove_prefix(std::min(end + 1, text.size()));
+    KILN_TRY(lines.add(next_part(text, "\n")));
   }
   return std::move(lines.read);
 }

@@ -164,10 +164,9 @@ std::optional<Taken> take(std::span<const std::string> options, const Row& row,
 std::optional<Taken> take(std::span<const std::string> options) {
   for (const Row& row : kRows) {
     for (std::string_view rest = row.names; !rest.empty();) {
-      const std::string_view name = rest.substr(0, rest.find(' '));
+      const std::string_view name = next_part(rest, " ");
       if (auto taken = take(options, row, name))
         return taken;
-      rest.remove_prefix(std::min(name.size() + 1, rest.size()));
     }
   }
   return std::nullopt;

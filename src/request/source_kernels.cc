@@ -6,14 +6,11 @@
 #include <cctype>
 #include <unordered_set>
 
+#include "util/ascii.h"
 #include "util/printable.h"
 
 namespace kiln::request {
 namespace {
-
-bool is_word(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-}
 
 /// Words and characters of a text, without comments, literals, blanks and the lines of
 /// the preprocessor.
@@ -29,9 +26,9 @@ class Tokens {
     std::size_t size = 1;
     if (rest_[0] == '"' || rest_[0] == '\'')
       size = literal_size();
-    else if (is_word(rest_[0]))
+    else if (is_name_char(rest_[0]))
       size = static_cast<std::size_t>(
-          std::find_if_not(rest_.begin(), rest_.end(), is_word) - rest_.begin());
+          std::find_if_not(rest_.begin(), rest_.end(), is_name_char) - rest_.begin());
     const std::string_view token = rest_.substr(0, size);
     rest_.remove_prefix(size);
     return token;
@@ -105,7 +102,7 @@ std::string_view name_of_kernel(Tokens& tokens) {
       last = token;
       continue;
     }
-    if (!last.starts_with("__") && !last.empty() && is_word(last.front()))
+    if (!last.starts_with("__") && !last.empty() && is_name_char(last.front()))
       return last;
     skip_parentheses(tokens);
   }

@@ -17,11 +17,11 @@
 
 #include "standin/elf_image.h"
 #include "standin/identity.h"
-#include "standin/memory_file.h"
 #include "standin/open_file.h"
 #include "standin/private_folder.h"
 #include "standin/standin_image.h"
 #include "standin/trace.h"
+#include "standin/write_all.h"
 
 namespace kiln::standin {
 namespace {
@@ -125,6 +125,73 @@ void find_engine() {
       return;
     engine_path[0] = '\0';
   }
+}
+
+/// A stand-in of this process alone, where no private folder can have it: no /tmp, one
+/// mounted noexec, a full disk, a container whose root user is another one's.
+struct MemoryFile {
+  dev_t real_device;
+  ino_t real_inode;
+  int fd;
+  ino_t inode;  // programs close files that they do not know
+};
+
+constexpr std::size_t kMostFiles = 8;
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): of the process
+MemoryFile memory_files[kMostFiles];
+std::size_t file_count = 0;
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
+
+bool is_still_open(const MemoryFile& file) {
+  struct stat found {};
+  return fstat(file.fd, &found) == 0 && found.st_ino == file.inode &&
+         found.st_nlink == 0;
+}
+
+int make_file(const unsigned char* bytes, std::size_t size) {
+  const int fd = memfd_create("libnvrtc", MFD_CLOEXEC);
+  if (fd < 0)
+    return -1;
+  void* code = MAP_FAILED;
+  if (write_all(fd, bytes, size))
+    code = mmap(nullptr, size, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+  if (code == MAP_FAILED) {
+    close(fd);
+    return -1;
+  }
+  munmap(code, size);
+  return fd;
+}
+
+MemoryFile* find_file(const struct stat& real) {
+  for (std::size_t i = 0; i < file_count; ++i) {
+    if (memory_files[i].real_device == real.st_dev &&
+        memory_files[i].real_inode == real.st_ino)
+      return &memory_files[i];
+  }
+  return file_count == kMostFiles ? nullptr : &memory_files[file_count];
+}
+
+/// Writes the bytes to a file once for each `real`, since the loader takes two files
+/// for two libraries. False if that fails; else `path` is valid until the process
+/// closes the file.
+bool publish_in_memory(const struct stat& real, const unsigned char* bytes,
+                       std::size_t size, char* path) {
+  MemoryFile* file = find_file(real);
+  if (file == nullptr)
+    return false;
+  const bool is_new = file == &memory_files[file_count];
+  if (is_new || !is_still_open(*file)) {
+    struct stat made {};
+    const int fd = make_file(bytes, size);
+    if (fd < 0 || fstat(fd, &made) != 0)
+      return false;
+    *file = {real.st_dev, real.st_ino, fd, made.st_ino};
+    file_count += is_new ? 1 : 0;
+  }
+  // Spelled as no program spells it: the loader knows a library by its path, too.
+  std::snprintf(path, PATH_MAX, "/proc/self/.//fd//%d", file->fd);
+  return true;
 }
 
 /// The path of the stand-in for the library in `file`; null, and why there is none.

@@ -15,6 +15,7 @@
 #include "util/elf.h"
 #include "util/log.h"
 #include "util/posix_error.h"
+#include "util/text.h"
 #include "util/try.h"
 #include "util/unique_fd.h"
 
@@ -255,15 +256,13 @@ std::string to_named(const Toolchain& toolchain) {
 
 Result<Toolchain> parse_named(std::string_view text) {
   Toolchain toolchain;
-  const auto word = [&text](char end) {
-    const std::string_view found = text.substr(0, text.find(end));
-    text.remove_prefix(std::min(found.size() + 1, text.size()));
-    return std::string(found);
+  const auto word = [&text](std::string_view end) {
+    return std::string(next_part(text, end));
   };
   const std::string_view whole = text;
-  const auto version = parse_cuda_version(word(' '));
-  toolchain.id.nvrtc = word('+');
-  toolchain.id.builtins = word(' ');
+  const auto version = parse_cuda_version(word(" "));
+  toolchain.id.nvrtc = word("+");
+  toolchain.id.builtins = word(" ");
   toolchain.nvrtc = text;
   if (!version || toolchain.id.nvrtc.empty() || !toolchain.nvrtc.is_absolute())
     return refuse(

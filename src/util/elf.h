@@ -68,6 +68,11 @@ class ElfFile {
   std::vector<ElfSection> sections_;
 };
 
+/// The GNU build id among the notes of a segment or section, as lower-case hex; "":
+/// there is none. Errors: kCorrupt.
+[[nodiscard]] Result<std::string> build_id_in_notes(ByteView notes,
+                                                    std::uint64_t alignment);
+
 /// The GNU build id of a shared library or program, as lower-case hex, read from its
 /// notes without loading it and without reading the whole file.
 /// Errors: kNotFound (no file, or one without a build id), kUnavailable (for another

@@ -1,18 +1,19 @@
 // The headers of 64-bit little-endian ELF files: that of the file, and those of its
-// sections. elf.h and elf_outline.h read files by them.
+// sections. elf.h and binaries/device_code.cc read files by them.
 
 #pragma once
 
 #include <elf.h>
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string_view>
 
 #include "kiln/result.h"
 #include "util/bytes.h"
-#include "util/elf.h"
 
 namespace kiln {
 
@@ -23,31 +24,20 @@ inline constexpr std::uint16_t kOwnMachine = EM_AARCH64;
 inline constexpr std::uint16_t kOwnMachine = EM_X86_64;
 #endif
 
-struct ElfFileHeader {
-  std::uint64_t program_headers = 0;  // offset
-  std::uint64_t section_headers = 0;  // offset; 0: none
-  std::uint32_t version = 0;
-  std::uint32_t flags = 0;
-  std::uint16_t type = 0;  // ET_*
-  std::uint16_t machine = 0;
-  std::uint16_t program_header_count = 0;
-  std::uint16_t section_count = 0;
-  std::uint16_t name_section = 0;
-  std::uint8_t os_abi = 0;
-  std::uint8_t abi_version = 0;
-};
+/// The file is little-endian, and so are all machines with a driver of NVIDIA's: the
+/// structs of <elf.h> are read as they are.
+static_assert(std::endian::native == std::endian::little);
+
+/// Entry `index` of `table`, which has room for it.
+template <typename Entry>
+[[nodiscard]] Entry elf_entry(ByteView table, std::size_t index = 0) {
+  Entry entry;
+  std::memcpy(&entry, table.data() + index * sizeof(Entry), sizeof(Entry));
+  return entry;
+}
 
 /// `bytes` begin with the header. Errors: kCorrupt.
-[[nodiscard]] Result<ElfFileHeader> read_elf_file_header(ByteView bytes);
-
-struct ElfSectionHeader {
-  std::uint32_t name_offset;
-  std::uint64_t offset;
-  ElfSection section;  // without its name and bytes
-};
-
-/// `table` has room for entry `index`.
-[[nodiscard]] ElfSectionHeader elf_section_header(ByteView table, std::size_t index);
+[[nodiscard]] Result<Elf64_Ehdr> read_elf_file_header(ByteView bytes);
 
 /// Where the section headers and their names are.
 struct ElfSectionTable {
@@ -57,7 +47,7 @@ struct ElfSectionTable {
 
 /// Of a file of `file_bytes` with the first section header `first`, which has what does
 /// not fit the file header's 16 bits. Errors: kCorrupt.
-[[nodiscard]] Result<ElfSectionTable> elf_section_table(const ElfFileHeader& header,
+[[nodiscard]] Result<ElfSectionTable> elf_section_table(const Elf64_Ehdr& header,
                                                         ByteView first,
                                                         std::uint64_t file_bytes);
 

@@ -1,6 +1,5 @@
 #include "util/library_search.h"
 
-#include <dlfcn.h>
 #include <link.h>
 #include <sys/stat.h>
 
@@ -20,6 +19,8 @@
 #include "util/loader_cache.h"
 #include "util/mutex.h"
 #include "util/read_file.h"
+#include "util/text.h"
+#include "util/this_library.h"
 #include "util/try.h"
 
 namespace kiln {
@@ -206,17 +207,6 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-std::vector<fs::path> split_path_list(std::string_view list) {
-  std::vector<fs::path> paths;
-  while (!list.empty()) {
-    const std::size_t end = std::min(list.find_first_of(":;"), list.size());
-    if (end != 0)
-      paths.emplace_back(list.substr(0, end));
-    list.remove_prefix(std::min(end + 1, list.size()));
-  }
-  return paths;
-}
-
 Mutex& iterating() {
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): of the process
   static auto* const mutex = new Mutex();
@@ -246,16 +236,9 @@ std::vector<fs::path> loaded_libraries() {
 // The program's folder, and that of the library that this code is in.
 std::vector<fs::path> folders_of_own_code() {
   std::vector<fs::path> folders;
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (!error)
-    folders.push_back(program.parent_path());
-  Dl_info info{};
-  if (::dladdr(reinterpret_cast<void*>(&folders_of_own_code), &info) != 0 &&
-      info.dli_fname != nullptr) {
-    const fs::path library = fs::canonical(info.dli_fname, error);
-    if (!error && (folders.empty() || library.parent_path() != folders.front()))
-      folders.push_back(library.parent_path());
+  for (const fs::path& file : {this_program(), this_library()}) {
+    if (!file.empty() && (folders.empty() || file.parent_path() != folders.front()))
+      folders.push_back(file.parent_path());
   }
   return folders;
 }
@@ -274,7 +257,9 @@ bool is_version_of(std::string_view file_name, std::string_view name) {
 }
 
 std::vector<fs::path> folders_of_variable(const char* name) {
-  return split_path_list(environment(name));
+  const std::string listed = environment(name);
+  const auto folders = parts_of(listed, ":;");
+  return {folders.begin(), folders.end()};
 }
 
 LibraryPlaces LibraryPlaces::of_process() {

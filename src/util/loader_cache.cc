@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "util/elf_headers.h"
 #include "util/little_endian.h"
 
 namespace kiln {
@@ -20,15 +21,6 @@ constexpr std::uint32_t kFlags = 0x0a03;
 constexpr std::uint32_t kFlags = 0x0003;
 #endif
 
-// Offsets count from the start of the header.
-std::string_view string_at(std::string_view cache, std::uint32_t offset) {
-  if (offset >= cache.size())
-    return {};
-  const std::size_t end = cache.find('\0', offset);
-  return end == std::string_view::npos ? std::string_view()
-                                       : cache.substr(offset, end - offset);
-}
-
 }  // namespace
 
 std::vector<LoaderCacheEntry> read_loader_cache(ByteView bytes,
@@ -46,8 +38,11 @@ std::vector<LoaderCacheEntry> read_loader_cache(ByteView bytes,
       break;
     if (load_le<std::uint32_t>(cache, at) != kFlags)
       continue;
-    const auto name = string_at(as_text(cache), load_le<std::uint32_t>(cache, at + 4));
-    const auto path = string_at(as_text(cache), load_le<std::uint32_t>(cache, at + 8));
+    // Offsets count from the start of the header.
+    const auto name =
+        elf_string(cache, load_le<std::uint32_t>(cache, at + 4)).value_or("");
+    const auto path =
+        elf_string(cache, load_le<std::uint32_t>(cache, at + 8)).value_or("");
     if (!name.empty() && name.starts_with(prefix) && path.starts_with('/'))
       entries.push_back({std::string(name), std::string(path)});
   }

@@ -16,6 +16,16 @@ std::string_view next_part(std::string_view& text, std::string_view separators) 
   return part;
 }
 
+std::vector<std::string_view> parts_of(std::string_view text,
+                                       std::string_view separators) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    if (const auto part = next_part(text, separators); !part.empty())
+      parts.push_back(part);
+  }
+  return parts;
+}
+
 std::string lower_case(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 namespace kiln {
 
@@ -17,6 +18,10 @@ namespace kiln {
 /// The text before the first of `separators`, which is taken off `text` with it.
 [[nodiscard]] std::string_view next_part(std::string_view& text,
                                          std::string_view separators);
+
+/// The parts of `text` between any of `separators`, without the empty ones.
+[[nodiscard]] std::vector<std::string_view> parts_of(std::string_view text,
+                                                     std::string_view separators);
 
 /// The number that `text` is, as std::from_chars() reads it; nullopt: it is no number
 /// of that type, or something else as well.

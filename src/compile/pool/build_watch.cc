@@ -59,26 +59,6 @@ WorkerFailure worker_failure(const Error& cause, const Job& job,
   }
 }
 
-template <typename Job>
-Error ended(const Error& cause, const Job& job, const BuildWatch& watch,
-            const OwnFolder& reproductions) {
-  const auto build = build_name(job);
-  if (cause.code == ErrorCode::kCancelled) {
-    return {cause.code,
-            fmt::format("{} was cancelled while {}", build, to_string(watch.phase()))};
-  }
-  const auto [code, text] = worker_failure(cause, job, watch);
-  Error error{code, fmt::format("{} {}", build, text), cause.from_outside};
-  if (cause.from_outside)
-    error.message += "; the first try ended in the same way";
-  if (reproductions.empty())
-    return error;
-  const auto saved = save_reproduction(reproductions, job);
-  error.message += saved ? "; saved in " + saved->native()
-                         : "; the build could not be saved: " + saved.error().message;
-  return error;
-}
-
 }  // namespace
 
 std::string build_name(const CompileJob& job) {
@@ -97,19 +77,31 @@ std::string build_name(const LinkJob& job) {
   return fmt::format("the link of {} for {}", job.label, device::to_string(job.target));
 }
 
-Error ended_build(const Error& cause, const LinkJob& job, const BuildWatch& watch,
+template <typename Job>
+Error ended_build(const Error& cause, const Job& job, const BuildWatch& watch,
                   const OwnFolder& reproductions) {
-  return ended(cause, job, watch, reproductions);
+  const auto build = build_name(job);
+  if (cause.code == ErrorCode::kCancelled) {
+    return {cause.code,
+            fmt::format("{} was cancelled while {}", build, to_string(watch.phase()))};
+  }
+  const auto [code, text] = worker_failure(cause, job, watch);
+  Error error{code, fmt::format("{} {}", build, text), cause.from_outside};
+  if (cause.from_outside)
+    error.message += "; the first try ended in the same way";
+  if (reproductions.empty())
+    return error;
+  const auto saved = save_reproduction(reproductions, job);
+  error.message += saved ? "; saved in " + saved->native()
+                         : "; the build could not be saved: " + saved.error().message;
+  return error;
 }
 
-Error ended_build(const Error& cause, const CompileJob& job, const BuildWatch& watch,
-                  const OwnFolder& reproductions) {
-  return ended(cause, job, watch, reproductions);
-}
-
-Error ended_build(const Error& cause, const PlanJob& job, const BuildWatch& watch,
-                  const OwnFolder& reproductions) {
-  return ended(cause, job, watch, reproductions);
-}
+template Error ended_build(const Error&, const CompileJob&, const BuildWatch&,
+                           const OwnFolder&);
+template Error ended_build(const Error&, const PlanJob&, const BuildWatch&,
+                           const OwnFolder&);
+template Error ended_build(const Error&, const LinkJob&, const BuildWatch&,
+                           const OwnFolder&);
 
 }  // namespace kiln::compile

@@ -61,13 +61,8 @@ class BuildWatch {
 /// The error of a build that was stopped or whose worker died. It names the build, the
 /// elapsed time, the phase, the limit, and where the job was saved in `reproductions`
 /// (empty: it is not saved). `job` has its limits filled in.
-[[nodiscard]] Error ended_build(const Error& cause, const CompileJob& job,
-                                const BuildWatch& watch,
-                                const OwnFolder& reproductions);
-[[nodiscard]] Error ended_build(const Error& cause, const PlanJob& job,
-                                const BuildWatch& watch,
-                                const OwnFolder& reproductions);
-[[nodiscard]] Error ended_build(const Error& cause, const LinkJob& job,
+template <typename Job>
+[[nodiscard]] Error ended_build(const Error& cause, const Job& job,
                                 const BuildWatch& watch,
                                 const OwnFolder& reproductions);
 

@@ -1,6 +1,7 @@
 #include "compile/pool/reproduction.h"
 
 #include <fcntl.h>
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -15,6 +16,7 @@
 
 #include "codec/digest.h"
 #include "compile/protocol/protocol.h"
+#include "util/folder_names.h"
 #include "util/log.h"
 #include "util/posix_error.h"
 #include "util/shell_word.h"
@@ -30,12 +32,7 @@ constexpr std::size_t kTimeChars = 16;  // "20260131T120000Z"
 constexpr std::size_t kHashChars = 16;
 
 std::string folder_name(const Request& job) {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  ::gmtime_r(&now, &utc);
-  char time[kTimeChars + 1] = "";
-  std::ignore = std::strftime(time, sizeof(time), "%Y%m%dT%H%M%SZ", &utc);
-  return fmt::format("{}-{}", time,
+  return fmt::format("{:%Y%m%dT%H%M%SZ}-{}", fmt::gmtime(std::time(nullptr)),
                      Digest::of(encode_request(job)).hex().substr(0, kHashChars));
 }
 
@@ -118,11 +115,9 @@ std::uint64_t bytes_in(const std::filesystem::path& folder) {
 void remove_oldest(const std::filesystem::path& repro,
                    const std::filesystem::path& fresh, std::uint64_t bytes_kept) {
   std::vector<std::filesystem::path> ours;
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry(repro, error), end;
-       !error && entry != end; entry.increment(error)) {
-    if (is_our_name(entry->path().filename().native()) && entry->path() != fresh)
-      ours.push_back(entry->path());
+  for (const std::string& name : folder_names(repro, is_our_name)) {
+    if (repro / name != fresh)
+      ours.push_back(repro / name);
   }
   // Their names begin with the time: the newest first.
   std::ranges::sort(ours, std::greater<>());
@@ -132,6 +127,7 @@ void remove_oldest(const std::filesystem::path& repro,
     bytes += is_new ? bytes_in(ours[i]) : 0;
     if (is_new && bytes <= bytes_kept)
       continue;
+    std::error_code error;
     std::filesystem::remove_all(ours[i], error);
     if (error)
       log(LogLevel::kWarning,
@@ -203,12 +199,9 @@ Result<void> write_files(const std::filesystem::path& folder, const LinkJob& job
 }
 
 /// A question is no job: there is nothing to run again.
+template <typename Question>
 Result<void> write_files(const std::filesystem::path& /*folder*/,
-                         const DescribeRequest& /*request*/) {
-  return {};
-}
-Result<void> write_files(const std::filesystem::path& /*folder*/,
-                         const CudnnRequest& /*request*/) {
+                         const Question& /*question*/) {
   return {};
 }
 

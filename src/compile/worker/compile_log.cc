@@ -6,16 +6,12 @@
 #include <charconv>
 #include <optional>
 
+#include "util/text.h"
+
 namespace kiln::compile {
 namespace {
 
 using namespace std::string_view_literals;
-
-std::string_view next_line(std::string_view& rest) {
-  const auto line = rest.substr(0, rest.find('\n'));
-  rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-  return line;
-}
 
 /// The text between `prefix`, which ends with a quote, and the next quote; nullopt if
 /// the line does not contain `prefix`.
@@ -57,8 +53,7 @@ std::optional<Item> parse_item(std::string_view item) {
 template <typename Take>
 void for_each_item(std::string_view list, const Take& take) {
   while (!list.empty()) {
-    auto item = list.substr(0, list.find(','));
-    list.remove_prefix(std::min(item.size() + 1, list.size()));
+    const auto item = next_part(list, ",");
     const auto digit = item.find_first_of("0123456789");
     if (digit == std::string_view::npos)
       continue;
@@ -104,7 +99,7 @@ std::vector<ResourceUse> parse_resource_use(std::string_view log) {
   std::vector<ResourceUse> found;
   bool is_entry = false;  // do the properties that follow belong to found.back()?
   while (!log.empty()) {
-    const auto line = next_line(log);
+    const auto line = next_part(log, "\n");
     if (!is_resource_line(line))
       continue;
     if (const auto entry = quoted_after(line, ": Compiling entry function '")) {
@@ -128,7 +123,7 @@ std::vector<ResourceUse> parse_resource_use(std::string_view log) {
 std::string diagnostics(std::string_view log) {
   std::string kept;
   while (!log.empty()) {
-    const auto line = next_line(log);
+    const auto line = next_part(log, "\n");
     if (is_resource_line(line))
       continue;
     kept.append(line).push_back('\n');
@@ -156,7 +151,7 @@ std::string shortened(std::string text, std::size_t end_bytes) {
 
 bool says_out_of_memory(std::string_view log) {
   while (!log.empty()) {
-    const auto line = next_line(log);
+    const auto line = next_part(log, "\n");
     // A source can print any words after "#error directive:", but not here.
     constexpr std::string_view kCatastrophic = "catastrophic error: ";
     const auto at = line.find(kCatastrophic);

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "compile/protocol/protocol.h"
+#include "util/folder_names.h"
 #include "util/posix_error.h"
 #include "util/unique_fd.h"
 
@@ -273,12 +274,8 @@ void confine_writing() {
   if (const char* const scratch = ::secure_getenv(kScratchVariable))
     rules.allow_folder(scratch);
   rules.allow_writing("/dev/null");
-  std::error_code error;
-  for (std::filesystem::directory_iterator device("/dev", error), end;
-       !error && device != end; device.increment(error)) {
-    if (is_of_the_driver(device->path().filename().native()))
-      rules.allow_writing(device->path().c_str());
-  }
+  for (const std::string& device : folder_names("/dev", is_of_the_driver))
+    rules.allow_writing(("/dev/" + device).c_str());
   rules.enforce();
 }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "util/proc_file.h"
+#include "util/text.h"
 
 namespace kiln::compile {
 namespace {
@@ -60,8 +61,7 @@ std::vector<Range> gaps(std::string_view maps) {
   };
   std::uintptr_t end = 0;
   while (!maps.empty()) {
-    const auto line = maps.substr(0, maps.find('\n'));
-    maps.remove_prefix(std::min(line.size() + 1, maps.size()));
+    const auto line = next_part(maps, "\n");
     const auto mapping = mapping_in(line);
     if (!mapping)
       continue;

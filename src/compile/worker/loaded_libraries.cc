@@ -3,7 +3,6 @@
 #include <elf.h>
 #include <link.h>
 
-#include <cstring>
 #include <string_view>
 #include <system_error>
 
@@ -12,24 +11,6 @@
 
 namespace kiln::compile {
 namespace {
-
-/// The GNU build id among the mapped notes of one PT_NOTE segment; "" if none.
-std::string build_id_of(ByteView notes) {
-  while (notes.size() >= sizeof(ElfW(Nhdr))) {
-    ElfW(Nhdr) header;
-    std::memcpy(&header, notes.data(), sizeof(header));
-    const auto padded = [](std::size_t size) { return (size + 3) & ~std::size_t{3}; };
-    const std::size_t description = sizeof(header) + padded(header.n_namesz);
-    const std::size_t end = description + padded(header.n_descsz);
-    if (end > notes.size())
-      return {};
-    const auto name = as_text(notes.subspan(sizeof(header), header.n_namesz));
-    if (header.n_type == NT_GNU_BUILD_ID && name == std::string_view("GNU\0", 4))
-      return to_hex(notes.subspan(description, header.n_descsz));
-    notes = notes.subspan(end);
-  }
-  return {};
-}
 
 /// A library edited after linking can have a note segment that points anywhere.
 bool is_mapped(const dl_phdr_info& info, const ElfW(Phdr) & segment) {
@@ -54,7 +35,8 @@ int add_library(dl_phdr_info* info, std::size_t /*size*/, void* list) {
     const auto* const start =  // the loader gives addresses as numbers
                                // NOLINTNEXTLINE(performance-no-int-to-ptr)
         reinterpret_cast<const std::byte*>(info->dlpi_addr + segment.p_vaddr);
-    library.build_id = build_id_of({start, segment.p_memsz});
+    library.build_id =
+        build_id_in_notes({start, segment.p_memsz}, segment.p_align).value_or("");
   }
   // Some NVRTC wheels have their build id only in a section, in no segment; or none.
   if (library.build_id.empty())

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -47,12 +46,7 @@ struct NvJitLink {
   int (*version)(unsigned*, unsigned*) = nullptr;  // from 12.3 on
 };
 
-/// A worker calls it on one thread.
-Result<const NvJitLink*> open_linker(const std::filesystem::path& path) {
-  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
-  static auto* const known = new std::map<std::filesystem::path, const NvJitLink*>;
-  if (const auto at = known->find(path); at != known->end())
-    return at->second;
+Result<std::unique_ptr<NvJitLink>> load_nvjitlink(const std::filesystem::path& path) {
   const auto library = open_library(path);
   if (!library)
     return fail(ErrorCode::kUnavailable, "cannot open nvJitLink {}: {}", path.native(),
@@ -75,7 +69,7 @@ Result<const NvJitLink*> open_linker(const std::filesystem::path& path) {
     return fail(ErrorCode::kUnavailable, "{} lacks functions of nvJitLink 12.0",
                 path.native());
   std::ignore = has("nvJitLinkVersion", table->version);
-  return known->emplace(path, table.release()).first->second;
+  return table;
 }
 
 /// Owns a link. Thread safety: one thread.
@@ -213,7 +207,8 @@ bool needs_device_runtime(std::string_view errors) {
 }  // namespace
 
 Result<CompileOutput> link_here(const LinkJob& job, const PhaseCallback& on_phase) {
-  const NvJitLink* const linker = KILN_TRY(open_linker(job.linker));
+  const NvJitLink* const linker = KILN_TRY(LibraryTables<NvJitLink>::get(
+      job.linker, [&] { return load_nvjitlink(job.linker); }));
   on_phase(BuildPhase::kCompiling);
   const auto begin = Clock::now();
   // The device runtime makes any cubin 200 kB larger.

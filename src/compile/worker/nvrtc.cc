@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <optional>
 
@@ -13,51 +12,25 @@
 #include "compile/worker/compile_log.h"
 #include "compile/worker/fixed_place.h"
 #include "compile/worker/loaded_libraries.h"
-#include "util/mutex.h"
 #include "util/open_library.h"
 #include "util/try.h"
 
 namespace kiln::compile {
 namespace {
 
-/// Fills `entry` or says which name the library lacks.
-template <typename Function>
-Result<void> resolve(void* library, const Nvrtc& nvrtc, const char* name,
-                     Function& entry) {
-  if (look_up(library, name, entry))
-    return {};
-  return fail(ErrorCode::kUnavailable,
-              "{} has no {}: it is not an NVRTC, or is older than 11.2",
-              nvrtc.path.native(), name);
-}
-
 Result<void> resolve_all(void* library, Nvrtc& nvrtc) {
-  const auto need = [&](const char* name, auto& entry) {
-    return resolve(library, nvrtc, name, entry);
-  };
-  KILN_TRY(need("nvrtcVersion", nvrtc.version));
-  KILN_TRY(need("nvrtcGetErrorString", nvrtc.error_string));
-  KILN_TRY(need("nvrtcGetNumSupportedArchs", nvrtc.num_supported_archs));
-  KILN_TRY(need("nvrtcGetSupportedArchs", nvrtc.supported_archs));
-  KILN_TRY(need("nvrtcCreateProgram", nvrtc.create_program));
-  KILN_TRY(need("nvrtcDestroyProgram", nvrtc.destroy_program));
-  KILN_TRY(need("nvrtcAddNameExpression", nvrtc.add_name_expression));
-  KILN_TRY(need("nvrtcCompileProgram", nvrtc.compile_program));
-  KILN_TRY(need("nvrtcGetLoweredName", nvrtc.lowered_name));
-  KILN_TRY(need("nvrtcGetProgramLogSize", nvrtc.log_size));
-  KILN_TRY(need("nvrtcGetProgramLog", nvrtc.log));
-  KILN_TRY(need("nvrtcGetPTXSize", nvrtc.ptx_size));
-  KILN_TRY(need("nvrtcGetPTX", nvrtc.ptx));
-  KILN_TRY(need("nvrtcGetCUBINSize", nvrtc.cubin_size));
-  KILN_TRY(need("nvrtcGetCUBIN", nvrtc.cubin));
-  std::ignore = look_up(library, "nvrtcGetLTOIRSize", nvrtc.lto_ir_size);
-  std::ignore = look_up(library, "nvrtcGetLTOIR", nvrtc.lto_ir);
-  // Optional, and missing in older versions: killing the process bounds a build.
-  std::ignore =
-      resolve(library, nvrtc, "nvrtcSetFlowCallback", nvrtc.set_flow_callback);
-  std::ignore = resolve(library, nvrtc, "nvrtcSetPCHHeapSize", nvrtc.set_pch_heap_size);
-  std::ignore =
-      resolve(library, nvrtc, "nvrtcGetPCHCreateStatus", nvrtc.pch_create_status);
+#define KILN_LOOK_UP(member, function)                                     \
+  if (!look_up(library, #function, nvrtc.member))                          \
+    return fail(ErrorCode::kUnavailable,                                   \
+                "{} has no {}: it is not an NVRTC, or is older than 11.2", \
+                nvrtc.path.native(), #function);
+  KILN_NVRTC_FUNCTIONS(KILN_LOOK_UP)
+#undef KILN_LOOK_UP
+  look_up(library, "nvrtcGetLTOIRSize", nvrtc.lto_ir_size);
+  look_up(library, "nvrtcGetLTOIR", nvrtc.lto_ir);
+  look_up(library, "nvrtcSetFlowCallback", nvrtc.set_flow_callback);
+  look_up(library, "nvrtcSetPCHHeapSize", nvrtc.set_pch_heap_size);
+  look_up(library, "nvrtcGetPCHCreateStatus", nvrtc.pch_create_status);
   return {};
 }
 
@@ -68,7 +41,7 @@ std::uint64_t address_of(const Nvrtc& nvrtc) {
              : reinterpret_cast<std::uintptr_t>(info.dli_fbase);
 }
 
-Result<std::unique_ptr<const Nvrtc>> load(const std::filesystem::path& path) {
+Result<std::unique_ptr<Nvrtc>> load(const std::filesystem::path& path) {
   // A worker without a folder for precompiled headers leaves the addresses to chance.
   const bool makes_precompiled = ::secure_getenv(kScratchVariable) != nullptr;
   std::optional<FixedPlace> place;
@@ -98,18 +71,6 @@ void load_builtins(const std::filesystem::path& path) {
   }
 }
 
-struct Tables {
-  Mutex mutex;
-  std::map<std::filesystem::path, const Nvrtc*> by_path KILN_GUARDED_BY(mutex);
-};
-
-Tables& tables() {
-  // Never destroyed, see Nvrtc.
-  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
-  static auto* const instance = new Tables;
-  return *instance;
-}
-
 ErrorCode code_of(nvrtcResult result, std::string_view log) {
   if (says_out_of_memory(log))
     return ErrorCode::kResourceLimit;
@@ -137,14 +98,10 @@ Result<const Nvrtc*> open_nvrtc(const NvrtcPaths& paths) {
   if (!path.is_absolute()) {
     return refuse("the path of NVRTC must be absolute, not '{}'", path.native());
   }
-  Tables& known = tables();
-  const MutexLock lock(known.mutex);
-  const auto at = known.by_path.find(path);
-  if (at != known.by_path.end())
-    return at->second;
-  load_builtins(paths.builtins);
-  auto loaded = KILN_TRY(load(path));
-  return known.by_path.emplace(path, loaded.release()).first->second;
+  return LibraryTables<Nvrtc>::get(path, [&] {
+    load_builtins(paths.builtins);
+    return load(path);
+  });
 }
 
 Error nvrtc_error(const Nvrtc& nvrtc, nvrtcResult result, std::string_view call,

@@ -15,27 +15,34 @@
 
 namespace kiln::compile {
 
+/// X(member, function) of what NVRTC has since 11.2.
+#define KILN_NVRTC_FUNCTIONS(X)                     \
+  X(version, nvrtcVersion)                          \
+  X(error_string, nvrtcGetErrorString)              \
+  X(num_supported_archs, nvrtcGetNumSupportedArchs) \
+  X(supported_archs, nvrtcGetSupportedArchs)        \
+  X(create_program, nvrtcCreateProgram)             \
+  X(destroy_program, nvrtcDestroyProgram)           \
+  X(add_name_expression, nvrtcAddNameExpression)    \
+  X(compile_program, nvrtcCompileProgram)           \
+  X(lowered_name, nvrtcGetLoweredName)              \
+  X(log_size, nvrtcGetProgramLogSize)               \
+  X(log, nvrtcGetProgramLog)                        \
+  X(ptx_size, nvrtcGetPTXSize)                      \
+  X(ptx, nvrtcGetPTX)                               \
+  X(cubin_size, nvrtcGetCUBINSize)                  \
+  X(cubin, nvrtcGetCUBIN)
+
 /// Thread safety: immutable. Never destroyed and never closed: NVRTC's threads and
 /// static objects may use it until the process ends.
 struct Nvrtc {
   std::filesystem::path path;
   std::uint64_t address = 0;  // where it is loaded; see fixed_place.h
 
-  decltype(&nvrtcVersion) version = nullptr;
-  decltype(&nvrtcGetErrorString) error_string = nullptr;
-  decltype(&nvrtcGetNumSupportedArchs) num_supported_archs = nullptr;
-  decltype(&nvrtcGetSupportedArchs) supported_archs = nullptr;
-  decltype(&nvrtcCreateProgram) create_program = nullptr;
-  decltype(&nvrtcDestroyProgram) destroy_program = nullptr;
-  decltype(&nvrtcAddNameExpression) add_name_expression = nullptr;
-  decltype(&nvrtcCompileProgram) compile_program = nullptr;
-  decltype(&nvrtcGetLoweredName) lowered_name = nullptr;
-  decltype(&nvrtcGetProgramLogSize) log_size = nullptr;
-  decltype(&nvrtcGetProgramLog) log = nullptr;
-  decltype(&nvrtcGetPTXSize) ptx_size = nullptr;
-  decltype(&nvrtcGetPTX) ptx = nullptr;
-  decltype(&nvrtcGetCUBINSize) cubin_size = nullptr;
-  decltype(&nvrtcGetCUBIN) cubin = nullptr;
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a member's name
+#define KILN_NVRTC_MEMBER(member, function) decltype(&::function) member = nullptr;
+  KILN_NVRTC_FUNCTIONS(KILN_NVRTC_MEMBER)
+#undef KILN_NVRTC_MEMBER
   // Null before NVRTC 12.0.
   decltype(&nvrtcGetCUBINSize) lto_ir_size = nullptr;
   decltype(&nvrtcGetCUBIN) lto_ir = nullptr;

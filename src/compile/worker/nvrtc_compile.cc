@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <optional>
+#include <memory>
 
 #include "compile/worker/compile_log.h"
 #include "compile/worker/fixed_place.h"
@@ -292,37 +292,27 @@ Result<CompileOutput> make_precompiled(const Program& program, const CompileJob&
   return output;
 }
 
-/// Where relative paths are below, until it is destroyed.
-class WorkingDirectory {
- public:
-  WorkingDirectory() = default;
-  WorkingDirectory(const WorkingDirectory&) = delete;
-  WorkingDirectory& operator=(const WorkingDirectory&) = delete;
-  ~WorkingDirectory() {
+/// Relative paths are below `folder` until the result is destroyed.
+Result<std::shared_ptr<void>> enter_folder(const std::filesystem::path& folder) {
+  std::shared_ptr<void> leaves(nullptr, [](void*) {
     std::ignore = ::chdir("/");
     ::unsetenv("PWD");  // NOLINT(concurrency-mt-unsafe): as below
-  }
-
-  static Result<void> enter(const std::filesystem::path& folder) {
-    if (::chdir(folder.c_str()) != 0)
-      return posix_error("chdir", folder, errno);
-    // Debug information has the folder by this name, if it is one of the folder's.
-    // NOLINTNEXTLINE(concurrency-mt-unsafe): NVRTC, which reads it, does not run
-    if (::setenv("PWD", folder.c_str(), 1) != 0)
-      return posix_error("setenv", folder, errno);
-    return {};
-  }
-};
+  });
+  if (::chdir(folder.c_str()) != 0)
+    return posix_error("chdir", folder, errno);
+  // Debug information has the folder by this name, if it is one of the folder's.
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): NVRTC, which reads it, does not run
+  if (::setenv("PWD", folder.c_str(), 1) != 0)
+    return posix_error("setenv", folder, errno);
+  return leaves;
+}
 
 Result<CompileOutput> compile_source(const Nvrtc& nvrtc, const CompileJob& job,
                                      const Precompiled& precompiled,
                                      Clock::time_point deadline,
                                      const PhaseCallback& enter) {
-  std::optional<WorkingDirectory> leaves;
-  if (job.as_nvrtc) {
-    leaves.emplace();
-    KILN_TRY(WorkingDirectory::enter(job.working_directory));
-  }
+  const auto leaves =
+      job.as_nvrtc ? KILN_TRY(enter_folder(job.working_directory)) : nullptr;
   const nvrtcProgram raw = KILN_TRY(create(nvrtc, job));
   const Program program(nvrtc, raw, job.as_nvrtc);
   enter(BuildPhase::kCompiling);

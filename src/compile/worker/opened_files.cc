@@ -212,35 +212,26 @@ FileReport stop_recording_files() {
 // open() is variadic, __xstat() a name of libc, and these stand in for them.
 extern "C" {
 
-__attribute__((visibility("default"))) int open(const char* path, int flags, ...) {
-  va_list rest;
-  va_start(rest, flags);
-  const auto mode = va_arg(rest, unsigned);  // garbage without O_CREAT, and then unused
-  va_end(rest);
-  return kiln::compile::open_and_record({"open", __builtin_return_address(0)}, path,
-                                        flags, mode);
-}
+#define KILN_OPEN(name)                                                               \
+  __attribute__((visibility("default"))) int name(const char* path, int flags, ...) { \
+    va_list rest;                                                                     \
+    va_start(rest, flags);                                                            \
+    const auto mode = va_arg(rest, unsigned); /* garbage, unused, without O_CREAT */  \
+    va_end(rest);                                                                     \
+    return kiln::compile::open_and_record({#name, __builtin_return_address(0)}, path, \
+                                          flags, mode);                               \
+  }
+KILN_OPEN(open)
+KILN_OPEN(open64)
 
-__attribute__((visibility("default"))) int open64(const char* path, int flags, ...) {
-  va_list rest;
-  va_start(rest, flags);
-  const auto mode = va_arg(rest, unsigned);
-  va_end(rest);
-  return kiln::compile::open_and_record({"open64", __builtin_return_address(0)}, path,
-                                        flags, mode);
-}
-
-__attribute__((visibility("default"))) std::FILE* fopen(const char* path,
-                                                        const char* mode) {
-  return kiln::compile::fopen_and_record({"fopen", __builtin_return_address(0)}, path,
-                                         mode);
-}
-
-__attribute__((visibility("default"))) std::FILE* fopen64(const char* path,
-                                                          const char* mode) {
-  return kiln::compile::fopen_and_record({"fopen64", __builtin_return_address(0)}, path,
-                                         mode);
-}
+#define KILN_FOPEN(name)                                                               \
+  __attribute__((visibility("default"))) std::FILE* name(const char* path,             \
+                                                         const char* mode) {           \
+    return kiln::compile::fopen_and_record({#name, __builtin_return_address(0)}, path, \
+                                           mode);                                      \
+  }
+KILN_FOPEN(fopen)
+KILN_FOPEN(fopen64)
 
 // stat() of programs that were linked with a glibc before 2.33.
 __attribute__((visibility("default"))) int __xstat(int version, const char* path,

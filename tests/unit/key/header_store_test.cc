@@ -100,9 +100,9 @@ TEST_F(HeaderStoreTest, AMemoOfAnotherFormatIsNone) {
 TEST_F(HeaderStoreTest, AMemoOfCountsWithoutEndIsNoneAndEndsAtItsBytes) {
   for (const std::size_t numbers : {2U, 3U, 12U}) {
     MemoWriter out;
-    out.number(3);  // its format
+    out.number(3U);  // its format
     for (std::size_t i = 1; i < numbers; ++i) out.number(~std::uint64_t{0});
-    replace(out.bytes());
+    replace(out.take());
     EXPECT_FALSE(is_known(~std::uint64_t{0})) << numbers;
   }
 }
@@ -118,9 +118,14 @@ TEST_F(HeaderStoreTest, AMemoKeepsWhatItHeldBehindWhatIsUsed) {
   EXPECT_NE(store.find(stamp(3)), nullptr);
   const Bytes bytes = payload();
   MemoReader in(bytes);
-  EXPECT_EQ(in.number(), 4U) << "the format";
-  EXPECT_EQ(in.number(), 3U) << "each stamp once";
-  EXPECT_EQ(in.stamp(), stamp(3)) << "what is used comes first";
+  std::uint64_t number = 0;
+  in.number(number);
+  EXPECT_EQ(number, 4U) << "the format";
+  in.number(number);
+  EXPECT_EQ(number, 3U) << "each stamp once";
+  FileStamp first;
+  kMemoStamp(in, first);
+  EXPECT_EQ(first, stamp(3)) << "what is used comes first";
 }
 
 TEST_F(HeaderStoreTest, AMemoIsLoadedOnceInAProcess) {
