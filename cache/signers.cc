@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLargestFile = 1ULL << 30U;
 constexpr std::size_t kLongestSource = 512;
-constexpr mode_t kMode = 0644;
+constexpr mode_t kFileMode = 0644;
 
 std::string line_of(const Made& object, const std::string& source) {
   return fmt::format("{} {} {} {}\n", object.key.hex(), object.created_ns,
@@ -160,7 +160,7 @@ Result<void> Signers::keep(const std::function<bool(const Digest&)>& is_there) c
       continue;
     std::string all;
     for (const std::string_view line : kept) all.append(line) += '\n';
-    KILN_TRY(replace_file(path, as_bytes(all), kMode));
+    KILN_TRY(replace_file(path, as_bytes(all), kFileMode));
     const std::string added = KILN_TRY(rest_of(file, path));
     if (!added.empty())
       KILN_TRY(append(path, added));
