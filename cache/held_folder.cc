@@ -137,9 +137,6 @@ auto HeldFileSystem::at(const char* path, const Call& call) -> decltype(call(pat
 int HeldFileSystem::open(const char* path, int flags, mode_t mode) {
   return at(path, [&](const char* p) { return below_.open(p, flags, mode); });
 }
-ssize_t HeldFileSystem::read(int fd, std::byte* to, std::size_t size) {
-  return below_.read(fd, to, size);
-}
 ssize_t HeldFileSystem::pread(int fd, std::byte* to, std::size_t size,
                               std::uint64_t offset) {
   return below_.pread(fd, to, size, offset);

@@ -44,7 +44,6 @@ class HeldFileSystem final : public FileSystem {
   [[nodiscard]] std::string reach(const std::string& path) const;
 
   int open(const char* path, int flags, mode_t mode) override;
-  ssize_t read(int fd, std::byte* to, std::size_t size) override;
   ssize_t pread(int fd, std::byte* to, std::size_t size, std::uint64_t offset) override;
   ssize_t write(int fd, ByteView bytes) override;
   ssize_t pwrite(int fd, ByteView bytes, std::uint64_t offset) override;

@@ -35,21 +35,6 @@ bool is_transient(int err) {
   return err == -ESTALE || err == -EBUSY;
 }
 
-/// Reads `size` bytes, fewer at the end of the file. Returns their number or the
-/// negative errno.
-ssize_t read_fully(FileSystem& file_system, int fd, std::byte* to, std::size_t size) {
-  std::size_t done = 0;
-  while (done < size) {
-    const ssize_t n = file_system.read(fd, to + done, size - done);
-    if (n < 0)
-      return n;
-    if (n == 0)
-      break;
-    done += static_cast<std::size_t>(n);
-  }
-  return static_cast<ssize_t>(done);
-}
-
 Result<Bytes> read_at(FileSystem& file_system, int fd, std::size_t size,
                       std::uint64_t offset) {
   Bytes bytes(size);
@@ -215,7 +200,7 @@ ObjectStore::Opened ObjectStore::read_object(int fd, const Digest& key,
             .check = Check::kSize,
             .detail = fmt::format("{} bytes", size)};
   Buffer bytes(size);
-  const ssize_t n = read_fully(file_system_, fd, bytes.data(), size);
+  const ssize_t n = pread_all(file_system_, fd, bytes.data(), size, 0);
   if (n < 0) {
     const int err = static_cast<int>(n);
     return {
