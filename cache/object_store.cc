@@ -73,36 +73,19 @@ ObjectStore::ObjectStore(const Layout& layout, FileSystem& file_system,
 Result<std::optional<StoredObject>> ObjectStore::find(const Digest& key,
                                                       std::string_view target) const {
   Opened opened = open_checked(key, Touch::kYes, target);
-  switch (opened.outcome) {
-    case OpenOutcome::kObject:
-      return std::move(opened.object);
-    case OpenOutcome::kUntrusted:
-      return fail(ErrorCode::kUntrusted, std::move(opened.detail));
-    case OpenOutcome::kUnreadable:
-      return fail(ErrorCode::kIo, std::move(opened.detail));
-    default:
-      return std::nullopt;
-  }
+  if (auto refused = opened.refusal())
+    return tl::unexpected(*std::move(refused));
+  return std::move(opened.object);
 }
 
 Result<std::optional<StoredObject>> ObjectStore::inspect(const Digest& key) const {
   Opened opened = open_with_retries(key, Touch::kNo);
-  switch (opened.outcome) {
-    case OpenOutcome::kMissing:
-      return std::nullopt;
-    case OpenOutcome::kObject:
-      return std::move(opened.object);
-    case OpenOutcome::kCorrupt:
-      return fail(ErrorCode::kCorrupt,
-                  fmt::format("{} is corrupt ({}): {}", layout_.object(key),
-                              to_string(opened.check), opened.detail));
-    case OpenOutcome::kUntrusted:
-      return fail(ErrorCode::kUntrusted, std::move(opened.detail));
-    case OpenOutcome::kAgain:
-    case OpenOutcome::kUnreadable:
-      break;
-  }
-  return fail(ErrorCode::kIo, std::move(opened.detail));
+  if (opened.outcome == OpenOutcome::kCorrupt)
+    return fail(ErrorCode::kCorrupt, "{} is corrupt ({}): {}", layout_.object(key),
+                to_string(opened.check), opened.detail);
+  if (auto refused = opened.refusal())
+    return tl::unexpected(*std::move(refused));
+  return std::move(opened.object);
 }
 
 ObjectStore::Opened ObjectStore::open_checked(const Digest& key, Touch touch,
@@ -113,6 +96,7 @@ ObjectStore::Opened ObjectStore::open_checked(const Digest& key, Touch touch,
     opened.check = Check::kTarget;
     opened.detail =
         fmt::format("it is for {}, not for {}", opened.object->target(), target);
+    opened.object.reset();
   }
   count(opened);
   if (opened.outcome == OpenOutcome::kCorrupt)
@@ -327,21 +311,16 @@ std::optional<ObjectProblem> ObjectStore::verify(const Digest& key) const {
   using What = ObjectProblem::What;
   ObjectProblem problem{What::kCorrupt, key,        layout_.object(key), {},
                         opened.detail,  opened.info};
-  switch (opened.outcome) {
-    case OpenOutcome::kMissing:
-      return std::nullopt;
-    case OpenOutcome::kUntrusted:
-      problem.what = What::kUntrusted;
-      return problem;
-    case OpenOutcome::kAgain:
-    case OpenOutcome::kUnreadable:
-      problem.what = What::kUnreadable;
-      return problem;
-    case OpenOutcome::kCorrupt:
-      problem.check = opened.check;
-      return problem;
-    case OpenOutcome::kObject:
-      break;
+  if (opened.outcome == OpenOutcome::kMissing)
+    return std::nullopt;
+  if (const auto refused = opened.refusal()) {
+    problem.what =
+        refused->code == ErrorCode::kUntrusted ? What::kUntrusted : What::kUnreadable;
+    return problem;
+  }
+  if (opened.outcome == OpenOutcome::kCorrupt) {
+    problem.check = opened.check;
+    return problem;
   }
   const auto verified = opened.object->verify_fully();
   if (verified)
