@@ -107,6 +107,7 @@ void Cache::open_parts() {
   store_ = std::make_unique<ObjectStore>(
       layout_, *file_system_, trust_, counters_,
       ObjectStoreOptions{writes ? Access::kReadWrite : Access::kReadOnly, options_.sync,
+  using Folder = CounterFile::Folder;
                          options_.payload_check,
                          [this](const Digest& key, std::int64_t used_ns) {
                            background_->used(key, used_ns);
@@ -120,12 +121,13 @@ void Cache::open_parts() {
                                      counters_);
   counts_at_ = layout_.counters();
   if (!is_ours)
-    counts_at_ = make_node_folder(layout_, *file_system_, trust_, counters_dir())
-                     .map([](const auto& own) { return own / "counters"; });
+    counts_at_ = node_folder(layout_, counters_dir()).map([](const auto& own) {
+      return own / "counters";
+    });
   if (counts_at_)
-    counter_file_ = std::make_unique<CounterFile>(*counts_at_, *file_system_, trust_);
-  else
-    counters_.add_if_untrusted(counts_at_.error());
+    counter_file_ =
+        std::make_unique<CounterFile>(*counts_at_, *file_system_, trust_,
+                                      is_ours ? Folder::kOfRoot : Folder::kOfNode);
   background_ = std::make_unique<Background>(
       index_.get(), counter_file_.get(), counters_,
       [this](std::uint64_t bytes, const std::stop_token& stop) {

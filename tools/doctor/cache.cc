@@ -171,11 +171,10 @@ Check space_check(const CacheFacts& facts) {
 }
 
 /// Of a root that takes no counts itself.
-Check counts_check(const cache::Cache& cache) {
-  if (cache.counts_at())
-    return {"counts", CheckVerdict::kOk, "in " + cache.counts_at()->native()};
-  return {"counts", CheckVerdict::kWarn,
-          "not kept: " + cache.counts_at().error().message,
+Check counts_check(const Result<std::filesystem::path>& counts) {
+  if (counts)
+    return {"counts", CheckVerdict::kOk, "in " + counts->native()};
+  return {"counts", CheckVerdict::kWarn, "not kept: " + counts.error().message,
           "set KILN_COUNTERS_DIR to a folder on a local disk that this user can write"};
 }
 
@@ -288,8 +287,8 @@ void check_cache(BuildService& service, Diagnosis& diagnosis) {
   if (cache.mode() == cache::Mode::kReadWrite || facts.locks)
     diagnosis.add(lock_check(cache, facts, diagnosis.lock_probe));
   diagnosis.add(index_check(cache, diagnosis));
-  if (!cache.counts_at() || *cache.counts_at() != cache.layout().counters())
-    diagnosis.add(counts_check(cache));
+  if (const auto counts = cache.counts_at(); counts != cache.layout().counters())
+    diagnosis.add(counts_check(counts));
   diagnosis.add(precompiled_check(service));
   // Counters are written at exit, under a lock too: drop those still unwritten.
   if (facts.locks == LockAnswer::kNoAnswer)
