@@ -14,6 +14,7 @@
 #include "util/log.h"
 #include "util/text.h"
 #include "util/try.h"
+#include "util/words.h"
 
 namespace kiln::cache {
 namespace {
@@ -45,19 +46,7 @@ std::unique_ptr<Cache> Cache::open(CacheOptions options) {
 }
 
 std::string_view to_string(Tier tier) {
-  switch (tier) {
-    case Tier::kMemory:
-      return "memory";
-    case Tier::kDisk:
-      return "disk";
-    case Tier::kSeed:
-      return "seed";
-    case Tier::kRemote:
-      return "remote";
-    case Tier::kBuild:
-      return "build";
-  }
-  return "unknown";
+  return word_of(tier, {"memory", "disk", "seed", "remote", "build"});
 }
 
 Cache::Cache(CacheOptions options)

@@ -9,6 +9,7 @@
 #include "cache/object_header.h"
 #include "codec/fields.h"
 #include "util/try.h"
+#include "util/words.h"
 
 namespace kiln::cache::schema {
 namespace {
@@ -108,19 +109,8 @@ Result<bool> is_of_boot(const Database& database, std::string_view boot) {
 }
 
 std::string_view order(SortBy sort) {
-  switch (sort) {
-    case SortBy::kCreated:
-      return "created DESC, key";
-    case SortBy::kUsed:
-      return "used DESC, key";
-    case SortBy::kSize:
-      return "size DESC, key";
-    case SortBy::kTemplate:
-      return "template, key";
-    case SortBy::kArch:
-      return "arch, key";
-  }
-  return "key";
+  return word_of(sort, {"created DESC, key", "used DESC, key", "size DESC, key",
+                        "template, key", "arch, key"});
 }
 
 /// " AND column IN (?,?)" or "".

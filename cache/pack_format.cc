@@ -1,11 +1,7 @@
 #include "cache/pack_format.h"
 
-#include <fmt/format.h>
-
-#include <cstdlib>
-#include <initializer_list>
+#include <array>
 #include <tuple>
-#include <utility>
 
 #include "codec/field_codec.h"
 #include "util/little_endian.h"
@@ -14,19 +10,9 @@
 namespace kiln::cache {
 
 PackKind pack_kind(Kind kind) {
-  switch (kind) {
-    case Kind::kCubin:
-      return PackKind::kCubin;
-    case Kind::kPtx:
-      return PackKind::kPtx;
-    case Kind::kPlan:
-      return PackKind::kPlan;
-    case Kind::kLtoIr:
-      return PackKind::kLtoIr;
-    case Kind::kFiles:
-      return PackKind::kFiles;
-  }
-  std::abort();  // an object of no kind: header::decode() lets none through
+  constexpr std::array kKinds{PackKind::kCubin, PackKind::kPtx, PackKind::kPlan,
+                              PackKind::kLtoIr, PackKind::kFiles};
+  return kKinds.at(static_cast<std::size_t>(kind) - 1);  // from kCubin on
 }
 
 namespace pack {

@@ -15,6 +15,7 @@
 #include "tools/open_cache.h"
 #include "tools/output/entries.h"
 #include "util/units.h"
+#include "util/words.h"
 
 namespace kiln::tools {
 namespace {
@@ -23,18 +24,9 @@ constexpr std::chrono::seconds kLockProbeLimit{3};
 constexpr std::uint64_t kLittleSpace = 1ULL << 30U;
 constexpr std::uint64_t kFewInodes = 10'000;
 
-const char* mode_name(const cache::Cache& cache) {
-  if (cache.is_absent())
-    return "absent";
-  switch (cache.mode()) {
-    case cache::Mode::kReadWrite:
-      return "read-write";
-    case cache::Mode::kReadOnly:
-      return "read-only";
-    case cache::Mode::kOff:
-      return "off";
-  }
-  return "unknown";
+std::string_view mode_name(const cache::Cache& cache) {
+  return cache.is_absent() ? "absent"
+                           : word_of(cache.mode(), {"read-write", "read-only", "off"});
 }
 
 /// `path`, or the nearest folder above it that exists.
