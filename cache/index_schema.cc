@@ -155,22 +155,12 @@ Result<void> insert(Statement& statement, const Entry& entry) {
                spill_bytes, file, entry_points, signed_by] = entry;
   const Bytes encoded = encode_pairs(params);
   const Bytes names = encode_pairs(entry_points);
-  return statement.bind(key.bytes())
-      .bind(std::to_integer<std::int64_t>(key.bytes()[0]))
-      .bind(static_cast<std::int64_t>(kind))
-      .bind(std::string_view(template_name))
-      .bind(ByteView(encoded))
-      .bind(std::string_view(arch))
-      .bind(std::string_view(toolchain))
-      .bind(size_bytes)
-      .bind(created_ns)
-      .bind(last_used_ns)
-      .bind(compile_ms)
-      .bind(registers)
-      .bind(shared_bytes)
-      .bind(spill_bytes)
-      .bind(std::string_view(file))
-      .bind(ByteView(names))
+  return statement
+      .bind(key.bytes(), std::to_integer<std::int64_t>(key.bytes()[0]),
+            static_cast<std::int64_t>(kind), std::string_view(template_name),
+            ByteView(encoded), std::string_view(arch), std::string_view(toolchain),
+            size_bytes, created_ns, last_used_ns, compile_ms, registers, shared_bytes,
+            spill_bytes, std::string_view(file), ByteView(names))
       .run();
 }
 
