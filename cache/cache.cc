@@ -96,7 +96,6 @@ void Cache::open_parts() {
   store_ = std::make_unique<ObjectStore>(
       layout_, *file_system_, trust_, counters_,
       ObjectStoreOptions{writes ? Access::kReadWrite : Access::kReadOnly, options_.sync,
-  using Folder = CounterFile::Folder;
                          options_.payload_check,
                          [this](const Digest& key, std::int64_t used_ns) {
                            background_->used(key, used_ns);
@@ -108,6 +107,7 @@ void Cache::open_parts() {
   if (is_ours && sqlite_is_usable() && !is_held())
     index_ = std::make_unique<Index>(layout_, *file_system_, *store_, lock_folder_,
                                      counters_);
+  using Folder = CounterFile::Folder;
   counts_at_ = layout_.counters();
   if (!is_ours)
     counts_at_ = node_folder(layout_, counters_dir()).map([](const auto& own) {
@@ -242,9 +242,8 @@ Slots::Acquired Cache::acquire_slot(Slots::SlotRequest request) {
 Result<void> Cache::writable() const {
   if (mode_ == Mode::kReadWrite)
     return {};
-  return fail(ErrorCode::kUnavailable,
-              fmt::format("the cache is {}: {}",
-                          mode_ == Mode::kOff ? "off" : "read-only", mode_reason_));
+  return fail(ErrorCode::kUnavailable, "the cache is {}: {}",
+              mode_ == Mode::kOff ? "off" : "read-only", mode_reason_);
 }
 
 void Cache::flush(std::chrono::milliseconds limit) {
@@ -294,8 +293,7 @@ Result<Digest> Cache::resolve(std::string_view prefix) const {
   const std::string hex = lower_case(prefix);
   if (hex.size() < kShortestPrefix || hex.size() > 2 * Digest::kSize ||
       hex.find_first_not_of("0123456789abcdef") != std::string::npos) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}' is no key: write 6 to 64 hex digits", prefix));
+    return refuse("'{}' is no key: write 6 to 64 hex digits", prefix);
   }
   std::vector<Digest> candidates;
   const auto folder = static_cast<unsigned>(std::stoul(hex.substr(0, 2), nullptr, 16));
@@ -304,17 +302,16 @@ Result<Digest> Cache::resolve(std::string_view prefix) const {
   std::erase_if(candidates,
                 [&](const Digest& key) { return !key.hex().starts_with(hex); });
   if (candidates.empty())
-    return fail(ErrorCode::kNotFound, fmt::format("there is no key {}", prefix));
+    return fail(ErrorCode::kNotFound, "there is no key {}", prefix);
   if (candidates.size() == 1)
     return candidates.front();
   std::ranges::sort(candidates);
   std::string list;
   for (std::size_t i = 0; i < std::min(candidates.size(), kMostCandidates); ++i)
     list += "\n  " + candidates[i].hex();
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' is the beginning of {} keys; write more digits:{}{}",
-                          prefix, candidates.size(), list,
-                          candidates.size() > kMostCandidates ? "\n  ..." : ""));
+  return refuse("'{}' is the beginning of {} keys; write more digits:{}{}", prefix,
+                candidates.size(), list,
+                candidates.size() > kMostCandidates ? "\n  ..." : "");
 }
 
 Result<std::optional<StoredObject>> Cache::inspect(const Digest& key,

@@ -46,8 +46,8 @@ class Opener {
     if (const int err = file_system_.fstat(held_.fd.get(), info_); err != 0)
       return posix_error("fstat", path, -err);
     if (!trust_.owner(info_.st_uid))
-      return fail(ErrorCode::kUntrusted,
-                  fmt::format("{} belongs to user {}", path.native(), info_.st_uid));
+      return fail(ErrorCode::kUntrusted, "{} belongs to user {}", path.native(),
+                  info_.st_uid);
     return {};
   }
 
@@ -90,7 +90,7 @@ Result<HeldFolder> hold(FileSystem& file_system, const TrustPolicy& trust,
                         const std::filesystem::path& path, bool make) {
   TrustPolicy::Walk walk = trust.walk(file_system, path);
   if (!walk.is_open && walk.outcome)
-    return fail(ErrorCode::kInvalidArgument, path.native() + " need not be held");
+    return refuse(path.native() + " need not be held");
   if (!walk.is_open)
     return tl::unexpected(std::move(walk.outcome).error());
   Opener at(file_system, trust, make);

@@ -58,7 +58,7 @@ Bytes encode_pairs(const std::vector<Pair>& pairs) {
 Result<Kind> kind_of(const Statement& row, int column) {
   const std::int64_t kind = row.number(column);
   if (kind < 1 || kind > static_cast<std::int64_t>(kKindCount))
-    return fail(ErrorCode::kCorrupt, fmt::format("index: there is no kind {}", kind));
+    return fail(ErrorCode::kCorrupt, "index: there is no kind {}", kind);
   return static_cast<Kind>(kind);
 }
 
@@ -75,7 +75,7 @@ Result<Entry> entry_of(const Statement& row) {
   const std::int64_t size = row.number(6);
   if (size < static_cast<std::int64_t>(header::kBytes) ||
       size > static_cast<std::int64_t>(kMaxObjectBytes))
-    return fail(ErrorCode::kCorrupt, fmt::format("index: an object of {} bytes", size));
+    return fail(ErrorCode::kCorrupt, "index: an object of {} bytes", size);
   const auto count = [&](int column) {
     return static_cast<std::uint64_t>(row.number(column));
   };
@@ -137,9 +137,8 @@ Result<void> settle(const Database& database, std::string_view boot) {
   const std::int64_t application = KILN_TRY(database.number("PRAGMA application_id"));
   const std::int64_t version = KILN_TRY(database.number("PRAGMA user_version"));
   if (application != kApplication || version != kVersion) {
-    return fail(
-        ErrorCode::kCorrupt,
-        fmt::format("index: version {} of application {:x}", version, application));
+    return fail(ErrorCode::kCorrupt, "index: version {} of application {:x}", version,
+                application);
   }
   if (!KILN_TRY(is_of_boot(database, boot)))
     return fail(ErrorCode::kCorrupt,

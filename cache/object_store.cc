@@ -231,7 +231,7 @@ void ObjectStore::count(const Opened& opened) const {
 Result<std::uint64_t> ObjectStore::remove(const Digest& key) const {
   const std::string path = layout_.object(key);
   if (options_.access == Access::kReadOnly)
-    return fail(ErrorCode::kUnavailable, fmt::format("{} is read-only", path));
+    return fail(ErrorCode::kUnavailable, "{} is read-only", path);
   struct stat info {};
   int err = file_system_.lstat(path.c_str(), info);
   if (err == 0)
@@ -256,15 +256,15 @@ Result<std::optional<Entry>> ObjectStore::describe(const Digest& key) const {
     return posix_error("stat", path, -err);
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (!S_ISREG(info.st_mode) || size < header::kBytes || size > kMaxObjectBytes)
-    return fail(ErrorCode::kCorrupt, fmt::format("{} is no object", path));
+    return fail(ErrorCode::kCorrupt, "{} is no object", path);
   const Bytes head = KILN_TRY(read_at(file_system_, fd, header::kBytes, 0));
   if (as_text(ByteView(head).first(header::kMagic.size())) != header::kMagic ||
       load_le<std::uint32_t>(head, header::kVersion) != kFormatVersion)
-    return fail(ErrorCode::kCorrupt, fmt::format("{} is no object", path));
+    return fail(ErrorCode::kCorrupt, "{} is no object", path);
   const header::Parsed parsed = KILN_TRY(header::decode(head, size));
   const header::Section& section = parsed.sections[1];
   if (section.stored_bytes > kMaxMetadataBytes || parsed.key != key)
-    return fail(ErrorCode::kCorrupt, fmt::format("{} is another object", path));
+    return fail(ErrorCode::kCorrupt, "{} is another object", path);
   const Bytes encoded =
       KILN_TRY(read_at(file_system_, fd, section.stored_bytes, section.offset));
   Metadata metadata = KILN_TRY(Metadata::decode(encoded));

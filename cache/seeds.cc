@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <iterator>
-#include <tuple>
 #include <utility>
 
 #include "cache/layout.h"
@@ -164,17 +163,15 @@ class Seeds::Seed {
     if (err != 0 || !S_ISDIR(info.st_mode))
       return open_pack();
     if (place.is_signed || place.min_serial != 0 || place.refuses_older)
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("{} is a folder: signed=1, min_serial and older=refuse are "
-                      "for packs, since a folder has neither signature nor serial",
-                      path.native()));
+      return kiln::refuse(
+          "{} is a folder: signed=1, min_serial and older=refuse are "
+          "for packs, since a folder has neither signature nor serial",
+          path.native());
     layout_.emplace(path);
     KILN_TRY(shared_->trust.check_path(file_system, layout_->objects()));
     if (file_system.stat(layout_->objects().c_str(), info) != 0)
-      return fail(
-          ErrorCode::kNotFound,
-          fmt::format("{} is a folder without objects of this format", path.native()));
+      return fail(ErrorCode::kNotFound, "{} is a folder without objects of this format",
+                  path.native());
     // Its own counters: what it quarantined or marked would be the seed's, and what it
     // finds is counted here.
     store_ = std::make_unique<ObjectStore>(
@@ -185,10 +182,10 @@ class Seeds::Seed {
 
   Result<void> open_pack() {
     if (is_compressed(state_.path))
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{} is compressed: unpack it by zstd -d, or into the "
-                              "cache by kiln unpack",
-                              state_.path.native()));
+      return kiln::refuse(
+          "{} is compressed: unpack it by zstd -d, or into the "
+          "cache by kiln unpack",
+          state_.path.native());
     state_.is_pack = true;
     // Who signed it is looked at whenever the keys have changed.
     pack_ = KILN_TRY(Pack::open(
@@ -214,24 +211,22 @@ class Seeds::Seed {
     if (place_->is_signed || (keys != nullptr && !pack_->signatures().empty())) {
       auto by = pack_->check_signers(keys != nullptr ? *keys : TrustedKeys());
       if (!by)
-        return fail(by.error().code,
-                    fmt::format("{}{}", by.error().message,
-                                place_->is_signed ? " (signed=1)" : ""));
+        return fail(by.error().code, "{}{}", by.error().message,
+                    place_->is_signed ? " (signed=1)" : "");
       signers = *std::move(by);
     }
     if (place_->is_signed)
       KILN_TRY(check_pack_is(header.name, path_.filename().native()));
     if (header.serial < place_->min_serial)
-      return fail(
-          ErrorCode::kUntrusted,
-          fmt::format("its serial is {}, and min_serial={} asks for a newer pack",
-                      header.serial, place_->min_serial));
+      return fail(ErrorCode::kUntrusted,
+                  "its serial is {}, and min_serial={} asks for a newer pack",
+                  header.serial, place_->min_serial);
     const auto last = newer_taken(shared_->taken, header, path_.filename().native());
     if (last && place_->refuses_older)
       return fail(ErrorCode::kUntrusted,
-                  fmt::format("it has {}, and this cache has taken {} of that name "
-                              "(older=refuse)",
-                              order_text(header), order_text(*last)));
+                  "it has {}, and this cache has taken {} of that name "
+                  "(older=refuse)",
+                  order_text(header), order_text(*last));
     if (last && !has_said_age_.exchange(true))
       log(LogLevel::kWarning, {"the seed ", path_.native(), " has ", order_text(header),
                                ", and this cache has taken ", order_text(*last),
