@@ -158,9 +158,10 @@ class Cache {
   [[nodiscard]] bool has_index() const { return index_ != nullptr; }
   [[nodiscard]] Counters& counters() { return counters_; }
   /// The file with the counts of all processes: in the root, else in a folder of the
-  /// node, of this user. An error: why there is none.
-  [[nodiscard]] const Result<std::filesystem::path>& counts_at() const {
-    return counts_at_;
+  /// node, of this user, which this makes, as the first count does. An error: why there
+  /// is none.
+  [[nodiscard]] Result<std::filesystem::path> counts_at() const {
+    return counter_file_ != nullptr ? counter_file_->made() : counts_at_;
   }
 
   // The data path.

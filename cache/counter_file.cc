@@ -4,16 +4,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <limits>
 #include <optional>
 #include <string_view>
 #include <thread>
 #include <tuple>
+#include <utility>
 
+#include "cache/lock_folder.h"
 #include "cache/owned_range.h"
 #include "util/bytes.h"
+#include "util/far_mount.h"
 #include "util/posix_error.h"
 #include "util/text.h"
 #include "util/try.h"
@@ -85,9 +87,18 @@ void pad(std::string& text, std::size_t old_size) {
 
 }  // namespace
 
-CounterFile::CounterFile(const std::filesystem::path& path, FileSystem& file_system,
-                         const TrustPolicy& trust)
-    : path_(path.native()), file_system_(file_system), trust_(trust) {}
+CounterFile::CounterFile(std::filesystem::path path, FileSystem& file_system,
+                         const TrustPolicy& trust, Folder folder)
+    : path_(std::move(path)),
+      file_system_(file_system),
+      trust_(trust),
+      folder_(folder) {}
+
+Result<std::filesystem::path> CounterFile::made() const {
+  if (folder_ == Folder::kOfNode)
+    KILN_TRY(make_node_folder(file_system_, trust_, path_.parent_path()));
+  return path_;
+}
 
 Counts CounterFile::sum(Counts counts, const Counts& more) {
   constexpr auto kMost = std::numeric_limits<std::uint64_t>::max();
@@ -101,6 +112,7 @@ Counts CounterFile::sum(Counts counts, const Counts& more) {
 Result<void> CounterFile::add(const Counts& counts, std::chrono::milliseconds limit) {
   if (counts.empty())
     return {};
+  KILN_TRY(made());
   const int fd = file_system_.open(path_.c_str(), kCounterFileFlags | O_CREAT, 0600);
   if (fd < 0)
     return open_error(fd);
@@ -113,6 +125,11 @@ Result<void> CounterFile::add(const Counts& counts, std::chrono::milliseconds li
 }
 
 Result<Counts> CounterFile::read(std::chrono::milliseconds limit) {
+  if (folder_ == Folder::kOfNode) {
+    if (far_mount_of(path_))  // it may be dead
+      return Counts{};
+    KILN_TRY(trust_.check_path(file_system_, path_));
+  }
   const int fd = file_system_.open(path_.c_str(), kCounterFileFlags, 0);
   if (fd == -ENOENT)
     return Counts{};
@@ -129,8 +146,8 @@ Result<Counts> CounterFile::read(std::chrono::milliseconds limit) {
 }
 
 tl::unexpected<Error> CounterFile::refused() const {
-  return fail(ErrorCode::kUntrusted,
-              fmt::format("{} is not a file of this user alone: delete it", path_));
+  return fail(ErrorCode::kUntrusted, "{} is not a file of this user alone: delete it",
+              path_.native());
 }
 
 tl::unexpected<Error> CounterFile::open_error(int err) const {
@@ -159,8 +176,8 @@ Result<void> CounterFile::lock(int fd, std::chrono::milliseconds limit) const {
       return posix_error("lock", path_, -err);
     const std::chrono::nanoseconds left = deadline - Clock::now();
     if (left.count() <= 0)
-      return fail(ErrorCode::kUnavailable,
-                  fmt::format("{} is held by another process", path_));
+      return fail(ErrorCode::kUnavailable, "{} is held by another process",
+                  path_.native());
     if (!pause)
       pause.emplace(kPauses);
     std::this_thread::sleep_for(std::min(pause->next(), left));
@@ -175,18 +192,11 @@ void CounterFile::unlock(int fd) const {
 
 /// Bytes beyond kMaxBytes are not ours and are not read.
 Result<std::string> CounterFile::text(int fd) const {
-  std::string all;
-  std::array<std::byte, kPageBytes> page{};
-  while (all.size() < kMaxBytes) {
-    const std::size_t size = std::min(page.size(), kMaxBytes - all.size());
-    const ssize_t n = file_system_.pread(fd, page.data(), size, all.size());
-    if (n < 0)
-      return posix_error("read", path_, static_cast<int>(-n));
-    if (n == 0)
-      break;
-    all += as_text(ByteView(page).first(static_cast<std::size_t>(n)));
-  }
-  return all;
+  Bytes bytes(kMaxBytes);
+  const ssize_t n = pread_all(file_system_, fd, bytes.data(), bytes.size(), 0);
+  if (n < 0)
+    return posix_error("read", path_, static_cast<int>(-n));
+  return std::string(as_text(ByteView(bytes).first(static_cast<std::size_t>(n))));
 }
 
 Result<void> CounterFile::add_locked(int fd, const Counts& counts) const {

@@ -26,17 +26,22 @@ class CounterFile {
  public:
   using Counts = std::map<std::string, std::uint64_t>;  // by name
 
+  enum class Folder : std::uint8_t { kOfRoot, kOfNode };
+
   /// Opens nothing. The references must outlive this.
-  CounterFile(const std::filesystem::path& path, FileSystem& file_system,
-              const TrustPolicy& trust);
+  CounterFile(std::filesystem::path path, FileSystem& file_system,
+              const TrustPolicy& trust, Folder folder = Folder::kOfRoot);
+
+  /// Its path. Makes the folder of the node. Errors: those of make_node_folder().
+  [[nodiscard]] Result<std::filesystem::path> made() const;
 
   /// Adds, and saturates.
   [[nodiscard]] static Counts sum(Counts counts, const Counts& more);
 
-  /// Adds `counts` to the file, or creates it; sums saturate. After an error nothing
-  /// was added. Waits at most `limit` for the lock, which other processes hold for
-  /// microseconds. Errors: kUnavailable (no lock in time), kUntrusted (not a file of a
-  /// trusted user), kIo.
+  /// Adds `counts` to the file, or creates it, and the folder; sums saturate. After an
+  /// error nothing was added. Waits at most `limit` for the lock, which other processes
+  /// hold for microseconds. Errors: kUnavailable (no lock in time), kUntrusted (not a
+  /// file of a trusted user), kIo.
   [[nodiscard]] Result<void> add(const Counts& counts, std::chrono::milliseconds limit);
 
   /// Empty if there is no file. If the lock is not free within `limit`, reads without
@@ -52,9 +57,10 @@ class CounterFile {
   [[nodiscard]] Result<std::string> text(int fd) const;
   [[nodiscard]] Result<void> add_locked(int fd, const Counts& counts) const;
 
-  const std::string path_;
+  const std::filesystem::path path_;
   FileSystem& file_system_;
   const TrustPolicy& trust_;
+  const Folder folder_;
 };
 
 }  // namespace kiln::cache

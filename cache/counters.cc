@@ -13,44 +13,6 @@ constexpr std::size_t kFirstErrno = kCounterCount + kCheckCount;
 
 }  // namespace
 
-std::string_view to_string(Counter counter) {
-  constexpr std::array<std::string_view, kCounterCount> kNames{
-      "hits",
-      "misses",
-      "published",
-      "already_there",
-      "nondeterministic",
-      "untrusted",
-      "unreadable",
-      "quarantined",
-      "lock_bypassed",
-      "lock_waited",
-      "evicted",
-      "index_rebuilt",
-      "index_failed",
-      "toolchain_not_as_keyed",
-      "inputs_not_as_keyed",
-      "worker_killed",
-      "worker_crashed",
-      "compiled",
-      "compile_failed",
-      "build_refused",
-      "slot_holder_ignored",
-      "temporaries_swept",
-      "quarantine_swept",
-      "seed_hits",
-      "seed_refused",
-      "pch_made",
-      "pch_used",
-      "pch_refused",
-      "remote_hits",
-      "uploads_dropped",
-      "memory_hits",
-      "descriptors_lost",
-  };
-  return kNames[static_cast<std::size_t>(counter)];
-}
-
 std::string errno_name(int err) {
   const char* const name = ::strerrorname_np(err);
   return name != nullptr ? name : fmt::format("E{}", err);

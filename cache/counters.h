@@ -16,44 +16,58 @@
 
 namespace kiln::cache {
 
+// FORMAT.md, "Counters", says what each counts.
+#define KILN_COUNTERS(X)                            \
+  X(kHits, "hits")                                  \
+  X(kMisses, "misses")                              \
+  X(kPublished, "published")                        \
+  X(kAlreadyThere, "already_there")                 \
+  X(kNondeterministic, "nondeterministic")          \
+  X(kUntrusted, "untrusted")                        \
+  X(kUnreadable, "unreadable")                      \
+  X(kQuarantined, "quarantined")                    \
+  X(kLockBypassed, "lock_bypassed")                 \
+  X(kLockWaited, "lock_waited")                     \
+  X(kEvicted, "evicted")                            \
+  X(kIndexRebuilt, "index_rebuilt")                 \
+  X(kIndexFailed, "index_failed")                   \
+  X(kToolchainNotAsKeyed, "toolchain_not_as_keyed") \
+  X(kInputsNotAsKeyed, "inputs_not_as_keyed")       \
+  X(kWorkerKilled, "worker_killed")                 \
+  X(kWorkerCrashed, "worker_crashed")               \
+  X(kCompiled, "compiled")                          \
+  X(kCompileFailed, "compile_failed")               \
+  X(kBuildRefused, "build_refused")                 \
+  X(kSlotHolderIgnored, "slot_holder_ignored")      \
+  X(kTemporariesSwept, "temporaries_swept")         \
+  X(kQuarantineSwept, "quarantine_swept")           \
+  X(kSeedHits, "seed_hits")                         \
+  X(kSeedRefused, "seed_refused")                   \
+  X(kPrecompiledMade, "pch_made")                   \
+  X(kPrecompiledUsed, "pch_used")                   \
+  X(kPrecompiledRefused, "pch_refused")             \
+  X(kRemoteHits, "remote_hits")                     \
+  X(kUploadsDropped, "uploads_dropped")             \
+  X(kMemoryHits, "memory_hits")                     \
+  X(kDescriptorsLost, "descriptors_lost")
+
 enum class Counter : std::uint8_t {
-  kHits,
-  kMisses,
-  kPublished,
-  kAlreadyThere,
-  kNondeterministic,
-  kUntrusted,
-  kUnreadable,
-  kQuarantined,
-  kLockBypassed,
-  kLockWaited,
-  kEvicted,
-  kIndexRebuilt,
-  kIndexFailed,
-  kToolchainNotAsKeyed,
-  kInputsNotAsKeyed,
-  kWorkerKilled,
-  kWorkerCrashed,
-  kCompiled,
-  kCompileFailed,
-  kBuildRefused,       // the source killed two workers
-  kSlotHolderIgnored,  // the holder had no heartbeat
-  kTemporariesSwept,   // left by publishers that died
-  kQuarantineSwept,
-  kSeedHits,     // these are among kHits
-  kSeedRefused,  // a seed, or an object in one
-  kPrecompiledMade,
-  kPrecompiledUsed,
-  kPrecompiledRefused,  // not made, or not used although it was there
-  kRemoteHits,          // these are among kHits, and were misses here
-  kUploadsDropped,      // no room, refused, or the process ended first
-  kMemoryHits,          // not among kHits: the cache was not asked
-  kDescriptorsLost,     // closed by the host while they were in use
+// NOLINTNEXTLINE(bugprone-macro-parentheses): an enumerator's name
+#define KILN_COUNTER(counter, name) counter,
+  KILN_COUNTERS(KILN_COUNTER)
+#undef KILN_COUNTER
 };
-inline constexpr std::size_t kCounterCount = 32;
+inline constexpr std::array kCounterNames{
+#define KILN_COUNTER_NAME(counter, name) std::string_view(name),
+    KILN_COUNTERS(KILN_COUNTER_NAME)
+#undef KILN_COUNTER_NAME
+};
+inline constexpr std::size_t kCounterCount = kCounterNames.size();
 
 /// "hits", "lock_bypassed", ... as in `stats --json`.
-[[nodiscard]] std::string_view to_string(Counter counter);
+[[nodiscard]] constexpr std::string_view to_string(Counter counter) {
+  return kCounterNames[static_cast<std::size_t>(counter)];
+}
 
 /// "ENOSPC"; "E133" for a number without a name here.
 [[nodiscard]] std::string errno_name(int err);

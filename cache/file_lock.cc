@@ -1,7 +1,6 @@
 #include "cache/file_lock.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -42,9 +41,8 @@ bool is_lock_file(FileSystem& files, const struct stat& info,
 }
 
 tl::unexpected<Error> refused(const std::filesystem::path& path) {
-  return fail(
-      ErrorCode::kUntrusted,
-      fmt::format("{} is not a file of this user alone: delete it", path.native()));
+  return fail(ErrorCode::kUntrusted, "{} is not a file of this user alone: delete it",
+              path.native());
 }
 
 /// A file that cannot be opened may be a link, a FIFO or not writable for this user.

@@ -13,7 +13,6 @@
 #include <climits>
 #include <cstdio>
 #include <string_view>
-#include <tuple>
 
 #include "util/file_size_limit.h"
 
@@ -100,9 +99,6 @@ class RealFileSystem final : public FileSystem {
  public:
   int open(const char* path, int flags, mode_t mode) override {
     return restarted([&] { return ::open(path, flags | O_CLOEXEC, mode); });
-  }
-  ssize_t read(int fd, std::byte* to, std::size_t size) override {
-    return restarted([&] { return ::read(fd, to, size); });
   }
   ssize_t pread(int fd, std::byte* to, std::size_t size,
                 std::uint64_t offset) override {
@@ -235,27 +231,6 @@ class RealFileSystem final : public FileSystem {
 };
 
 }  // namespace
-
-int FileSystem::find_lock(int /*fd*/, std::uint64_t& /*offset*/,
-                          std::uint64_t& /*size*/) {
-  return -ENOSYS;
-}
-
-int FileSystem::hold_folder(const char* /*path*/) {
-  return -ENOSYS;
-}
-
-int FileSystem::open_in(int /*folder*/, const char* /*name*/, int /*flags*/) {
-  return -ENOSYS;
-}
-
-int FileSystem::stat_in(int /*folder*/, const char* /*name*/, struct stat& /*info*/) {
-  return -ENOSYS;
-}
-
-int FileSystem::mkdir_in(int /*folder*/, const char* /*name*/, mode_t /*mode*/) {
-  return -ENOSYS;
-}
 
 FileSystem& real_file_system() {
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): has no state

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -27,7 +28,6 @@ class FileSystem {
   virtual ~FileSystem() = default;
 
   [[nodiscard]] virtual int open(const char* path, int flags, mode_t mode) = 0;
-  [[nodiscard]] virtual ssize_t read(int fd, std::byte* to, std::size_t size) = 0;
   [[nodiscard]] virtual ssize_t pread(int fd, std::byte* to, std::size_t size,
                                       std::uint64_t offset) = 0;
   [[nodiscard]] virtual ssize_t write(int fd, ByteView bytes) = 0;
@@ -62,18 +62,29 @@ class FileSystem {
   /// F_OFD_GETLK: 1 if a lock of another file description covers a part of the range,
   /// which it then replaces with the range of one such lock; 0 if none does. -ENOSYS
   /// where a file system lacks it.
-  [[nodiscard]] virtual int find_lock(int fd, std::uint64_t& offset,
-                                      std::uint64_t& size);
+  [[nodiscard]] virtual int find_lock(int /*fd*/, std::uint64_t& /*offset*/,
+                                      std::uint64_t& /*size*/) {
+    return -ENOSYS;
+  }
 
   // Access below one folder: `name` is resolved from there, not from the root. A file
   // system without these returns -ENOSYS from all of them.
 
   /// An O_PATH descriptor, for the calls below only.
-  [[nodiscard]] virtual int hold_folder(const char* path);
-  [[nodiscard]] virtual int open_in(int folder, const char* name, int flags);
+  [[nodiscard]] virtual int hold_folder(const char* /*path*/) { return -ENOSYS; }
+  [[nodiscard]] virtual int open_in(int /*folder*/, const char* /*name*/,
+                                    int /*flags*/) {
+    return -ENOSYS;
+  }
   /// Does not follow a symbolic link.
-  [[nodiscard]] virtual int stat_in(int folder, const char* name, struct stat& info);
-  [[nodiscard]] virtual int mkdir_in(int folder, const char* name, mode_t mode);
+  [[nodiscard]] virtual int stat_in(int /*folder*/, const char* /*name*/,
+                                    struct stat& /*info*/) {
+    return -ENOSYS;
+  }
+  [[nodiscard]] virtual int mkdir_in(int /*folder*/, const char* /*name*/,
+                                     mode_t /*mode*/) {
+    return -ENOSYS;
+  }
 };
 
 /// The real one; never destroyed.

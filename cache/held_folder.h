@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <cerrno>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -43,38 +44,93 @@ class HeldFileSystem final : public FileSystem {
   /// processes have other descriptors.
   [[nodiscard]] std::string reach(const std::string& path) const;
 
-  int open(const char* path, int flags, mode_t mode) override;
-  ssize_t read(int fd, std::byte* to, std::size_t size) override;
-  ssize_t pread(int fd, std::byte* to, std::size_t size, std::uint64_t offset) override;
-  ssize_t write(int fd, ByteView bytes) override;
-  ssize_t pwrite(int fd, ByteView bytes, std::uint64_t offset) override;
-  int fdatasync(int fd) override;
-  int fchmod(int fd, mode_t mode) override;
-  int close(int fd) override;
-  int fstat(int fd, struct stat& info) override;
-  int stat(const char* path, struct stat& info) override;
-  int lstat(const char* path, struct stat& info) override;
-  int link(const char* from, const char* to) override;
-  int unlink(const char* path) override;
-  int rename(const char* from, const char* to) override;
-  int rename_no_replace(const char* from, const char* to) override;
-  int touch(int fd) override;
-  int mkdir(const char* path, mode_t mode) override;
-  int writable(const char* path) override;
-  int list(const char* path, std::vector<std::string>& names) override;
-  int readlink(const char* path, std::string& target) override;
-  std::int64_t type(const char* path) override;
+  int open(const char* path, int flags, mode_t mode) override {
+    return at(path, [&](const char* p) { return below_.open(p, flags, mode); });
+  }
+  ssize_t pread(int fd, std::byte* to, std::size_t size,
+                std::uint64_t offset) override {
+    return below_.pread(fd, to, size, offset);
+  }
+  ssize_t write(int fd, ByteView bytes) override { return below_.write(fd, bytes); }
+  ssize_t pwrite(int fd, ByteView bytes, std::uint64_t offset) override {
+    return below_.pwrite(fd, bytes, offset);
+  }
+  int fdatasync(int fd) override { return below_.fdatasync(fd); }
+  int fchmod(int fd, mode_t mode) override { return below_.fchmod(fd, mode); }
+  int close(int fd) override { return below_.close(fd); }
+  int fstat(int fd, struct stat& info) override { return below_.fstat(fd, info); }
+  int stat(const char* path, struct stat& info) override {
+    return at(path, [&](const char* p) { return below_.stat(p, info); });
+  }
+  int lstat(const char* path, struct stat& info) override {
+    return at(path, [&](const char* p) { return below_.lstat(p, info); });
+  }
+  int link(const char* from, const char* to) override {
+    return at(from, to, [&](auto f, auto t) { return below_.link(f, t); });
+  }
+  int unlink(const char* path) override {
+    return at(path, [&](const char* p) { return below_.unlink(p); });
+  }
+  int rename(const char* from, const char* to) override {
+    return at(from, to, [&](auto f, auto t) { return below_.rename(f, t); });
+  }
+  int rename_no_replace(const char* from, const char* to) override {
+    return at(from, to, [&](auto f, auto t) { return below_.rename_no_replace(f, t); });
+  }
+  int touch(int fd) override { return below_.touch(fd); }
+  int mkdir(const char* path, mode_t mode) override {
+    return at(path, [&](const char* p) { return below_.mkdir(p, mode); });
+  }
+  int writable(const char* path) override {
+    return at(path, [&](const char* p) { return below_.writable(p); });
+  }
+  int list(const char* path, std::vector<std::string>& names) override {
+    return at(path, [&](const char* p) { return below_.list(p, names); });
+  }
+  int readlink(const char* path, std::string& target) override {
+    return at(path, [&](const char* p) { return below_.readlink(p, target); });
+  }
+  std::int64_t type(const char* path) override {
+    return at(path, [&](const char* p) { return below_.type(p); });
+  }
   int set_lock(int fd, RangeLock how, std::uint64_t offset,
-               std::uint64_t size) override;
-  int find_lock(int fd, std::uint64_t& offset, std::uint64_t& size) override;
-  int hold_folder(const char* path) override;
-  int open_in(int folder, const char* name, int flags) override;
-  int stat_in(int folder, const char* name, struct stat& info) override;
-  int mkdir_in(int folder, const char* name, mode_t mode) override;
+               std::uint64_t size) override {
+    return below_.set_lock(fd, how, offset, size);
+  }
+  int find_lock(int fd, std::uint64_t& offset, std::uint64_t& size) override {
+    return below_.find_lock(fd, offset, size);
+  }
+  int hold_folder(const char* path) override {
+    return at(path, [&](const char* p) { return below_.hold_folder(p); });
+  }
+  int open_in(int folder, const char* name, int flags) override {
+    return below_.open_in(folder, name, flags);
+  }
+  int stat_in(int folder, const char* name, struct stat& info) override {
+    return below_.stat_in(folder, name, info);
+  }
+  int mkdir_in(int folder, const char* name, mode_t mode) override {
+    return below_.mkdir_in(folder, name, mode);
+  }
 
  private:
+  /// The part of `path` behind the folder, "" or from a slash on; nullptr: it is not
+  /// there.
+  [[nodiscard]] const char* behind(const char* path) const;
   template <typename Call>
-  auto at(const char* path, const Call& call) -> decltype(call(path));
+  auto at(const char* path, const Call& call) -> decltype(call(path)) {
+    if (behind(path) == nullptr)
+      return call(path);
+    if (!folder_.fd || !folder_.fd.is_ours())
+      return -EBADF;
+    return call(reach(path).c_str());
+  }
+  template <typename Call>
+  int at(const char* from, const char* to, const Call& call) {
+    return at(from, [&](const char* f) {
+      return at(to, [&](const char* t) { return call(f, t); });
+    });
+  }
 
   HeldFileSystem(FileSystem& below, HeldFolder folder)
       : below_(below), folder_(std::move(folder)) {}

@@ -1,7 +1,5 @@
 #include "cache/index.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>

@@ -9,6 +9,7 @@
 #include "cache/object_header.h"
 #include "codec/fields.h"
 #include "util/try.h"
+#include "util/words.h"
 
 namespace kiln::cache::schema {
 namespace {
@@ -57,7 +58,7 @@ Bytes encode_pairs(const std::vector<Pair>& pairs) {
 Result<Kind> kind_of(const Statement& row, int column) {
   const std::int64_t kind = row.number(column);
   if (kind < 1 || kind > static_cast<std::int64_t>(kKindCount))
-    return fail(ErrorCode::kCorrupt, fmt::format("index: there is no kind {}", kind));
+    return fail(ErrorCode::kCorrupt, "index: there is no kind {}", kind);
   return static_cast<Kind>(kind);
 }
 
@@ -74,7 +75,7 @@ Result<Entry> entry_of(const Statement& row) {
   const std::int64_t size = row.number(6);
   if (size < static_cast<std::int64_t>(header::kBytes) ||
       size > static_cast<std::int64_t>(kMaxObjectBytes))
-    return fail(ErrorCode::kCorrupt, fmt::format("index: an object of {} bytes", size));
+    return fail(ErrorCode::kCorrupt, "index: an object of {} bytes", size);
   const auto count = [&](int column) {
     return static_cast<std::uint64_t>(row.number(column));
   };
@@ -108,19 +109,8 @@ Result<bool> is_of_boot(const Database& database, std::string_view boot) {
 }
 
 std::string_view order(SortBy sort) {
-  switch (sort) {
-    case SortBy::kCreated:
-      return "created DESC, key";
-    case SortBy::kUsed:
-      return "used DESC, key";
-    case SortBy::kSize:
-      return "size DESC, key";
-    case SortBy::kTemplate:
-      return "template, key";
-    case SortBy::kArch:
-      return "arch, key";
-  }
-  return "key";
+  return word_of(sort, {"created DESC, key", "used DESC, key", "size DESC, key",
+                        "template, key", "arch, key"});
 }
 
 /// " AND column IN (?,?)" or "".
@@ -147,9 +137,8 @@ Result<void> settle(const Database& database, std::string_view boot) {
   const std::int64_t application = KILN_TRY(database.number("PRAGMA application_id"));
   const std::int64_t version = KILN_TRY(database.number("PRAGMA user_version"));
   if (application != kApplication || version != kVersion) {
-    return fail(
-        ErrorCode::kCorrupt,
-        fmt::format("index: version {} of application {:x}", version, application));
+    return fail(ErrorCode::kCorrupt, "index: version {} of application {:x}", version,
+                application);
   }
   if (!KILN_TRY(is_of_boot(database, boot)))
     return fail(ErrorCode::kCorrupt,
@@ -165,22 +154,12 @@ Result<void> insert(Statement& statement, const Entry& entry) {
                spill_bytes, file, entry_points, signed_by] = entry;
   const Bytes encoded = encode_pairs(params);
   const Bytes names = encode_pairs(entry_points);
-  return statement.bind(key.bytes())
-      .bind(std::to_integer<std::int64_t>(key.bytes()[0]))
-      .bind(static_cast<std::int64_t>(kind))
-      .bind(std::string_view(template_name))
-      .bind(ByteView(encoded))
-      .bind(std::string_view(arch))
-      .bind(std::string_view(toolchain))
-      .bind(size_bytes)
-      .bind(created_ns)
-      .bind(last_used_ns)
-      .bind(compile_ms)
-      .bind(registers)
-      .bind(shared_bytes)
-      .bind(spill_bytes)
-      .bind(std::string_view(file))
-      .bind(ByteView(names))
+  return statement
+      .bind(key.bytes(), std::to_integer<std::int64_t>(key.bytes()[0]),
+            static_cast<std::int64_t>(kind), std::string_view(template_name),
+            ByteView(encoded), std::string_view(arch), std::string_view(toolchain),
+            size_bytes, created_ns, last_used_ns, compile_ms, registers, shared_bytes,
+            spill_bytes, std::string_view(file), ByteView(names))
       .run();
 }
 

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <random>
-#include <system_error>
 #include <utility>
 
 #include "util/bytes.h"

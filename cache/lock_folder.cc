@@ -9,6 +9,7 @@
 
 #include "codec/digest.h"
 #include "util/bytes.h"
+#include "util/far_mount.h"
 #include "util/posix_error.h"
 #include "util/text.h"
 #include "util/try.h"
@@ -41,6 +42,13 @@ std::int64_t type_of(FileSystem& file_system, std::filesystem::path path) {
   return type;
 }
 
+tl::unexpected<Error> not_local(const std::filesystem::path& path,
+                                std::string_view type) {
+  return fail(ErrorCode::kUnavailable,
+              "{} is on {}, which is no file system known to be local", path.native(),
+              type);
+}
+
 /// Makes `path` a local folder that others cannot change, or says why it cannot.
 Result<void> settle(FileSystem& file_system, const TrustPolicy& trust,
                     const std::filesystem::path& path) {
@@ -48,9 +56,7 @@ Result<void> settle(FileSystem& file_system, const TrustPolicy& trust,
   if (type < 0)
     return posix_error("statfs", path, static_cast<int>(-type));
   if (is_network_type(type))
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{} is on {}, which is no file system known to be local",
-                            path.native(), file_system_name(type)));
+    return not_local(path, file_system_name(type));
   KILN_TRY(trust.check_path(file_system, path));
   int err = make_folders(file_system, path.native());
   if (err == 0)
@@ -89,22 +95,26 @@ LockFolder find_lock_folder(const Layout& layout, FileSystem& file_system,
   return folder;
 }
 
-Result<std::filesystem::path> make_node_folder(const Layout& layout,
-                                               FileSystem& file_system,
-                                               const TrustPolicy& trust,
-                                               const std::filesystem::path& folder) {
+Result<std::filesystem::path> node_folder(const Layout& layout,
+                                          const std::filesystem::path& folder) {
   if (!folder.is_absolute())
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("'{}' is no absolute path", folder.native()));
-  auto path = of_user(folder, ::geteuid()) / root_id(layout);
-  KILN_TRY(settle(file_system, trust, path));
-  return path;
+    return fail(ErrorCode::kUnavailable, "'{}' is no absolute path", folder.native());
+  return of_user(folder, ::geteuid()) / root_id(layout);
+}
+
+Result<void> make_node_folder(FileSystem& file_system, const TrustPolicy& trust,
+                              const std::filesystem::path& path) {
+  if (const auto far = far_mount_of(path))
+    return not_local(path, far->type);
+  return settle(file_system, trust, path);
 }
 
 std::vector<std::pair<uid_t, std::filesystem::path>> node_folders(
     const Layout& layout, const std::filesystem::path& folder) {
   const std::string id = root_id(layout);
   std::vector<std::pair<uid_t, std::filesystem::path>> found;
+  if (far_mount_of(folder))
+    return found;
   std::error_code end;  // what cannot be listed has none
   for (std::filesystem::directory_iterator each(folder, end), none;
        !end && each != none; each.increment(end)) {

@@ -35,12 +35,16 @@ struct LockFolder {
                                           const std::filesystem::path& runtime_dir,
                                           const std::filesystem::path& persistent_dir);
 
-/// <folder>/kiln-<uid>/<root id>, of this user. Creates it. Errors: kUntrusted,
+/// <folder>/kiln-<uid>/<root id>, of this user. Errors: kUnavailable (not absolute).
+[[nodiscard]] Result<std::filesystem::path> node_folder(
+    const Layout& layout, const std::filesystem::path& folder);
+/// Creates it. Makes no call on a far mount, which may be dead. Errors: kUntrusted,
 /// kUnavailable (on a network file system), kIo.
-[[nodiscard]] Result<std::filesystem::path> make_node_folder(
-    const Layout& layout, FileSystem& file_system, const TrustPolicy& trust,
-    const std::filesystem::path& folder);
+[[nodiscard]] Result<void> make_node_folder(FileSystem& file_system,
+                                            const TrustPolicy& trust,
+                                            const std::filesystem::path& path);
 /// The same of every user, by the user that its name says; others may have made it.
+/// None of a folder on a far mount.
 [[nodiscard]] std::vector<std::pair<uid_t, std::filesystem::path>> node_folders(
     const Layout& layout, const std::filesystem::path& folder);
 

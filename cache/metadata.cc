@@ -1,7 +1,5 @@
 #include "cache/metadata.h"
 
-#include <fmt/format.h>
-
 #include <optional>
 #include <string_view>
 #include <type_traits>

@@ -12,6 +12,7 @@
 #include "cache/object_header.h"
 #include "util/little_endian.h"
 #include "util/try.h"
+#include "util/words.h"
 
 namespace kiln::cache {
 namespace {
@@ -25,9 +26,8 @@ Result<Bytes> compress(std::string_view text) {
   const std::size_t n =
       ZSTD_compress(out.data(), out.size(), text.data(), text.size(), kZstdLevel);
   if (ZSTD_isError(n) != 0) {
-    return fail(ErrorCode::kResourceLimit,
-                fmt::format("zstd cannot compress {} bytes: {}", text.size(),
-                            ZSTD_getErrorName(n)));
+    return fail(ErrorCode::kResourceLimit, "zstd cannot compress {} bytes: {}",
+                text.size(), ZSTD_getErrorName(n));
   }
   out.resize(n);
   return out;
@@ -43,9 +43,8 @@ Result<std::string> decompress(ByteView stored, std::size_t raw_bytes) {
   const std::size_t n =
       ZSTD_decompress(text.data(), text.size(), stored.data(), stored.size());
   if (ZSTD_isError(n) != 0 || n != raw_bytes) {
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("a compressed section cannot be decompressed: {}",
-                            ZSTD_isError(n) != 0 ? ZSTD_getErrorName(n) : "too short"));
+    return fail(ErrorCode::kCorrupt, "a compressed section cannot be decompressed: {}",
+                ZSTD_isError(n) != 0 ? ZSTD_getErrorName(n) : "too short");
   }
   return text;
 }
@@ -103,59 +102,21 @@ tl::expected<header::Parsed, Rejection> check_header(ByteView begin, std::uint64
 }  // namespace
 
 std::string_view to_string(Kind kind) {
-  switch (kind) {
-    case Kind::kCubin:
-      return "cubin";
-    case Kind::kPtx:
-      return "ptx";
-    case Kind::kPlan:
-      return "plan";
-    case Kind::kLtoIr:
-      return "ltoir";
-    case Kind::kFiles:
-      return "files";
-  }
-  return "unknown";
+  return word_of(kind, {"unknown", "cubin", "ptx", "plan", "ltoir", "files"});
 }
 
 std::string_view to_string(Check check) {
-  switch (check) {
-    case Check::kSize:
-      return "size";
-    case Check::kMagic:
-      return "magic";
-    case Check::kFormat:
-      return "format";
-    case Check::kChecksum:
-      return "checksum";
-    case Check::kHeader:
-      return "header";
-    case Check::kKey:
-      return "key";
-    case Check::kPayload:
-      return "payload";
-    case Check::kMetadata:
-      return "metadata";
-    case Check::kPayloadDigest:
-      return "payload_digest";
-    case Check::kPreimageDigest:
-      return "preimage_digest";
-    case Check::kSections:
-      return "sections";
-    case Check::kTarget:
-      return "target";
-  }
-  return "unknown";
+  return word_of(
+      check, {"size", "magic", "format", "checksum", "header", "key", "payload",
+              "metadata", "payload_digest", "preimage_digest", "sections", "target"});
 }
 
 Result<Buffer> encode(const NewObject& object) {
   if (object.payload.empty())
-    return fail(ErrorCode::kInvalidArgument,
-                "an object without a payload is no object");
+    return refuse("an object without a payload is no object");
   if (object.target.empty() || object.target.size() > kMaxTargetChars) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}' is no target of 1 to {} characters", object.target,
-                            kMaxTargetChars));
+    return refuse("'{}' is no target of 1 to {} characters", object.target,
+                  kMaxTargetChars);
   }
   const Bytes metadata = object.metadata.encode();
   const Bytes preimage = object.preimage.encode();
@@ -174,8 +135,7 @@ Result<Buffer> encode(const NewObject& object) {
   for (const header::NewSection& section : sections) size += section.stored.size();
   if (size > kMaxObjectBytes) {
     return fail(ErrorCode::kResourceLimit,
-                fmt::format("an object of {} bytes is over the limit of {}", size,
-                            kMaxObjectBytes));
+                "an object of {} bytes is over the limit of {}", size, kMaxObjectBytes);
   }
   const Bytes head = header::encode(object.kind, object.target, Digest::of(preimage),
                                     Digest::of(object.payload), sections);
@@ -191,9 +151,8 @@ Result<Buffer> encode(const NewObject& object) {
 Result<StoredObject> StoredObject::make(const NewObject& object) {
   auto made = parse(KILN_TRY(encode(object)), object.preimage.digest());
   if (!made) {
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("a new object fails its own {} check: {}",
-                            to_string(made.error().check), made.error().detail));
+    return fail(ErrorCode::kCorrupt, "a new object fails its own {} check: {}",
+                to_string(made.error().check), made.error().detail);
   }
   return *std::move(made);
 }

@@ -1,11 +1,10 @@
 #include "cache/object_header.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "cache/layout.h"
 #include "util/little_endian.h"
+#include "util/try.h"
 
 namespace kiln::cache::header {
 namespace {
@@ -62,7 +61,7 @@ Bytes encode(Kind kind, std::string_view target, const Digest& key,
 Result<Parsed> decode(ByteView bytes, std::uint64_t file_bytes) {
   const auto kind = load_le<std::uint64_t>(bytes, kKind);
   if (kind < 1 || kind > kKindCount)
-    return fail(ErrorCode::kCorrupt, fmt::format("there is no kind {}", kind));
+    return fail(ErrorCode::kCorrupt, "there is no kind {}", kind);
   Parsed parsed;
   parsed.kind = static_cast<Kind>(kind);
   const std::string_view target = as_text(bytes.subspan(kTarget, kMaxTargetChars));
@@ -81,7 +80,7 @@ Result<Parsed> decode(ByteView bytes, std::uint64_t file_bytes) {
     const auto raw = load_le<std::uint64_t>(bytes, at + 8);
     const auto codec = load_le<std::uint64_t>(bytes, at + 16);
     if (stored > end - offset || !is_possible(i, stored, raw, codec))
-      return fail(ErrorCode::kCorrupt, fmt::format("section {} is impossible", i));
+      return fail(ErrorCode::kCorrupt, "section {} is impossible", i);
     parsed.sections[i] = {offset, stored, raw, static_cast<Codec>(codec)};
     offset += stored;
   }

@@ -35,21 +35,6 @@ bool is_transient(int err) {
   return err == -ESTALE || err == -EBUSY;
 }
 
-/// Reads `size` bytes, fewer at the end of the file. Returns their number or the
-/// negative errno.
-ssize_t read_fully(FileSystem& file_system, int fd, std::byte* to, std::size_t size) {
-  std::size_t done = 0;
-  while (done < size) {
-    const ssize_t n = file_system.read(fd, to + done, size - done);
-    if (n < 0)
-      return n;
-    if (n == 0)
-      break;
-    done += static_cast<std::size_t>(n);
-  }
-  return static_cast<ssize_t>(done);
-}
-
 Result<Bytes> read_at(FileSystem& file_system, int fd, std::size_t size,
                       std::uint64_t offset) {
   Bytes bytes(size);
@@ -88,36 +73,19 @@ ObjectStore::ObjectStore(const Layout& layout, FileSystem& file_system,
 Result<std::optional<StoredObject>> ObjectStore::find(const Digest& key,
                                                       std::string_view target) const {
   Opened opened = open_checked(key, Touch::kYes, target);
-  switch (opened.outcome) {
-    case OpenOutcome::kObject:
-      return std::move(opened.object);
-    case OpenOutcome::kUntrusted:
-      return fail(ErrorCode::kUntrusted, std::move(opened.detail));
-    case OpenOutcome::kUnreadable:
-      return fail(ErrorCode::kIo, std::move(opened.detail));
-    default:
-      return std::nullopt;
-  }
+  if (auto refused = opened.refusal())
+    return tl::unexpected(*std::move(refused));
+  return std::move(opened.object);
 }
 
 Result<std::optional<StoredObject>> ObjectStore::inspect(const Digest& key) const {
   Opened opened = open_with_retries(key, Touch::kNo);
-  switch (opened.outcome) {
-    case OpenOutcome::kMissing:
-      return std::nullopt;
-    case OpenOutcome::kObject:
-      return std::move(opened.object);
-    case OpenOutcome::kCorrupt:
-      return fail(ErrorCode::kCorrupt,
-                  fmt::format("{} is corrupt ({}): {}", layout_.object(key),
-                              to_string(opened.check), opened.detail));
-    case OpenOutcome::kUntrusted:
-      return fail(ErrorCode::kUntrusted, std::move(opened.detail));
-    case OpenOutcome::kAgain:
-    case OpenOutcome::kUnreadable:
-      break;
-  }
-  return fail(ErrorCode::kIo, std::move(opened.detail));
+  if (opened.outcome == OpenOutcome::kCorrupt)
+    return fail(ErrorCode::kCorrupt, "{} is corrupt ({}): {}", layout_.object(key),
+                to_string(opened.check), opened.detail);
+  if (auto refused = opened.refusal())
+    return tl::unexpected(*std::move(refused));
+  return std::move(opened.object);
 }
 
 ObjectStore::Opened ObjectStore::open_checked(const Digest& key, Touch touch,
@@ -128,6 +96,7 @@ ObjectStore::Opened ObjectStore::open_checked(const Digest& key, Touch touch,
     opened.check = Check::kTarget;
     opened.detail =
         fmt::format("it is for {}, not for {}", opened.object->target(), target);
+    opened.object.reset();
   }
   count(opened);
   if (opened.outcome == OpenOutcome::kCorrupt)
@@ -215,7 +184,7 @@ ObjectStore::Opened ObjectStore::read_object(int fd, const Digest& key,
             .check = Check::kSize,
             .detail = fmt::format("{} bytes", size)};
   Buffer bytes(size);
-  const ssize_t n = read_fully(file_system_, fd, bytes.data(), size);
+  const ssize_t n = pread_all(file_system_, fd, bytes.data(), size, 0);
   if (n < 0) {
     const int err = static_cast<int>(n);
     return {
@@ -262,7 +231,7 @@ void ObjectStore::count(const Opened& opened) const {
 Result<std::uint64_t> ObjectStore::remove(const Digest& key) const {
   const std::string path = layout_.object(key);
   if (options_.access == Access::kReadOnly)
-    return fail(ErrorCode::kUnavailable, fmt::format("{} is read-only", path));
+    return fail(ErrorCode::kUnavailable, "{} is read-only", path);
   struct stat info {};
   int err = file_system_.lstat(path.c_str(), info);
   if (err == 0)
@@ -287,15 +256,15 @@ Result<std::optional<Entry>> ObjectStore::describe(const Digest& key) const {
     return posix_error("stat", path, -err);
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (!S_ISREG(info.st_mode) || size < header::kBytes || size > kMaxObjectBytes)
-    return fail(ErrorCode::kCorrupt, fmt::format("{} is no object", path));
+    return fail(ErrorCode::kCorrupt, "{} is no object", path);
   const Bytes head = KILN_TRY(read_at(file_system_, fd, header::kBytes, 0));
   if (as_text(ByteView(head).first(header::kMagic.size())) != header::kMagic ||
       load_le<std::uint32_t>(head, header::kVersion) != kFormatVersion)
-    return fail(ErrorCode::kCorrupt, fmt::format("{} is no object", path));
+    return fail(ErrorCode::kCorrupt, "{} is no object", path);
   const header::Parsed parsed = KILN_TRY(header::decode(head, size));
   const header::Section& section = parsed.sections[1];
   if (section.stored_bytes > kMaxMetadataBytes || parsed.key != key)
-    return fail(ErrorCode::kCorrupt, fmt::format("{} is another object", path));
+    return fail(ErrorCode::kCorrupt, "{} is another object", path);
   const Bytes encoded =
       KILN_TRY(read_at(file_system_, fd, section.stored_bytes, section.offset));
   Metadata metadata = KILN_TRY(Metadata::decode(encoded));
@@ -342,21 +311,16 @@ std::optional<ObjectProblem> ObjectStore::verify(const Digest& key) const {
   using What = ObjectProblem::What;
   ObjectProblem problem{What::kCorrupt, key,        layout_.object(key), {},
                         opened.detail,  opened.info};
-  switch (opened.outcome) {
-    case OpenOutcome::kMissing:
-      return std::nullopt;
-    case OpenOutcome::kUntrusted:
-      problem.what = What::kUntrusted;
-      return problem;
-    case OpenOutcome::kAgain:
-    case OpenOutcome::kUnreadable:
-      problem.what = What::kUnreadable;
-      return problem;
-    case OpenOutcome::kCorrupt:
-      problem.check = opened.check;
-      return problem;
-    case OpenOutcome::kObject:
-      break;
+  if (opened.outcome == OpenOutcome::kMissing)
+    return std::nullopt;
+  if (const auto refused = opened.refusal()) {
+    problem.what =
+        refused->code == ErrorCode::kUntrusted ? What::kUntrusted : What::kUnreadable;
+    return problem;
+  }
+  if (opened.outcome == OpenOutcome::kCorrupt) {
+    problem.check = opened.check;
+    return problem;
   }
   const auto verified = opened.object->verify_fully();
   if (verified)

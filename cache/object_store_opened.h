@@ -23,10 +23,19 @@ enum class OpenOutcome : std::uint8_t {
 
 struct ObjectStore::Opened {
   OpenOutcome outcome;
-  std::optional<StoredObject> object{};
+  std::optional<StoredObject> object{};  // set if kObject
   Check check = Check::kSize;
   std::string detail{};
   struct stat info {};  // of the file that was opened, for all but kMissing
+
+  /// Of an object that may be sound and cannot be read.
+  [[nodiscard]] std::optional<Error> refusal() const {
+    if (outcome == OpenOutcome::kUntrusted)
+      return Error{ErrorCode::kUntrusted, detail};
+    return outcome == OpenOutcome::kUnreadable
+               ? std::optional<Error>({ErrorCode::kIo, detail})
+               : std::nullopt;
+  }
 };
 
 }  // namespace kiln::cache

@@ -15,6 +15,7 @@
 #include "util/quiet_thread.h"
 #include "util/try.h"
 #include "util/unique_fd.h"
+#include "util/words.h"
 
 namespace kiln::cache {
 namespace {
@@ -60,19 +61,11 @@ BootTime boot_time_now() {
 }
 
 std::string_view to_string(Phase phase) {
-  switch (phase) {
-    case Phase::kStarting:
-      return "starting";
-    case Phase::kQueued:
-      return "queued for a slot";
-    case Phase::kCompiling:
-      return "compiling";
-    case Phase::kPublishing:
-      return "publishing";
-    case Phase::kReleased:
-      return "released";
-  }
-  return "in an unknown phase";
+  constexpr std::string_view kUnknown = "in an unknown phase";
+  return word_of(phase,
+                 {kUnknown, "starting", "queued for a slot", "compiling", "publishing",
+                  "released"},
+                 kUnknown);
 }
 
 Bytes OwnerRecord::encode() const {

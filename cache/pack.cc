@@ -45,8 +45,7 @@ Result<UniqueFd> open_trusted_file(FileSystem& file_system, const TrustPolicy& t
   const int fd =
       file_system.open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0);
   if (fd == -ENOENT || fd == -ENOTDIR)
-    return fail(ErrorCode::kNotFound,
-                fmt::format("{}: there is no such file", path.native()));
+    return fail(ErrorCode::kNotFound, "{}: there is no such file", path.native());
   if (fd < 0)
     return posix_error("open", path, -fd);
   UniqueFd file(fd);
@@ -55,9 +54,9 @@ Result<UniqueFd> open_trusted_file(FileSystem& file_system, const TrustPolicy& t
     return posix_error("stat", path, -err);
   if (!S_ISREG(info.st_mode) || !trust.accepts(info))
     return fail(ErrorCode::kUntrusted,
-                fmt::format("{} is no file that only you, root or a trusted user can "
-                            "write",
-                            path.native()));
+                "{} is no file that only you, root or a trusted user can "
+                "write",
+                path.native());
   return file;
 }
 
@@ -203,8 +202,7 @@ Result<Bytes> Pack::bytes_at(std::uint64_t offset, std::size_t size) const {
   Bytes bytes(size);
   if (pread_all(file_system_, file_.get(), bytes.data(), size, offset) !=
       static_cast<ssize_t>(size))
-    return fail(ErrorCode::kIo,
-                fmt::format("{} bytes at {} cannot be read", size, offset));
+    return fail(ErrorCode::kIo, "{} bytes at {} cannot be read", size, offset);
   return bytes;
 }
 

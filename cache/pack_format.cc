@@ -1,11 +1,7 @@
 #include "cache/pack_format.h"
 
-#include <fmt/format.h>
-
-#include <cstdlib>
-#include <initializer_list>
+#include <array>
 #include <tuple>
-#include <utility>
 
 #include "codec/field_codec.h"
 #include "util/little_endian.h"
@@ -14,19 +10,9 @@
 namespace kiln::cache {
 
 PackKind pack_kind(Kind kind) {
-  switch (kind) {
-    case Kind::kCubin:
-      return PackKind::kCubin;
-    case Kind::kPtx:
-      return PackKind::kPtx;
-    case Kind::kPlan:
-      return PackKind::kPlan;
-    case Kind::kLtoIr:
-      return PackKind::kLtoIr;
-    case Kind::kFiles:
-      return PackKind::kFiles;
-  }
-  std::abort();  // an object of no kind: header::decode() lets none through
+  constexpr std::array kKinds{PackKind::kCubin, PackKind::kPtx, PackKind::kPlan,
+                              PackKind::kLtoIr, PackKind::kFiles};
+  return kKinds.at(static_cast<std::size_t>(kind) - 1);  // from kCubin on
 }
 
 namespace pack {
@@ -64,9 +50,7 @@ Result<Bytes> encode_header(const PackHeader& header) {
   const Bytes encoded = fields_of(header, kHeaderFields).encode();
   const std::uint64_t size = aligned(kFieldsAt + encoded.size());
   if (size > kMostHeaderBytes)
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("a pack's header of {} bytes is over {}", size, kMostHeaderBytes));
+    return refuse("a pack's header of {} bytes is over {}", size, kMostHeaderBytes);
   Bytes bytes;
   append(bytes, as_bytes(kMagic));
   append_le(bytes, kPackVersion);
@@ -83,8 +67,8 @@ Result<std::uint32_t> version_of(ByteView header) {
   const auto version = load_le<std::uint32_t>(header, kVersionAt);
   if (version > kPackVersion)
     return fail(ErrorCode::kUnavailable,
-                fmt::format("it has format {}, and this Kiln reads formats up to {}",
-                            version, kPackVersion));
+                "it has format {}, and this Kiln reads formats up to {}", version,
+                kPackVersion);
   const auto size = load_le<std::uint32_t>(header, kHeaderBytesAt);
   const std::size_t most = version == 1 ? kLeastHeaderBytes : kMostHeaderBytes;
   if (version == 0 || size < kLeastHeaderBytes || size > most || size % kAlignment != 0)

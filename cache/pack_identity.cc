@@ -26,19 +26,16 @@ std::string file_of(std::string_view name) {
 
 Result<void> check_pack_is(std::string_view own, std::string_view wanted) {
   if (own.empty())
-    return fail(
-        ErrorCode::kUntrusted,
-        fmt::format("the pack has no name, as packs of an older Kiln, and {} was "
-                    "asked for: it may be any; `kiln pack` makes one with a name",
-                    wanted));
+    return fail(ErrorCode::kUntrusted,
+                "the pack has no name, as packs of an older Kiln, and {} was "
+                "asked for: it may be any; `kiln pack` makes one with a name",
+                wanted);
   if (bare_pack_name(own) == bare_pack_name(wanted))
     return {};
-  return fail(
-      ErrorCode::kUntrusted,
-      fmt::format(
-          "the pack calls itself {}, and {} was asked for: somebody has renamed "
-          "the pack, or the server sends another pack",
-          own, wanted));
+  return fail(ErrorCode::kUntrusted,
+              "the pack calls itself {}, and {} was asked for: somebody has renamed "
+              "the pack, or the server sends another pack",
+              own, wanted);
 }
 
 std::string order_text(const PackHeader& header) {

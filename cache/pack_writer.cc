@@ -1,9 +1,6 @@
 // The writer of packs.
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <utility>
 
 #include "cache/pack.h"
 #include "cache/pack_format.h"
@@ -52,8 +49,7 @@ Result<void> PackWriter::finish(std::span<const Signer> signers) {
   std::ranges::sort(rows_, {}, &PackRow::key);
   const auto twice = std::ranges::adjacent_find(rows_, {}, &PackRow::key);
   if (twice != rows_.end())
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} is twice in the pack", twice->key.hex()));
+    return refuse("{} is twice in the pack", twice->key.hex());
   Bytes index;
   for (const PackRow& row : rows_) pack::append_row(row, index);
   Bytes footer;

@@ -189,20 +189,14 @@ int ObjectStore::link_or_rename(const std::string& temporary,
 std::optional<PublishResult> ObjectStore::compare_with_existing(
     const StoredObject& ours) const {
   Opened other = open_checked(ours.key(), Touch::kNo);
-  switch (other.outcome) {
-    case OpenOutcome::kObject:
-      return PublishResult{other.object->same_build(ours)
-                               ? Published::kAlreadyThere
-                               : Published::kNondeterministic,
-                           {},
-                           0};
-    case OpenOutcome::kUntrusted:
-      return not_stored({ErrorCode::kUntrusted, std::move(other.detail)});
-    case OpenOutcome::kUnreadable:
-      return not_stored({ErrorCode::kIo, std::move(other.detail)});
-    default:
-      return std::nullopt;  // gone, or in quarantine by now: link ours again
-  }
+  if (other.object)
+    return PublishResult{other.object->same_build(ours) ? Published::kAlreadyThere
+                                                        : Published::kNondeterministic,
+                         {},
+                         0};
+  if (auto refused = other.refusal())
+    return not_stored(*std::move(refused));
+  return std::nullopt;  // gone, or in quarantine by now: link ours again
 }
 
 }  // namespace kiln::cache

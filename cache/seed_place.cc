@@ -1,9 +1,6 @@
 #include "cache/seed_place.h"
 
-#include <fmt/format.h>
-
 #include <array>
-#include <limits>
 #include <string>
 
 #include "cache/pack.h"
@@ -32,9 +29,7 @@ Result<SeedPlace> parse_seed(const std::filesystem::path& text) {
               KILN_TRY(position_of(
                   value, std::array<std::string_view, 2>{"warn", "refuse"})) == 1;
         else
-          return fail(ErrorCode::kInvalidArgument,
-                      fmt::format("there is no option '{}'{}", name,
-                                  did_you_mean(name, names)));
+          return refuse("there is no option '{}'{}", name, did_you_mean(name, names));
         return {};
       }));
   return place;
@@ -44,11 +39,11 @@ Result<void> check_seeds(std::span<const std::filesystem::path> texts, bool has_
   for (const std::filesystem::path& text : texts) {
     const SeedPlace place = KILN_TRY(parse_seed(text));
     if (place.is_signed && !has_keys)
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{};signed=1: no key is trusted, so no signature can be "
-                              "checked; name a file of public keys by "
-                              "KILN_REMOTE_KEYS (--keys)",
-                              place.path.native()));
+      return refuse(
+          "{};signed=1: no key is trusted, so no signature can be "
+          "checked; name a file of public keys by "
+          "KILN_REMOTE_KEYS (--keys)",
+          place.path.native());
   }
   return {};
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <iterator>
-#include <tuple>
 #include <utility>
 
 #include "cache/layout.h"
@@ -24,11 +23,6 @@ constexpr std::uint64_t kLargestRecord = 65536;
 // By the thread that is left behind: a mount that comes back until then is used.
 constexpr std::chrono::minutes kMountPatience{1};
 constexpr std::chrono::seconds kListingWait{2};
-
-/// For transport only: an object in it cannot be found without all before it.
-bool is_compressed(const std::filesystem::path& path) {
-  return path.native().ends_with(".zst");
-}
 
 }  // namespace
 
@@ -52,9 +46,8 @@ class Seeds::Seed {
   Seed(const std::filesystem::path& text, std::shared_ptr<const Shared> shared)
       : place_(parse_seed(text)),
         path_(absolute_path(place_ ? place_->path : text)),
-        shared_(std::move(shared)) {
-    state_.path = path_;
-  }
+        shared_(std::move(shared)),
+        state_{.path = path_} {}
 
   /// The mount that may be dead; null: it is local.
   [[nodiscard]] const FarMount* far() {
@@ -67,12 +60,8 @@ class Seeds::Seed {
   /// Of one whose mount gave no answer.
   [[nodiscard]] bool is_silent() const { return is_silent_; }
   void set_silent(bool silent) {
-    if (silent && !is_silent_.exchange(true)) {
-      counters().add(Counter::kSeedRefused);
-      log(LogLevel::kWarning, {"a seed is not used: ", silence(path_, *far_)});
-    } else if (!silent) {
-      is_silent_ = false;
-    }
+    if (!is_silent_.exchange(silent) && silent)
+      tell_unused(*silent_state().error);
   }
 
   /// At the first call; others wait meanwhile.
@@ -82,10 +71,7 @@ class Seeds::Seed {
       return;
     if (auto done = open_here(); !done) {
       state_.error = std::move(done).error();
-      counters().add(state_.error->code == ErrorCode::kUntrusted
-                         ? Counter::kUntrusted
-                         : Counter::kSeedRefused);
-      log(LogLevel::kWarning, {"a seed is not used: ", state_.error->message});
+      tell_unused(*state_.error);
     }
   }
 
@@ -150,31 +136,34 @@ class Seeds::Seed {
 
   [[nodiscard]] Counters& counters() { return *shared_->counters; }
 
+  void tell_unused(const Error& why) {
+    counters().add(why.code == ErrorCode::kUntrusted ? Counter::kUntrusted
+                                                     : Counter::kSeedRefused);
+    log(LogLevel::kWarning, {"a seed is not used: ", why.message});
+  }
+
   Result<void> open_here() {
     const SeedPlace place = KILN_TRY(place_);
-    const std::filesystem::path& path = path_;
     // By a process first: a thread that hangs in a dead mount can keep this one from
     // ending.
     if (far_ && shared_->options.ask_mount &&
-        !shared_->options.ask_mount(path, *far_, kMountPatience))
-      return fail(ErrorCode::kUnavailable, silence(path, *far_));
+        !shared_->options.ask_mount(path_, *far_, kMountPatience))
+      return fail(ErrorCode::kUnavailable, silence(path_, *far_));
     FileSystem& file_system = shared_->file_system;
     struct stat info {};
-    const int err = file_system.stat(path.c_str(), info);
+    const int err = file_system.stat(path_.c_str(), info);
     if (err != 0 || !S_ISDIR(info.st_mode))
       return open_pack();
     if (place.is_signed || place.min_serial != 0 || place.refuses_older)
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("{} is a folder: signed=1, min_serial and older=refuse are "
-                      "for packs, since a folder has neither signature nor serial",
-                      path.native()));
-    layout_.emplace(path);
+      return kiln::refuse(
+          "{} is a folder: signed=1, min_serial and older=refuse are "
+          "for packs, since a folder has neither signature nor serial",
+          path_.native());
+    layout_.emplace(path_);
     KILN_TRY(shared_->trust.check_path(file_system, layout_->objects()));
     if (file_system.stat(layout_->objects().c_str(), info) != 0)
-      return fail(
-          ErrorCode::kNotFound,
-          fmt::format("{} is a folder without objects of this format", path.native()));
+      return fail(ErrorCode::kNotFound, "{} is a folder without objects of this format",
+                  path_.native());
     // Its own counters: what it quarantined or marked would be the seed's, and what it
     // finds is counted here.
     store_ = std::make_unique<ObjectStore>(
@@ -184,11 +173,11 @@ class Seeds::Seed {
   }
 
   Result<void> open_pack() {
-    if (is_compressed(state_.path))
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{} is compressed: unpack it by zstd -d, or into the "
-                              "cache by kiln unpack",
-                              state_.path.native()));
+    if (path_.native().ends_with(".zst"))  // no object is found without all before it
+      return kiln::refuse(
+          "{} is compressed: unpack it by zstd -d, or into the "
+          "cache by kiln unpack",
+          path_.native());
     state_.is_pack = true;
     // Who signed it is looked at whenever the keys have changed.
     pack_ = KILN_TRY(Pack::open(
@@ -200,7 +189,7 @@ class Seeds::Seed {
       state_.bad_rows = bad.size();
       counters().add(Counter::kSeedRefused, bad.size());
       log(LogLevel::kWarning,
-          {"rows of the seed ", state_.path.native(),
+          {"rows of the seed ", path_.native(),
            " that are not used: ", std::to_string(bad.size()), "; the first, of ",
            bad.front().key.hex(), ": ", bad.front().why});
     }
@@ -214,24 +203,22 @@ class Seeds::Seed {
     if (place_->is_signed || (keys != nullptr && !pack_->signatures().empty())) {
       auto by = pack_->check_signers(keys != nullptr ? *keys : TrustedKeys());
       if (!by)
-        return fail(by.error().code,
-                    fmt::format("{}{}", by.error().message,
-                                place_->is_signed ? " (signed=1)" : ""));
+        return fail(by.error().code, "{}{}", by.error().message,
+                    place_->is_signed ? " (signed=1)" : "");
       signers = *std::move(by);
     }
     if (place_->is_signed)
       KILN_TRY(check_pack_is(header.name, path_.filename().native()));
     if (header.serial < place_->min_serial)
-      return fail(
-          ErrorCode::kUntrusted,
-          fmt::format("its serial is {}, and min_serial={} asks for a newer pack",
-                      header.serial, place_->min_serial));
+      return fail(ErrorCode::kUntrusted,
+                  "its serial is {}, and min_serial={} asks for a newer pack",
+                  header.serial, place_->min_serial);
     const auto last = newer_taken(shared_->taken, header, path_.filename().native());
     if (last && place_->refuses_older)
       return fail(ErrorCode::kUntrusted,
-                  fmt::format("it has {}, and this cache has taken {} of that name "
-                              "(older=refuse)",
-                              order_text(header), order_text(*last)));
+                  "it has {}, and this cache has taken {} of that name "
+                  "(older=refuse)",
+                  order_text(header), order_text(*last));
     if (last && !has_said_age_.exchange(true))
       log(LogLevel::kWarning, {"the seed ", path_.native(), " has ", order_text(header),
                                ", and this cache has taken ", order_text(*last),
@@ -252,12 +239,8 @@ class Seeds::Seed {
                         : fail(keys.error().code, keys.error().message);
     if (keys && pack_ != nullptr)
       signers = about(path_.native(), check_pack(checked_by_.get()));
-    if (!signers && (signers_ || signers_.error().message != signers.error().message)) {
-      counters().add(signers.error().code == ErrorCode::kUntrusted
-                         ? Counter::kUntrusted
-                         : Counter::kSeedRefused);
-      log(LogLevel::kWarning, {"a seed is not used: ", signers.error().message});
-    }
+    if (!signers && (signers_ || signers_.error().message != signers.error().message))
+      tell_unused(signers.error());
     signers_ = std::move(signers);
   }
 
@@ -299,8 +282,8 @@ class Seeds::Seed {
     counters().add(Counter::kSeedRefused);
     if (!has_warned_.exchange(true))
       log(LogLevel::kWarning,
-          {"the object ", key.hex(), " of the seed ", state_.path.native(),
-           " is not used (", to_string(why.check), "): ", why.detail});
+          {"the object ", key.hex(), " of the seed ", path_.native(), " is not used (",
+           to_string(why.check), "): ", why.detail});
   }
 
   const Result<SeedPlace> place_;

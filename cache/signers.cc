@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLargestFile = 1ULL << 30U;
 constexpr std::size_t kLongestSource = 512;
-constexpr mode_t kMode = 0644;
+constexpr mode_t kFileMode = 0644;
 
 std::string line_of(const Made& object, const std::string& source) {
   return fmt::format("{} {} {} {}\n", object.key.hex(), object.created_ns,
@@ -64,12 +64,14 @@ Result<void> append(const fs::path& path, const std::string& lines) {
   return {};
 }
 
-/// From where it was read last to its end.
-Result<std::string> rest_of(const UniqueFd& file, const fs::path& path) {
+/// From `begin` to its end.
+Result<std::string> rest_of(const UniqueFd& file, const fs::path& path,
+                            std::uint64_t begin) {
   std::string text;
   std::array<std::byte, 65536> chunk{};
   ssize_t size = 0;
-  while ((size = real_file_system().read(file.get(), chunk.data(), chunk.size())) > 0)
+  while ((size = real_file_system().pread(file.get(), chunk.data(), chunk.size(),
+                                          begin + text.size())) > 0)
     text += as_text(ByteView(chunk).first(static_cast<std::size_t>(size)));
   if (size < 0)
     return posix_error("read", path, static_cast<int>(-size));
@@ -147,7 +149,7 @@ Result<void> Signers::keep(const std::function<bool(const Digest&)>& is_there) c
     const UniqueFd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
     if (!file)
       return posix_error("open", path, errno);
-    const std::string text = KILN_TRY(rest_of(file, path));
+    const std::string text = KILN_TRY(rest_of(file, path, 0));
     std::size_t lines = 0;
     std::set<std::string_view> kept;
     for (std::string_view rest = text; !rest.empty(); ++lines) {
@@ -160,8 +162,8 @@ Result<void> Signers::keep(const std::function<bool(const Digest&)>& is_there) c
       continue;
     std::string all;
     for (const std::string_view line : kept) all.append(line) += '\n';
-    KILN_TRY(replace_file(path, as_bytes(all), kMode));
-    const std::string added = KILN_TRY(rest_of(file, path));
+    KILN_TRY(replace_file(path, as_bytes(all), kFileMode));
+    const std::string added = KILN_TRY(rest_of(file, path, text.size()));
     if (!added.empty())
       KILN_TRY(append(path, added));
   }

@@ -118,7 +118,7 @@ Result<Statement> Database::prepare(std::string_view sql) const {
 Result<std::int64_t> Database::number(std::string_view sql) const {
   Statement statement = KILN_TRY(prepare(sql));
   if (!KILN_TRY(statement.step()))
-    return fail(ErrorCode::kCorrupt, fmt::format("index: no row for {}", sql));
+    return fail(ErrorCode::kCorrupt, "index: no row for {}", sql);
   return statement.number(0);
 }
 
@@ -126,27 +126,26 @@ void Statement::Finalizer::operator()(sqlite3_stmt* statement) const noexcept {
   ::sqlite3_finalize(statement);  // repeats the error of the last step
 }
 
-Statement& Statement::bind(std::int64_t value) {
-  const int code = ::sqlite3_bind_int64(raw_.get(), ++bound_, value);
+Statement& Statement::bound(int code) {
   bind_code_ = bind_code_ != SQLITE_OK ? bind_code_ : code;
   return *this;
+}
+
+Statement& Statement::bind(std::int64_t value) {
+  return bound(::sqlite3_bind_int64(raw_.get(), ++bound_, value));
 }
 
 Statement& Statement::bind(std::string_view text) {
   // SQLite binds a null pointer as NULL, whatever its length.
   const char* const data = text.empty() ? "" : text.data();
-  const int code = ::sqlite3_bind_text(raw_.get(), ++bound_, data,
-                                       static_cast<int>(text.size()), SQLITE_TRANSIENT);
-  bind_code_ = bind_code_ != SQLITE_OK ? bind_code_ : code;
-  return *this;
+  return bound(::sqlite3_bind_text(raw_.get(), ++bound_, data,
+                                   static_cast<int>(text.size()), SQLITE_TRANSIENT));
 }
 
 Statement& Statement::bind(ByteView blob) {
   const void* const data = blob.empty() ? "" : static_cast<const void*>(blob.data());
-  const int code =
-      ::sqlite3_bind_blob64(raw_.get(), ++bound_, data, blob.size(), SQLITE_TRANSIENT);
-  bind_code_ = bind_code_ != SQLITE_OK ? bind_code_ : code;
-  return *this;
+  return bound(
+      ::sqlite3_bind_blob64(raw_.get(), ++bound_, data, blob.size(), SQLITE_TRANSIENT));
 }
 
 Result<bool> Statement::step() {
@@ -190,17 +189,13 @@ Result<Transaction> Transaction::begin(const Database& database) {
 }
 
 Result<void> Transaction::commit() {
-  KILN_TRY(database_->execute("COMMIT"));
-  database_ = nullptr;
+  KILN_TRY(database_.get()->execute("COMMIT"));
+  database_.release();
   return {};
 }
 
-Transaction::Transaction(Transaction&& other) noexcept
-    : database_(std::exchange(other.database_, nullptr)) {}
-
-Transaction::~Transaction() {
-  if (database_ != nullptr)
-    std::ignore = database_->execute("ROLLBACK");  // SQLite may have done it already
+void Transaction::Rollback::close(Raw database) noexcept {
+  std::ignore = database->execute("ROLLBACK");  // SQLite may have done it already
 }
 
 }  // namespace kiln::cache

@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <string>
 #include <string_view>
 
 #include "kiln/result.h"
 #include "util/bytes.h"
+#include "util/unique_handle.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -61,6 +61,10 @@ class Statement {
   }
   Statement& bind(std::string_view text);
   Statement& bind(ByteView blob);
+  template <typename... Values>
+  requires(sizeof...(Values) > 1) Statement& bind(const Values&... values) {
+    return (bind(values), ...);
+  }
 
   /// True if there is a row.
   [[nodiscard]] Result<bool> step();
@@ -77,6 +81,7 @@ class Statement {
     void operator()(sqlite3_stmt* statement) const noexcept;
   };
   explicit Statement(sqlite3_stmt* raw) : raw_(raw) {}
+  Statement& bound(int code);
 
   std::unique_ptr<sqlite3_stmt, Finalizer> raw_;
   int bound_ = 0;
@@ -90,15 +95,14 @@ class Transaction {
   [[nodiscard]] static Result<Transaction> begin(const Database& database);
   [[nodiscard]] Result<void> commit();
 
-  Transaction(Transaction&& other) noexcept;
-  Transaction& operator=(Transaction&&) = delete;
-  Transaction(const Transaction&) = delete;
-  Transaction& operator=(const Transaction&) = delete;
-  ~Transaction();
-
  private:
+  struct Rollback {
+    using Raw = const Database*;
+    static Raw null() noexcept { return nullptr; }
+    static void close(Raw database) noexcept;
+  };
   explicit Transaction(const Database& database) : database_(&database) {}
-  const Database* database_;
+  UniqueHandle<Rollback> database_;
 };
 
 /// WAL is safe from 3.51.3 on: before, a checkpoint could lose a reset (the "WAL-reset"

@@ -13,6 +13,7 @@
 #include "util/log.h"
 #include "util/try.h"
 #include "util/units.h"
+#include "util/words.h"
 
 namespace kiln::tools {
 namespace {
@@ -142,23 +143,8 @@ const device::Toolchain* chosen_toolchain(const BuildItem& item) {
 }
 
 std::string_view to_string(BuildVerdict verdict) {
-  switch (verdict) {
-    case BuildVerdict::kHit:
-      return "hit";
-    case BuildVerdict::kCompiled:
-      return "compiled";
-    case BuildVerdict::kWaited:
-      return "waited";
-    case BuildVerdict::kFailed:
-    case BuildVerdict::kRefused:
-    case BuildVerdict::kNotReached:
-      return "failed";
-    case BuildVerdict::kTimeout:
-      return "timeout";
-    case BuildVerdict::kMissing:
-      return "missing";
-  }
-  return "unknown";
+  return word_of(verdict, {"hit", "compiled", "waited", "failed", "timeout", "failed",
+                           "missing", "failed"});
 }
 
 bool BuildEntry::is_not_stored() const {

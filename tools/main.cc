@@ -32,8 +32,12 @@
 namespace kiln::tools {
 namespace {
 
-tl::unexpected<Error> wrong_usage(const CLI::App& verb, std::string_view what) {
-  return refuse("{}: {}", verb.get_name(), what);
+template <typename... Values>
+tl::unexpected<Error> wrong_usage(const CLI::App& verb,
+                                  fmt::format_string<Values...> what,
+                                  Values&&... values) {
+  return refuse("{}: {}", verb.get_name(),
+                fmt::format(what, std::forward<Values>(values)...));
 }
 
 /// A word of the command line that names an option.
@@ -80,21 +84,21 @@ Result<std::vector<std::string>> join_values(
     }
     if (!takes_value(*option)) {
       if (word->value)
-        return wrong_usage(verb, fmt::format("{} takes no value", word->name));
+        return wrong_usage(verb, "{} takes no value", word->name);
       joined.push_back(arguments[i]);
       continue;
     }
     const bool once = option->get_items_expected_max() == 1;
     if (!given.insert(option).second && once)
-      return wrong_usage(verb, fmt::format("{} is given twice", word->name));
+      return wrong_usage(verb, "{} is given twice", word->name);
     std::string value;
     if (word->value)
       value = *word->value;
     else if (i + 1 < arguments.size())
       value = arguments[++i];
     if (value.empty()) {
-      return wrong_usage(verb, fmt::format("{} needs a value: {} {}", word->name,
-                                           word->name, option->get_type_name()));
+      return wrong_usage(verb, "{} needs a value: {} {}", word->name, word->name,
+                         option->get_type_name());
     }
     joined.push_back(word->name + (word->name.starts_with("--") ? "=" : "") + value);
   }
@@ -109,8 +113,8 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-Error unexpected_word(const CLI::App& verb, const std::string& word,
-                      const std::vector<std::string>& arguments) {
+tl::unexpected<Error> unexpected_word(const CLI::App& verb, const std::string& word,
+                                      const std::vector<std::string>& arguments) {
   const std::string name = word.substr(0, word.find('='));
   if (name.starts_with("-")) {
     const auto at = std::ranges::find(arguments, word);
@@ -119,19 +123,16 @@ Error unexpected_word(const CLI::App& verb, const std::string& word,
                                  ? request::nvcc_hint(word, next).advice
                                  : "";
     if (!nvcc.empty())
-      return {ErrorCode::kInvalidArgument,
-              fmt::format("{}: unknown option '{}': {}", verb.get_name(), word, nvcc)};
-    return {ErrorCode::kInvalidArgument,
-            fmt::format("{}: unknown option '{}'{}", verb.get_name(), name,
-                        did_you_mean(name, option_names(verb)))};
+      return wrong_usage(verb, "unknown option '{}': {}", word, nvcc);
+    return wrong_usage(verb, "unknown option '{}'{}", name,
+                       did_you_mean(name, option_names(verb)));
   }
-  return {ErrorCode::kInvalidArgument,
-          fmt::format("{}: unexpected argument '{}'", verb.get_name(), word)};
+  return wrong_usage(verb, "unexpected argument '{}'", word);
 }
 
 /// Turns CLI11's message into one sentence of ours.
-Error parse_failure(const CLI::App& verb, const CLI::ParseError& error,
-                    const std::vector<std::string>& arguments) {
+tl::unexpected<Error> parse_failure(const CLI::App& verb, const CLI::ParseError& error,
+                                    const std::vector<std::string>& arguments) {
   // The error's name is the verb's: only the exit code tells which error it is.
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
     for (const std::string& word : verb.remaining()) {
@@ -140,12 +141,12 @@ Error parse_failure(const CLI::App& verb, const CLI::ParseError& error,
     }
   }
   std::string text = error.what();
-  text = text.substr(0, text.find('\n'));
-  return {ErrorCode::kInvalidArgument, fmt::format("{}: {}", verb.get_name(), text)};
+  return wrong_usage(verb, "{}", text.substr(0, text.find('\n')));
 }
 
-int fail_usage(const Context& context, const Error& error, std::string_view hint) {
-  const int status = report_failure(context, error);
+int fail_usage(const Context& context, const tl::unexpected<Error>& error,
+               std::string_view hint) {
+  const int status = report_failure(context, error.value());
   print_error(fmt::format("{}\n", context.err.styled(hint, Style::kDim)));
   return status;
 }
@@ -234,18 +235,16 @@ std::string verb_of_others(std::string_view word) {
                                    : fmt::format(", did you mean '{}'?", found->second);
 }
 
-Error unknown_verb(const Program& program, const std::string& word) {
-  if (word.starts_with("-")) {
-    return {ErrorCode::kInvalidArgument,
-            fmt::format("the verb comes first: kiln VERB {}", word)};
-  }
+tl::unexpected<Error> unknown_verb(const Program& program, const std::string& word) {
+  if (word.starts_with("-"))
+    return refuse("the verb comes first: kiln VERB {}", word);
   std::string hint = verb_of_others(word);
   if (hint.empty()) {
     std::vector<std::string> names{"help", "--version"};
     for (const ParsedVerb& each : program.verbs) names.emplace_back(each.verb->name);
     hint = did_you_mean(word, names);
   }
-  return {ErrorCode::kInvalidArgument, fmt::format("unknown verb '{}'{}", word, hint)};
+  return refuse("unknown verb '{}'{}", word, hint);
 }
 
 /// Takes --color out of the words that are Kiln's, wherever it stands, so that it holds
@@ -275,9 +274,7 @@ int run_program(Program& program, std::vector<std::string> arguments,
   if (arguments.empty() || arguments[0] == "help") {
     // `kiln help VERB` is `kiln VERB --help`.
     if (arguments.size() > 2)
-      return fail_usage(context,
-                        {ErrorCode::kInvalidArgument,
-                         fmt::format("help: unexpected argument '{}'", arguments[2])},
+      return fail_usage(context, refuse("help: unexpected argument '{}'", arguments[2]),
                         "see `kiln --help`");
     if (arguments.size() == 2 && arguments[1] != "help")
       arguments = {arguments[1], "--help"};
@@ -301,7 +298,7 @@ int run_program(Program& program, std::vector<std::string> arguments,
   const std::string hint = fmt::format("see `kiln {} --help`", parsed->verb->name);
   auto words = join_values(*parsed->app, {arguments.begin() + 1, arguments.end()});
   if (!words)
-    return fail_usage(context, words.error(), hint);
+    return fail_usage(context, tl::unexpected(words.error()), hint);
   std::reverse(words->begin(), words->end());  // CLI11 takes words from the back
   try {
     parsed->app->parse(*words);
@@ -317,8 +314,7 @@ int run_program(Program& program, std::vector<std::string> arguments,
   }
   if (parsed->common->quiet && parsed->common->verbose)
     return fail_usage(
-        context,
-        wrong_usage(*parsed->app, "--quiet and --verbose exclude each other").value(),
+        context, wrong_usage(*parsed->app, "--quiet and --verbose exclude each other"),
         hint);
   return run_verb(*parsed, context);
 }
@@ -334,9 +330,9 @@ int run_command_line(std::vector<std::string> arguments) {
   choose_colours(colours.value_or(Colours::kAuto));
   Context context;  // lives until all is printed, or a late signal cuts it off
   context.json = asks_for_json(arguments);
-  const int status = colours
-                         ? run_program(*program, std::move(arguments), context)
-                         : fail_usage(context, colours.error(), "see `kiln --help`");
+  const int status = colours ? run_program(*program, std::move(arguments), context)
+                             : fail_usage(context, tl::unexpected(colours.error()),
+                                          "see `kiln --help`");
   if (const auto flushed = flush_output(); !flushed) {
     print_error("kiln: " + flushed.error().message + "\n");
     return status == kAllDone ? kSomeFailed : status;

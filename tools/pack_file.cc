@@ -85,14 +85,13 @@ Result<UniqueFd> decompressed(int file, const std::filesystem::path& path,
       ZSTD_outBuffer out{chunk.data(), chunk.size(), 0};
       left = ZSTD_decompressStream(context.get(), &out, &in);
       if (ZSTD_isError(left) != 0)
-        return fail(ErrorCode::kCorrupt,
-                    fmt::format("{} cannot be decompressed: {}", path.native(),
-                                ZSTD_getErrorName(left)));
+        return fail(ErrorCode::kCorrupt, "{} cannot be decompressed: {}", path.native(),
+                    ZSTD_getErrorName(left));
       written += out.pos;
       if (written > most)
         return fail(ErrorCode::kResourceLimit,
-                    fmt::format("{} decompresses to more than {} bytes: no pack does",
-                                path.native(), most));
+                    "{} decompresses to more than {} bytes: no pack does",
+                    path.native(), most);
       if (auto kept = write_all(scratch.get(), ByteView(chunk).first(out.pos), path);
           !kept)
         return kept;
@@ -119,8 +118,7 @@ struct PackFile::Compressor {
       ZSTD_outBuffer to{out.data(), out.size(), 0};
       const std::size_t left = ZSTD_compressStream2(context.get(), &to, &in, how);
       if (ZSTD_isError(left) != 0)
-        return fail(ErrorCode::kResourceLimit,
-                    fmt::format("zstd: {}", ZSTD_getErrorName(left)));
+        return fail(ErrorCode::kResourceLimit, "zstd: {}", ZSTD_getErrorName(left));
       KILN_TRY(take(ByteView(out).first(to.pos)));
       if (how == ZSTD_e_end ? left == 0 : in.pos == in.size)
         return {};
@@ -169,12 +167,11 @@ Result<void> PackFile::read_back(std::uint64_t objects,
                                        {.is_needed = false}, std::span(&folder, 1)));
   const auto& bad = pack->bad_rows();
   if (!bad.empty() || pack->unknown_rows() != 0 || pack->object_count() != objects)
-    return fail(
-        ErrorCode::kCorrupt,
-        fmt::format("{}: the written pack reads back as {} of {} objects{}{}; no pack "
-                    "was written",
-                    path_.native(), pack->object_count(), objects,
-                    bad.empty() ? "" : ": ", bad.empty() ? "" : bad.front().why));
+    return fail(ErrorCode::kCorrupt,
+                "{}: the written pack reads back as {} of {} objects{}{}; no pack "
+                "was written",
+                path_.native(), pack->object_count(), objects, bad.empty() ? "" : ": ",
+                bad.empty() ? "" : bad.front().why);
   Mutex mutex;
   std::optional<std::string> wrong;
   in_threads(kReadingThreads, pack->rows().size(), stop, [&](std::size_t i) {
@@ -190,8 +187,8 @@ Result<void> PackFile::read_back(std::uint64_t objects,
                       to_string(object.error().check), object.error().detail);
   });
   if (wrong)
-    return fail(ErrorCode::kCorrupt,
-                fmt::format("{}: {}; no pack was written", path_.native(), *wrong));
+    return fail(ErrorCode::kCorrupt, "{}: {}; no pack was written", path_.native(),
+                *wrong);
   if (stop.stop_requested())
     return fail(ErrorCode::kCancelled, "stopped; no pack was written");
   return {};
@@ -246,14 +243,12 @@ Result<UniqueFd> open_packed_file(const std::filesystem::path& path,
                                   const cache::TrustPolicy& trust) {
   std::error_code unknown;  // then opening it says why
   if (std::filesystem::is_directory(path, unknown))
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} is a folder, and no pack", path.native()));
+    return refuse("{} is a folder, and no pack", path.native());
   UniqueFd file = KILN_TRY(
       from_input(cache::open_trusted_file(cache::real_file_system(), trust, path)));
   const std::string begin = KILN_TRY(begin_of(file.get(), path));
   if (begin != cache::pack::kMagic && !is_compressed(begin))
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} is no pack: `kiln pack` makes one", path.native()));
+    return refuse("{} is no pack: `kiln pack` makes one", path.native());
   return file;
 }
 

@@ -30,12 +30,16 @@ std::string troff(const std::string& text) {
   return out;
 }
 
+/// A name and its meaning, both escaped.
+std::string item(std::string_view name, std::string_view meaning) {
+  return fmt::format(".TP\n.B {}\n{}\n", name, meaning);
+}
+
 std::string man_verb(const Verb& verb, const CLI::App& app) {
   std::string text =
       fmt::format(".SS {}\n{}.\n", troff(verb.name), troff(verb.summary));
   for (const CLI::Option* option : app.get_options()) {
-    text += fmt::format(
-        ".TP\n.B {}\n{}\n",
+    text += item(
         troff(first_name(*option)) +
             (takes_value(*option) ? " \\fI" + troff(option->get_type_name()) + "\\fR"
                                   : ""),
@@ -71,50 +75,30 @@ std::string man_page(const Program& program) {
       version());
   for (const ParsedVerb& parsed : program.verbs)
     text += man_verb(*parsed.verb, *parsed.app);
-  text +=
-      ".SH EXIT STATUS\n"
-      ".TP\n"
-      ".B 0\n"
-      "All done.\n"
-      ".TP\n"
-      ".B 1\n"
-      "Some items failed or could not be stored, or a key is unknown.\n"
-      ".TP\n"
-      ".B 2\n"
-      "Wrong usage or input; nothing was done.\n"
-      ".TP\n"
-      ".B 3\n"
-      "Something is missing here: an NVRTC for that architecture, the cache that "
-      "--cache-dir names, a place to store the kernels.\n"
-      ".TP\n"
-      ".B 130, 143\n"
-      "Stopped by SIGINT or SIGTERM; the work that was done is printed.\n"
-      ".PP\n"
-      ".B verify\n"
-      "sums 1 (corrupt), 8 (untrusted) and 16 (unreadable).\n"
-      ".SH ENVIRONMENT\n";
+  text += ".SH EXIT STATUS\n" + item("0", "All done.") +
+          item("1", "Some items failed or could not be stored, or a key is unknown.") +
+          item("2", "Wrong usage or input; nothing was done.") +
+          item("3",
+               "Something is missing here: an NVRTC for that architecture, the cache "
+               "that --cache-dir names, a place to store the kernels.") +
+          item("130, 143",
+               "Stopped by SIGINT or SIGTERM; the work that was done is printed.") +
+          ".PP\n.B verify\nsums 1 (corrupt), 8 (untrusted) and 16 (unreadable).\n"
+          ".SH ENVIRONMENT\n";
   for (const Setting& setting : every_setting())
-    text += fmt::format(".TP\n.B {}\n{}{}\n", setting.variable, troff(setting.meaning),
-                        troff(by_default(setting)));
+    text += item(setting.variable, troff(setting.meaning) + troff(by_default(setting)));
   text +=
-      ".SH FILES\n"
-      ".TP\n"
-      ".I ~/.cache/kiln\n"
+      ".SH FILES\n.TP\n.I ~/.cache/kiln\n"
       "The cache, unless KILN_CACHE_DIR or XDG_CACHE_HOME names another place.\n"
-      ".SH EXAMPLES\n"
-      ".TP\n"
-      ".B kiln warm \\-\\-preset llama\\-3\\-8b \\-\\-arch 9.0\n"
-      "Build the kernels that train a model, before the job.\n"
-      ".TP\n"
-      ".B kiln why \\-\\-template scaled_softmax_fwd:dtype=bf16 \\-\\-arch 9.0\n"
-      "Say which of the kernels that warm builds for these words are missing, and "
-      "why.\n"
-      ".TP\n"
-      ".B kiln verify \\-\\-quarantine\n"
-      "Check every object, and move the corrupt ones away.\n"
-      ".TP\n"
-      ".B kiln doctor\n"
-      "Check this machine.\n"
+      ".SH EXAMPLES\n" +
+      item("kiln warm \\-\\-preset llama\\-3\\-8b \\-\\-arch 9.0",
+           "Build the kernels that train a model, before the job.") +
+      item("kiln why \\-\\-template scaled_softmax_fwd:dtype=bf16 \\-\\-arch 9.0",
+           "Say which of the kernels that warm builds for these words are missing, and "
+           "why.") +
+      item("kiln verify \\-\\-quarantine",
+           "Check every object, and move the corrupt ones away.") +
+      item("kiln doctor", "Check this machine.") +
       ".SH SEE ALSO\n"
       "The guide and the other pages of Kiln's documents, in docs of its sources.\n";
   return text;

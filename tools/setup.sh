@@ -324,19 +324,24 @@ fetch_folder() {
   return $status
 }
 
+# provide_module NAME FILE WHAT MODULE: the same, and Python imports MODULE from there.
+provide_module() {
+  fetch_folder "$1" "$2" "$3" env PYTHONPATH="$deps/$1" "$deps/python/bin/python3" -c "import $4" || return 0
+}
+
 # The frameworks whose programs the tests run with kiln.compat and beneath kiln run.
 provide_frameworks() {
-  fetch_folder frameworks frameworks_requirements.txt "the frameworks whose programs the tests run (about 77 MB, most of it CuPy)" \
-    env PYTHONPATH="$deps/frameworks" "$deps/python/bin/python3" -c 'import einops' || return 0
+  provide_module frameworks frameworks_requirements.txt \
+    "the frameworks whose programs the tests run (about 77 MB, most of it CuPy)" einops
 }
 
 # provide_triton [oldest]: for tests/python/test_triton.py, which compiles without a GPU.
 provide_triton() {
-  local name=triton file=triton_requirements.txt what="Triton for the tests (about 286 MB)"
-  [[ ${1:-} != oldest ]] ||
-    name=oldest-triton file=oldest_triton.txt what="the oldest Triton for the tests (about 209 MB)"
-  fetch_folder "$name" "$file" "$what" \
-    env PYTHONPATH="$deps/$name" "$deps/python/bin/python3" -c 'import triton' || return 0
+  if [[ ${1:-} == oldest ]]; then
+    provide_module oldest-triton oldest_triton.txt "the oldest Triton for the tests (about 209 MB)" triton
+  else
+    provide_module triton triton_requirements.txt "Triton for the tests (about 286 MB)" triton
+  fi
 }
 
 # Without them the tests run with the newest torch alone, and no test has an S3 server.
@@ -346,8 +351,7 @@ provide_oldest_torch() {
   python_arguments+=("-DKILN_OLDEST_TORCH=$deps/oldest-torch")
 }
 provide_s3() {
-  fetch_folder s3 s3_requirements.txt "an S3 server for the tests (about 32 MB)" \
-    env PYTHONPATH="$deps/s3" "$deps/python/bin/python3" -c 'import moto.server' || return 0
+  provide_module s3 s3_requirements.txt "an S3 server for the tests (about 32 MB)" moto.server
 }
 
 # provide_program PROGRAM PACKAGE CHECK...: unpacks Debian's package into .deps, where no PROGRAM is installed. nginx
@@ -367,8 +371,8 @@ provide_program() {
 provide_servers() {
   provide_program nginx nginx usr/sbin/nginx -v
   provide_program kubectl kubernetes-client usr/bin/kubectl version --client
-  fetch_folder kubernetes kubernetes_requirements.txt "the schemas of Kubernetes for the tests (about 23 MB)" \
-    env PYTHONPATH="$deps/kubernetes" "$deps/python/bin/python3" -c 'import kubernetes_validate' || return 0
+  provide_module kubernetes kubernetes_requirements.txt "the schemas of Kubernetes for the tests (about 23 MB)" \
+    kubernetes_validate
 }
 
 # ---- Building --------------------------------------------------------------------------------

@@ -1,10 +1,7 @@
 #include "tools/signing.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
-#include <utility>
 
 #include "cache/file_system.h"
 #include "cache/key_file.h"

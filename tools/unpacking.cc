@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ranges>
@@ -211,10 +210,8 @@ Result<void> Taking::check(const cache::PackHeader& header, cache::Cache* cache)
         order_text(*last));
   if (why.empty())
     return {};
-  return fail(
-      ErrorCode::kUntrusted,
-      fmt::format("the pack {} has {}, and {}",
-                  header.name.empty() ? name : header.name, order_text(header), why));
+  return fail(ErrorCode::kUntrusted, "the pack {} has {}, and {}",
+              header.name.empty() ? name : header.name, order_text(header), why);
 }
 
 void Taking::remember(const cache::Pack& pack, cache::Cache& cache) const {
@@ -236,8 +233,8 @@ Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
   const auto cache = cache::Cache::open(std::move(opened));
   if (cache->mode() != cache::Mode::kReadWrite)
     return fail(ErrorCode::kUnavailable,
-                fmt::format("nothing is unpacked, since nothing can be stored: {}",
-                            cache->mode_reason()));
+                "nothing is unpacked, since nothing can be stored: {}",
+                cache->mode_reason());
   KILN_TRY(taking.check(pack.header(), cache.get()));
   Unpacked unpacked;
   unpacked.origin = {pack.signers(), source_text(pack.header(), taking.name)};

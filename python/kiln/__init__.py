@@ -14,43 +14,18 @@ from kiln._version import __version__
 
 TYPE_CHECKING = False  # true to type checkers; typing takes most of an import's time
 
-# The module of each public name, imported at its first use.
-_MODULES = {
-    "CompileFailed": "errors",
-    "Cancelled": "errors",
-    "Corrupt": "errors",
-    "DeviceError": "errors",
-    "Error": "errors",
-    "ForkError": "errors",
-    "InvalidArgument": "errors",
-    "IoError": "errors",
-    "NotFound": "errors",
-    "ResourceLimit": "errors",
-    "Timeout": "errors",
-    "Unavailable": "errors",
-    "Untrusted": "errors",
-    "WorkerCrashed": "errors",
-    "Kernel": "kernel",
-    "Module": "kernel",
-    "Device": "service",
-    "Setting": "service",
-    "configure": "service",
-    "devices": "service",
-    "settings": "service",
-    "statistics": "service",
-    "Packed": "_warm",
-    "Unpacked": "_warm",
-    "Warmed": "_warm",
-    "Why": "_warm",
-    "pack": "_warm",
-    "unpack": "_warm",
-    "warm": "_warm",
-    "why": "_warm",
-    "Explanation": "_explain",
-    "explain": "_explain",
-    "package_source": "_package_sources",
-    "prepare": "_prepare",
+# The public names of each module, which is imported at the first use of one of them.
+_NAMES = {
+    "errors": "Cancelled CompileFailed Corrupt DeviceError Error ForkError InvalidArgument IoError NotFound"
+    " ResourceLimit Timeout Unavailable Untrusted WorkerCrashed",
+    "kernel": "Kernel Module",
+    "service": "Device Setting configure devices settings statistics",
+    "_warm": "Packed Unpacked Warmed Why pack unpack warm why",
+    "_explain": "Explanation explain",
+    "_package_sources": "package_source",
+    "_prepare": "prepare",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 _SUBMODULES = ("cache", "compat", "errors", "jax", "ops", "testing")
 
 __all__ = ["__version__", *sorted(_MODULES), *_SUBMODULES]

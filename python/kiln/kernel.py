@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import ctypes
-import functools
-import operator
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Union
 
+from ._arguments import (
+    Extent,
+    current_device,
+    device_of,
+    extent,
+    is_other_current,
+    kind,
+    ordinal,
+    priority_number,
+    stream_number,
+    value_of,
+)
 from ._given import path, several, text, whole
 from ._library import library
 from .errors import InvalidArgument, IoError, NotFound
 
-_Extent = Union[int, Sequence[int]]
 _Source = Union[str, os.PathLike]
 _Sources = Union[_Source, Sequence[_Source]]
 _Paths = Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]]
@@ -88,7 +95,7 @@ class Kernel:
             [*several("link", link, path), *(os.path.abspath(each) for each in ptx)],
             several("link_options", link_options),
         )
-        self._device = None if device is None else _ordinal(device)
+        self._device = None if device is None else ordinal(device)
         self._entry = names[0] if names else None
         self._modules: dict[int, Any] = {}  # by device; shared by what entry() makes of this
         self._handles: dict[int, Any] = {}  # by device: of this entry
@@ -106,16 +113,16 @@ class Kernel:
 
     def __call__(
         self,
-        grid: _Extent,
-        block: _Extent,
+        grid: Extent,
+        block: Extent,
         *args: Any,
         shared: int = 0,
         stream: Any = None,
         cooperative: bool = False,
-        cluster: _Extent | None = None,
+        cluster: Extent | None = None,
         programmatic: bool = False,
         priority: int | None = None,
-        preferred_cluster: _Extent | None = None,
+        preferred_cluster: Extent | None = None,
     ) -> None:
         """Launches the kernel, and returns without waiting for it.
 
@@ -138,22 +145,22 @@ class Kernel:
         neither tells those of structs, of 16-bit floats, and of a linked kernel that is ``extern "C"``:
         these take no number of Python.
         """
-        values = [_value(argument) for argument in args]
-        kinds = bytes(map(_kind, map(type, args))) if bytes in map(type, values) else None
-        device = self._device if self._device is not None else _device_of(args)
-        shape = [*_extent("grid", grid), *_extent("block", block)]
-        shape += (1, 1, 1) if cluster is None else _extent("cluster", cluster)
+        values = [value_of(argument) for argument in args]
+        kinds = bytes(map(kind, map(type, args))) if bytes in map(type, values) else None
+        device = self._device if self._device is not None else device_of(args)
+        shape = [*extent("grid", grid), *extent("block", block)]
+        shape += (1, 1, 1) if cluster is None else extent("cluster", cluster)
         if type(shared) is not int:
             shared = whole("shared", shared)
         handle = self._on(device)
-        number = _stream(stream, device)
+        number = stream_number(stream, device)
         how: tuple[int, ...] = ()
         if cooperative or programmatic or priority is not None or preferred_cluster is not None:
             flags = (1 if cooperative else 0) | (2 if programmatic else 0) | (0 if priority is None else 4)
-            preferred = (0, 0, 0) if preferred_cluster is None else _extent("preferred_cluster", preferred_cluster)
-            how = (flags, 0 if priority is None else _priority(priority), *preferred)
+            preferred = (0, 0, 0) if preferred_cluster is None else extent("preferred_cluster", preferred_cluster)
+            how = (flags, 0 if priority is None else priority_number(priority), *preferred)
         launch = library().kernel_launch
-        if number or not _is_other_current(device):
+        if number or not is_other_current(device):
             launch(handle, number, shape, shared, how, kinds, *values)
             return
         import torch
@@ -216,8 +223,8 @@ class Kernel:
 
     def _chosen(self, device: Any) -> int:
         if device is not None:
-            return _ordinal(device)
-        return self._device if self._device is not None else _current_device()
+            return ordinal(device)
+        return self._device if self._device is not None else current_device()
 
     def _module(self, device: int):
         module = self._modules.get(device)
@@ -294,13 +301,6 @@ class Module:
         return f"<kiln.Module {self._kernel._arguments[1] or 'kernel.cu'}>"
 
 
-def _priority(value: Any) -> int:
-    number = whole("priority", value)
-    if not -(2**31) <= number < 2**31:
-        raise InvalidArgument(f"priority is {number}: priorities are small numbers, as of streams")
-    return number
-
-
 def _listed(source: Any) -> list[Any]:
     return [source] if isinstance(source, (str, os.PathLike)) or not hasattr(source, "__iter__") else list(source)
 
@@ -342,149 +342,3 @@ def _text(source: Any) -> str:
             f"source is {source!r}, which is the name of a file: kiln.Kernel.from_file({source!r}) reads it"
         )
     return text("source", source)
-
-
-def _ordinal(device: Any) -> int:
-    """0 of 0, ``"cuda:0"``, ``torch.device("cuda", 0)`` and ``kiln.devices()[0]``."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(device, torch.device):
-        device = str(device)
-    if isinstance(device, str):
-        kind, _, index = device.partition(":")
-        if kind == "cuda" and (index.isdigit() or not index):
-            return int(index) if index else _current_device()
-        raise InvalidArgument(f"device is {device!r}; possible are numbers and 'cuda:N'")
-    for name in ("ordinal", "index", "device_id"):  # of Kiln, of others, of cuda.core
-        found = getattr(device, name, None)
-        if found is not None and not callable(found):
-            device = found
-            break
-    return whole("device", device)
-
-
-def _current_device() -> int:
-    """torch's current device where torch has started CUDA, else 0."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        return torch.cuda.current_device()
-    return 0
-
-
-def _is_other_current(device: int) -> bool:
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
-        return False
-    return torch.cuda.current_device() != device
-
-
-_DLPACK_CUDA = 2
-
-
-def _device_of(arguments: Sequence[Any]) -> int:
-    torch = sys.modules.get("torch")
-    for argument in arguments:
-        # torch's own __dlpack_device__() takes microseconds.
-        if torch is not None and isinstance(argument, torch.Tensor):
-            if argument.is_cuda:
-                return argument.get_device()
-        elif hasattr(argument, "__dlpack_device__"):
-            kind, index = argument.__dlpack_device__()
-            if int(kind) == _DLPACK_CUDA:
-                return int(index)
-    return _current_device()
-
-
-def _extent(name: str, value: _Extent) -> tuple[int, int, int]:
-    if hasattr(value, "__index__"):
-        return (operator.index(value), 1, 1)
-    try:
-        numbers = tuple(operator.index(number) for number in value)
-    except TypeError:
-        numbers = ()
-    if not 1 <= len(numbers) <= 3:
-        raise InvalidArgument(f"{name} is {value!r}: give one to three whole numbers")
-    return numbers + (1,) * (3 - len(numbers))
-
-
-def _stream(stream: Any, device: int) -> int | None:
-    """The CUstream as a number; None: the stream that tvm-ffi has of the tensors' framework."""
-    if stream is None:
-        torch = sys.modules.get("torch")
-        if torch is not None and torch.cuda.is_initialized():
-            return torch.cuda.current_stream(device).cuda_stream
-        return None
-    if isinstance(stream, int):
-        return stream
-    if hasattr(stream, "__cuda_stream__"):
-        return int(stream.__cuda_stream__()[1])
-    for name in ("cuda_stream", "ptr"):  # of torch before 2.8, of CuPy
-        if hasattr(stream, name):
-            return int(getattr(stream, name))
-    raise InvalidArgument(f"stream is {stream!r}: it has no __cuda_stream__ and is no number")
-
-
-_ANY, _INTEGER, _FLOAT = 0, 1, 2  # KILN_ARGUMENT_...
-_KINDS_OF_NUMPY = {"f4": _FLOAT, "f8": _FLOAT, "b1": _INTEGER}
-_KINDS_OF_NUMPY |= {f"{sign}{size}": _INTEGER for sign in "iu" for size in (1, 2, 4, 8)}
-_KINDS_OF_CTYPES = {"f": _FLOAT, "d": _FLOAT} | dict.fromkeys("?bBhHiIlLqQ", _INTEGER)
-
-
-@functools.cache
-def _kind(scalar: type) -> int:
-    """Of the scalars of a type of NumPy or ctypes, whose values are passed as bytes."""
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and issubclass(scalar, numpy.generic):
-        return _KINDS_OF_NUMPY.get(numpy.dtype(scalar).str[1:], _ANY)
-    if issubclass(scalar, ctypes._SimpleCData):
-        return _KINDS_OF_CTYPES.get(scalar._type_, _ANY)
-    return _ANY
-
-
-def _value(argument: Any):
-    """The argument as python/ffi takes it: a tensor, an address, an int, a float, or bytes."""
-    kind = type(argument)
-    if kind in (int, float, bool, bytes):
-        return argument if kind is not int or -1 <= argument >> 63 <= 0 else _unsigned(argument)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(argument, numpy.generic):  # a scalar; float64 is a float
-        return argument.tobytes()
-    if hasattr(argument, "__dlpack__"):
-        torch = sys.modules.get("torch")
-        if torch is not None and isinstance(argument, torch.Tensor):
-            if argument.is_conj() or argument.is_neg():
-                raise InvalidArgument(
-                    "an argument is a view that torch has not yet conjugated or negated in memory: pass "
-                    "its resolve_conj().resolve_neg()"
-                )
-            if argument.requires_grad:
-                return argument.detach()
-        return argument
-    if hasattr(argument, "__cuda_array_interface__"):
-        address = argument.__cuda_array_interface__["data"][0]
-        # It does not say of which device, so the library asks the driver.
-        return ctypes.c_void_p(int(address)) if address else bytes(8)  # nothing in an empty one
-    if isinstance(argument, (ctypes._SimpleCData, ctypes.Structure, ctypes.Union, ctypes.Array)):
-        return bytes(argument)
-    if isinstance(argument, (bytearray, memoryview)):
-        return bytes(argument)
-    if isinstance(argument, int):  # an IntEnum
-        return _value(int(argument))
-    if isinstance(argument, float):
-        return argument
-    if argument is None:
-        return bytes(8)  # a null pointer
-    if isinstance(argument, (tuple, list)):
-        raise InvalidArgument(
-            f"an argument is a {kind.__name__}: give the arguments one by one, kernel(grid, block, x, y, n)"
-        )
-    raise InvalidArgument(
-        f"an argument is of the type {kind.__name__}: possible are tensors with __dlpack__ or "
-        "__cuda_array_interface__, scalars of NumPy, ctypes and Python, and bytes"
-    )
-
-
-def _unsigned(number: int) -> bytes:
-    """One of 8 bytes, beyond the signed ones."""
-    if not 0 <= number < 2**64:
-        raise InvalidArgument(f"the argument {number} fits into no parameter")
-    return number.to_bytes(8, "little")

@@ -15,6 +15,7 @@
 #include "remote/client/servers.h"
 #include "tests/support/fault/campaign.h"
 #include "tests/support/fault_server.h"
+#include "tests/support/faulty_file_system.h"
 #include "tests/support/fuse_mount.h"
 #include "tests/support/namespaces.h"
 #include "tests/support/paths.h"
@@ -191,6 +192,31 @@ TEST_F(DeadMountTest, fault_52_ACacheThatIsDeadAtOpenIsMemoryAlone) {
           << "one line says it: " << finished.err;
       at.mount.go_on();
     }
+  });
+}
+
+TEST_F(DeadMountTest, fault_52_CountsOnADeadMountAreNotKeptAndNotWaitedFor) {
+  Campaign campaign;
+  campaign.injected();
+  on_a_mount([](const Place& at) {
+    const auto objects = test::sample_objects(1);
+    test::FaultyFileSystem files;
+    files.on_type = [&](std::string_view path) -> std::int64_t {
+      return path.starts_with((at.kiln.folder() / "root").native()) ? 0x6969 : 0;
+    };
+    cache::CacheOptions options;
+    options.root = at.kiln.folder() / "root";
+    options.persistent_dir = at.kiln.folder() / "persistent";
+    options.counters_dir = at.path / "counts";
+    options.file_system = &files;
+    at.mount.hold();
+    auto cache = cache::Cache::open(options);
+    EXPECT_FALSE(cache->publish(objects[0]).error);
+    EXPECT_EQ(cache->stats().value().counters["published"], 1U);
+    EXPECT_THAT(cache->counts_at().error().message, HasSubstr("counts/kiln-"));
+    cache.reset();
+    at.mount.go_on();
+    EXPECT_FALSE(fs::exists(at.path / "counts"));
   });
 }
 

@@ -13,7 +13,6 @@ namespace kiln::fuzz {
 class NoFileSystem : public cache::FileSystem {
  public:
   int open(const char*, int, mode_t) override { return -ENOSYS; }
-  ssize_t read(int, std::byte*, std::size_t) override { return -ENOSYS; }
   ssize_t pread(int, std::byte*, std::size_t, std::uint64_t) override {
     return -ENOSYS;
   }

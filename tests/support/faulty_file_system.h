@@ -49,9 +49,6 @@ class FaultyFileSystem : public cache::FileSystem {
   int open(const char* path, int flags, mode_t mode) override {
     return through("open", [&] { return real_.open(path, flags, mode); });
   }
-  ssize_t read(int fd, std::byte* to, std::size_t size) override {
-    return through("read", [&] { return real_.read(fd, to, size); });
-  }
   ssize_t pread(int fd, std::byte* to, std::size_t size, std::uint64_t at) override {
     return through("pread", [&] { return real_.pread(fd, to, size, at); });
   }

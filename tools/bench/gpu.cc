@@ -11,37 +11,27 @@
 namespace kiln::tools {
 namespace {
 
-template <typename Function>
-bool find(void* library, const char* symbol, Function** call) {
-  *call = reinterpret_cast<Function*>(::dlsym(library, symbol));
-  return *call != nullptr;
-}
+#define KILN_SYMBOL_TEXT(symbol) #symbol
+#define KILN_SYMBOL(function) KILN_SYMBOL_TEXT(function)  // as cuda.h maps it
 
 Result<GpuCalls> find_calls(const device::Driver& driver) {
   // Already open: this only adds a reference. Driver libraries are never closed.
   void* const library = ::dlopen(driver.path().c_str(), RTLD_NOW);
-  GpuCalls calls;
-  const char* missing = "the library itself";
-  const auto has = [&](const char* symbol, auto** call) {
-    missing = symbol;
-    return find(library, symbol, call);
+  const auto lacks = [&](const char* what) {
+    return fail(ErrorCode::kUnavailable, "{} lacks {}", driver.path().native(), what);
   };
-  if (library != nullptr && has("cuMemAlloc_v2", &calls.allocate) &&
-      has("cuMemFree_v2", &calls.free) && has("cuMemcpyHtoD_v2", &calls.upload) &&
-      has("cuMemGetInfo_v2", &calls.free_memory) &&
-      has("cuStreamCreate", &calls.make_stream) &&
-      has("cuStreamDestroy_v2", &calls.destroy_stream) &&
-      has("cuStreamSynchronize", &calls.wait_for_stream) &&
-      has("cuEventCreate", &calls.make_event) &&
-      has("cuEventDestroy_v2", &calls.destroy_event) &&
-      has("cuEventRecord", &calls.record) &&
-      has("cuEventSynchronize", &calls.wait_for_event) &&
-      has("cuEventQuery", &calls.query_event) &&
-      has("cuEventElapsedTime", &calls.elapsed_ms)) {
-    calls.is_simulated = ::dlsym(library, "kiln_simulated_reset") != nullptr;
-    return calls;
-  }
-  return fail(ErrorCode::kUnavailable, "{} lacks {}", driver.path().native(), missing);
+  if (library == nullptr)
+    return lacks("the library itself");
+  GpuCalls calls;
+#define KILN_FIND(function)                                    \
+  calls.function = reinterpret_cast<decltype(calls.function)>( \
+      ::dlsym(library, KILN_SYMBOL(function)));                \
+  if (calls.function == nullptr)                               \
+    return lacks(KILN_SYMBOL(function));
+  KILN_BENCH_DRIVER_FUNCTIONS(KILN_FIND)
+#undef KILN_FIND
+  calls.is_simulated = ::dlsym(library, "kiln_simulated_reset") != nullptr;
+  return calls;
 }
 
 }  // namespace
@@ -64,48 +54,46 @@ Result<void> Gpu::begin() {
       check(driver_.table().cuCtxPushCurrent(context_->handle()), "cuCtxPushCurrent"));
   is_pushed_ = true;
   KILN_TRY(
-      check(calls_.make_stream(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
-  KILN_TRY(check(calls_.make_event(&begin_, CU_EVENT_DEFAULT), "cuEventCreate"));
-  return check(calls_.make_event(&end_, CU_EVENT_DEFAULT), "cuEventCreate");
+      check(calls_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
+  KILN_TRY(check(calls_.cuEventCreate(&begin_, CU_EVENT_DEFAULT), "cuEventCreate"));
+  return check(calls_.cuEventCreate(&end_, CU_EVENT_DEFAULT), "cuEventCreate");
 }
 
 Gpu::~Gpu() {
   const device::DriverTable& table = driver_.table();
   if (end_ != nullptr)
-    log_failure(table, calls_.destroy_event(end_), "cuEventDestroy");
+    log_failure(table, calls_.cuEventDestroy(end_), "cuEventDestroy");
   if (begin_ != nullptr)
-    log_failure(table, calls_.destroy_event(begin_), "cuEventDestroy");
+    log_failure(table, calls_.cuEventDestroy(begin_), "cuEventDestroy");
   if (stream_ != nullptr)
-    log_failure(table, calls_.destroy_stream(stream_), "cuStreamDestroy");
+    log_failure(table, calls_.cuStreamDestroy(stream_), "cuStreamDestroy");
   CUcontext popped = nullptr;
   if (is_pushed_)
     log_failure(table, table.cuCtxPopCurrent(&popped), "cuCtxPopCurrent");
 }
 
 Result<void> Gpu::check(CUresult result, std::string_view call) const {
-  if (result == CUDA_SUCCESS)
-    return {};
-  return driver_error(driver_.table(), result, call,
-                      device::label_of(context_->device()));
+  return driver_result(driver_.table(), result, call,
+                       device::label_of(context_->device()));
 }
 
 Result<std::uint64_t> Gpu::free_memory_bytes() const {
   std::size_t free = 0;
   std::size_t total = 0;
-  KILN_TRY(check(calls_.free_memory(&free, &total), "cuMemGetInfo"));
+  KILN_TRY(check(calls_.cuMemGetInfo(&free, &total), "cuMemGetInfo"));
   return free;
 }
 
 Result<void> Gpu::finish() const {
-  return check(calls_.wait_for_stream(stream_), "cuStreamSynchronize");
+  return check(calls_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
 }
 
 Result<void> Gpu::mark(CUevent event) const {
-  return check(calls_.record(event, stream_), "cuEventRecord");
+  return check(calls_.cuEventRecord(event, stream_), "cuEventRecord");
 }
 
 Result<bool> Gpu::has_begun() const {
-  const CUresult result = calls_.query_event(begin_);
+  const CUresult result = calls_.cuEventQuery(begin_);
   if (result == CUDA_ERROR_NOT_READY)
     return false;
   KILN_TRY(check(result, "cuEventQuery"));
@@ -114,14 +102,14 @@ Result<bool> Gpu::has_begun() const {
 
 Result<float> Gpu::elapsed_ms() const {
   float ms = 0;
-  KILN_TRY(check(calls_.wait_for_event(end_), "cuEventSynchronize"));
-  KILN_TRY(check(calls_.elapsed_ms(&ms, begin_, end_), "cuEventElapsedTime"));
+  KILN_TRY(check(calls_.cuEventSynchronize(end_), "cuEventSynchronize"));
+  KILN_TRY(check(calls_.cuEventElapsedTime(&ms, begin_, end_), "cuEventElapsedTime"));
   return calls_.is_simulated ? 0 : ms;
 }
 
 Result<GpuMemory> GpuMemory::allocate(const Gpu& gpu, std::uint64_t bytes) {
   CUdeviceptr address = 0;
-  KILN_TRY(gpu.check(gpu.calls_.allocate(&address, std::max<std::uint64_t>(bytes, 1)),
+  KILN_TRY(gpu.check(gpu.calls_.cuMemAlloc(&address, std::max<std::uint64_t>(bytes, 1)),
                      "cuMemAlloc"));
   return GpuMemory(gpu, address, bytes);
 }
@@ -133,11 +121,11 @@ GpuMemory::GpuMemory(GpuMemory&& other) noexcept
 
 GpuMemory::~GpuMemory() {
   if (address_ != 0)
-    log_failure(gpu_->driver_.table(), gpu_->calls_.free(address_), "cuMemFree");
+    log_failure(gpu_->driver_.table(), gpu_->calls_.cuMemFree(address_), "cuMemFree");
 }
 
 Result<void> GpuMemory::upload(std::span<const std::byte> bytes) const {
-  return gpu_->check(gpu_->calls_.upload(address_, bytes.data(), bytes.size()),
+  return gpu_->check(gpu_->calls_.cuMemcpyHtoD(address_, bytes.data(), bytes.size()),
                      "cuMemcpyHtoD");
 }
 

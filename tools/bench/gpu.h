@@ -18,22 +18,27 @@
 
 namespace kiln::tools {
 
-/// Driver functions that Kiln itself does not use, under symbol names that every driver
-/// exports.
+// Driver functions that Kiln itself does not use, and that every driver exports.
+#define KILN_BENCH_DRIVER_FUNCTIONS(X) \
+  X(cuMemAlloc)                        \
+  X(cuMemFree)                         \
+  X(cuMemcpyHtoD)                      \
+  X(cuMemGetInfo)                      \
+  X(cuStreamCreate)                    \
+  X(cuStreamDestroy)                   \
+  X(cuStreamSynchronize)               \
+  X(cuEventCreate)                     \
+  X(cuEventDestroy)                    \
+  X(cuEventRecord)                     \
+  X(cuEventSynchronize)                \
+  X(cuEventQuery)                      \
+  X(cuEventElapsedTime)
+
 struct GpuCalls {
-  CUresult (*allocate)(CUdeviceptr*, std::size_t) = nullptr;
-  CUresult (*free)(CUdeviceptr) = nullptr;
-  CUresult (*upload)(CUdeviceptr, const void*, std::size_t) = nullptr;
-  CUresult (*free_memory)(std::size_t*, std::size_t*) = nullptr;
-  CUresult (*make_stream)(CUstream*, unsigned) = nullptr;
-  CUresult (*destroy_stream)(CUstream) = nullptr;
-  CUresult (*wait_for_stream)(CUstream) = nullptr;
-  CUresult (*make_event)(CUevent*, unsigned) = nullptr;
-  CUresult (*destroy_event)(CUevent) = nullptr;
-  CUresult (*record)(CUevent, CUstream) = nullptr;
-  CUresult (*wait_for_event)(CUevent) = nullptr;
-  CUresult (*query_event)(CUevent) = nullptr;
-  CUresult (*elapsed_ms)(float*, CUevent, CUevent) = nullptr;
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a member's name
+#define KILN_GPU_CALL(function) decltype(&::function) function = nullptr;
+  KILN_BENCH_DRIVER_FUNCTIONS(KILN_GPU_CALL)
+#undef KILN_GPU_CALL
   /// The tests' simulated driver, which computes nothing: no times are reported.
   bool is_simulated = false;
 };

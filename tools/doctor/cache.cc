@@ -15,6 +15,7 @@
 #include "tools/open_cache.h"
 #include "tools/output/entries.h"
 #include "util/units.h"
+#include "util/words.h"
 
 namespace kiln::tools {
 namespace {
@@ -23,18 +24,9 @@ constexpr std::chrono::seconds kLockProbeLimit{3};
 constexpr std::uint64_t kLittleSpace = 1ULL << 30U;
 constexpr std::uint64_t kFewInodes = 10'000;
 
-const char* mode_name(const cache::Cache& cache) {
-  if (cache.is_absent())
-    return "absent";
-  switch (cache.mode()) {
-    case cache::Mode::kReadWrite:
-      return "read-write";
-    case cache::Mode::kReadOnly:
-      return "read-only";
-    case cache::Mode::kOff:
-      return "off";
-  }
-  return "unknown";
+std::string_view mode_name(const cache::Cache& cache) {
+  return cache.is_absent() ? "absent"
+                           : word_of(cache.mode(), {"read-write", "read-only", "off"});
 }
 
 /// `path`, or the nearest folder above it that exists.
@@ -171,11 +163,10 @@ Check space_check(const CacheFacts& facts) {
 }
 
 /// Of a root that takes no counts itself.
-Check counts_check(const cache::Cache& cache) {
-  if (cache.counts_at())
-    return {"counts", CheckVerdict::kOk, "in " + cache.counts_at()->native()};
-  return {"counts", CheckVerdict::kWarn,
-          "not kept: " + cache.counts_at().error().message,
+Check counts_check(const Result<std::filesystem::path>& counts) {
+  if (counts)
+    return {"counts", CheckVerdict::kOk, "in " + counts->native()};
+  return {"counts", CheckVerdict::kWarn, "not kept: " + counts.error().message,
           "set KILN_COUNTERS_DIR to a folder on a local disk that this user can write"};
 }
 
@@ -288,8 +279,8 @@ void check_cache(BuildService& service, Diagnosis& diagnosis) {
   if (cache.mode() == cache::Mode::kReadWrite || facts.locks)
     diagnosis.add(lock_check(cache, facts, diagnosis.lock_probe));
   diagnosis.add(index_check(cache, diagnosis));
-  if (!cache.counts_at() || *cache.counts_at() != cache.layout().counters())
-    diagnosis.add(counts_check(cache));
+  if (const auto counts = cache.counts_at(); counts != cache.layout().counters())
+    diagnosis.add(counts_check(counts));
   diagnosis.add(precompiled_check(service));
   // Counters are written at exit, under a lock too: drop those still unwritten.
   if (facts.locks == LockAnswer::kNoAnswer)

@@ -2,7 +2,6 @@
 // and reads what they tell.
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include "util/posix_error.h"
 #include "util/read_file.h"
 #include "util/try.h"
+#include "util/unique_handle.h"
 
 namespace kiln::tools {
 namespace {
@@ -23,31 +23,21 @@ namespace {
 constexpr const char* kName = "program";
 constexpr std::uint64_t kMostTold = 16ULL << 20U;
 
-/// Removed with it.
-class TraceFile {
- public:
-  static Result<TraceFile> make() {
-    TraceFile file;
-    const int fd = ::mkstemp(file.path_.data());
-    if (fd < 0)
-      return posix_error("create", file.path_, errno);
-    ::close(fd);
-    return file;
-  }
-  TraceFile(TraceFile&& other) noexcept : path_(std::exchange(other.path_, "")) {}
-  TraceFile& operator=(TraceFile&&) = delete;
-  TraceFile(const TraceFile&) = delete;
-  TraceFile& operator=(const TraceFile&) = delete;
-  ~TraceFile() {
-    if (!path_.empty())
-      ::unlink(path_.c_str());
-  }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  TraceFile() = default;
-  std::string path_ = "/tmp/kiln-doctor-XXXXXX";
+struct RemovedFile {
+  using Raw = std::string;
+  static Raw null() { return {}; }
+  static void close(const Raw& path) noexcept { ::unlink(path.c_str()); }
 };
+using TraceFile = UniqueHandle<RemovedFile>;
+
+Result<TraceFile> make_trace_file() {
+  std::string path = "/tmp/kiln-doctor-XXXXXX";
+  const int fd = ::mkstemp(path.data());
+  if (fd < 0)
+    return posix_error("create", path, errno);
+  ::close(fd);
+  return TraceFile(std::move(path));
+}
 
 /// Its output goes to stderr. The result is what waitpid() says.
 Result<int> run_program(const std::vector<std::string>& command,
@@ -85,9 +75,9 @@ Check check_of(const std::string& line) {
 
 Result<std::vector<Check>> checks_of(const std::vector<std::string>& command) {
   const std::string modules = KILN_TRY(audit_modules());
-  const auto file = KILN_TRY(TraceFile::make());
-  const int status = KILN_TRY(run_program(command, modules, file.path()));
-  const auto told = KILN_TRY(read_file(file.path(), kMostTold));
+  const auto file = KILN_TRY(make_trace_file());
+  const int status = KILN_TRY(run_program(command, modules, file.get()));
+  const auto told = KILN_TRY(read_file(file.get(), kMostTold));
   std::vector<Check> checks;
   std::istringstream lines(told ? std::string(as_text(*told)) : "");
   for (std::string line; std::getline(lines, line);)

@@ -56,15 +56,16 @@ std::string_view counter_meaning(std::string_view name) {
   return found == std::end(kMeanings) ? "" : found->second;
 }
 
+std::uint64_t count_of(const cache::Stats& stats, const std::string& name) {
+  const auto found = stats.counters.find(name);
+  return found == stats.counters.end() ? 0 : found->second;
+}
+
 std::string hit_rate_text(const cache::Stats& stats) {
-  const auto count = [&](const char* name) {
-    const auto found = stats.counters.find(name);
-    return found == stats.counters.end() ? 0 : found->second;
-  };
-  const std::uint64_t hits = count("hits");
+  const std::uint64_t hits = count_of(stats, "hits");
+  std::uint64_t misses = count_of(stats, "misses");
   // What a remote had was a miss here before.
-  const std::uint64_t misses =
-      count("misses") - std::min(count("misses"), count("remote_hits"));
+  misses -= std::min(misses, count_of(stats, "remote_hits"));
   if (hits + misses == 0)
     return "";
   constexpr double kPercent = 100;

@@ -14,6 +14,10 @@ namespace kiln::tools {
 /// version.
 [[nodiscard]] std::string_view counter_meaning(std::string_view name);
 
+/// 0 for what nobody has counted.
+[[nodiscard]] std::uint64_t count_of(const cache::Stats& stats,
+                                     const std::string& name);
+
 /// "hits: 93 % of 1204 look-ups"; "" before the first.
 [[nodiscard]] std::string hit_rate_text(const cache::Stats& stats);
 

@@ -65,17 +65,14 @@ class Writer {
 
 /// Of the counters of the cache, which tier has answered a get.
 std::string_view tier_of(std::string_view counter) {
-  if (counter == "memory_hits")
-    return "memory";
-  if (counter == "hits")
-    return "disk";
-  if (counter == "seed_hits")
-    return "seed";
-  if (counter == "remote_hits")
-    return "remote";
-  if (counter == "compiled")
-    return "build";
-  return {};
+  using Row = std::pair<std::string_view, std::string_view>;
+  static constexpr Row kTiers[]{{"memory_hits", "memory"},
+                                {"hits", "disk"},
+                                {"seed_hits", "seed"},
+                                {"remote_hits", "remote"},
+                                {"compiled", "build"}};
+  const auto* const found = std::ranges::find(kTiers, counter, &Row::first);
+  return found == std::end(kTiers) ? "" : found->second;
 }
 
 /// A family of counters whose names have more parts than that of the family.
@@ -111,12 +108,8 @@ constexpr std::string_view kSeconds = "remote_seconds.";
 constexpr const char* kMicroseconds = "remote_microseconds";
 
 /// How long requests to remotes take, as a histogram.
-void add_seconds(Writer& to, const std::map<std::string, std::uint64_t>& counts) {
-  const auto count_of = [&](const std::string& name) {
-    const auto found = counts.find(name);
-    return found == counts.end() ? 0 : found->second;
-  };
-  if (std::ranges::none_of(counts, [](const auto& each) {
+void add_seconds(Writer& to, const cache::Stats& stats) {
+  if (std::ranges::none_of(stats.counters, [](const auto& each) {
         return std::string_view(each.first).starts_with(kSeconds);
       }))
     return;
@@ -124,13 +117,13 @@ void add_seconds(Writer& to, const std::map<std::string, std::uint64_t>& counts)
            "seconds");
   std::uint64_t sum = 0;
   for (const std::string_view bound : remote::kSecondsBuckets) {
-    sum += count_of(fmt::format("{}{}", kSeconds, bound));
+    sum += count_of(stats, fmt::format("{}{}", kSeconds, bound));
     to.add("remote_seconds_bucket",
            fmt::format("le=\"{}\"", bound == "inf" ? "+Inf" : bound), sum);
   }
+  const std::uint64_t microseconds = count_of(stats, kMicroseconds);
   to.add("remote_seconds_sum", "",
-         fmt::format("{}.{:06}", count_of(kMicroseconds) / 1'000'000,
-                     count_of(kMicroseconds) % 1'000'000));
+         fmt::format("{}.{:06}", microseconds / 1'000'000, microseconds % 1'000'000));
   to.add("remote_seconds_count", "", sum);
 }
 
@@ -145,10 +138,6 @@ std::string metrics_text(const cache::Stats& stats, std::string_view root,
                "bytes");
   to.add_gauge("limit_bytes", "Limit of the cache", stats.limit_bytes, "bytes");
   to.begin("gets", "counter", "Requests that each tier has answered");
-  const auto count_of = [&](const char* name) {
-    const auto found = stats.counters.find(name);
-    return found == stats.counters.end() ? 0 : found->second;
-  };
   for (const auto& [name, count] : stats.counters) {
     const auto tier = tier_of(name);
     if (tier.empty())
@@ -157,11 +146,11 @@ std::string metrics_text(const cache::Stats& stats, std::string_view root,
     std::uint64_t left = count;
     if (name == "hits") {
       for (const char* others : {"seed_hits", "remote_hits"})
-        left -= std::min(count_of(others), left);
+        left -= std::min(count_of(stats, others), left);
     }
     to.add("gets_total", fmt::format("tier=\"{}\"", tier), left);
   }
-  add_seconds(to, stats.counters);
+  add_seconds(to, stats);
   std::string_view last;
   for (const auto& [name, count] : stats.counters) {
     if (!tier_of(name).empty() || name.starts_with(kSeconds) || name == kMicroseconds)

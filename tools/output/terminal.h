@@ -15,6 +15,13 @@ namespace kiln::tools {
 
 enum class Style { kPlain, kBold, kDim, kGreen, kYellow, kRed, kCyan };
 
+/// Of a verdict whose values are good, doubtful and bad, in this order.
+template <typename Verdict>
+[[nodiscard]] constexpr Style style_of(Verdict verdict) {
+  constexpr std::array kStyles{Style::kGreen, Style::kYellow, Style::kRed};
+  return kStyles.at(static_cast<std::size_t>(verdict));
+}
+
 /// kAuto: as the environment says: none if NO_COLOR is set to anything; else some if
 /// CLICOLOR_FORCE or FORCE_COLOR is set, and not to 0; else on a terminal whose TERM is
 /// not "dumb".

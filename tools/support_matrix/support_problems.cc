@@ -11,9 +11,10 @@ namespace kiln::attention {
 namespace {
 
 using Edit = std::function<void(Problem&)>;
+using Edits = std::vector<Edit>;
 
-/// bf16, batch 2, 16 heads, 1024 by 1024, head dimension 128, and what `edit` changes.
-Problem problem_of(Pass pass, const Edit& edit) {
+/// bf16, batch 2, 16 heads, 1024 by 1024, head dimension 128, and what `edits` change.
+Problem problem_of(Pass pass, const Edits& edits) {
   Problem problem{{.dtype = DType::kBf16,
                    .batch = 2,
                    .heads = 16,
@@ -25,159 +26,128 @@ Problem problem_of(Pass pass, const Edit& edit) {
                   {.pass = pass,
                    .training = pass == Pass::kBackward,
                    .stats = pass == Pass::kBackward}};
-  edit(problem);
+  for (const Edit& edit : edits) edit(problem);
   set_strides(problem);
   return problem;
 }
 
-struct NamedMask {
-  const char* name;
-  Edit edit;
+struct Named {
+  std::string name;
+  Edits edits;
 };
 
 Edit mask(Mask value) {
   return [=](Problem& problem) { problem.mask = value; };
 }
-Edit window(Mask value, std::int64_t left, std::int64_t right) {
+Edit lengths(std::int64_t queries, std::int64_t keys) {
   return [=](Problem& problem) {
-    problem.mask = value;
+    std::tie(problem.sq, problem.skv) = std::pair(queries, keys);
+  };
+}
+Edit dims(std::int64_t qk, std::int64_t v) {
+  return
+      [=](Problem& problem) { std::tie(problem.dqk, problem.dv) = std::pair(qk, v); };
+}
+Edit window(std::int64_t left, std::int64_t right) {
+  return [=](Problem& problem) {
     problem.window_left = left;
     problem.window_right = right;
   };
+}
+Edit bias(Bias kind) {
+  return [=](Problem& problem) { problem.bias_kind = kind; };
+}
+void dropout(Problem& problem) {
+  problem.dropout = 0.125;
+}
+void thd(Problem& problem) {
+  problem.layout = Layout::kThd;
+}
+void grouped(Problem& problem) {
+  problem.kv_heads = 4;
+}
+void deterministic(Problem& problem) {
+  problem.deterministic = true;
 }
 
 SupportTable dimensions_table(Pass pass) {
   constexpr std::array<std::array<std::int64_t, 2>, 5> kDims{
       {{64, 64}, {128, 128}, {192, 128}, {192, 192}, {256, 256}}};
-  const std::array<NamedMask, 5> masks{
-      {{"none", mask(Mask::kNone)},
-       {"causal", mask(Mask::kCausal)},
-       {"bottom right", mask(Mask::kCausalBottomRight)},
-       {"padding", mask(Mask::kPadding)},
-       {"causal, window 128", window(Mask::kCausal, 128, 0)}}};
+  const std::array<Named, 5> masks{
+      {{"none", {mask(Mask::kNone)}},
+       {"causal", {mask(Mask::kCausal)}},
+       {"bottom right", {mask(Mask::kCausalBottomRight)}},
+       {"padding", {mask(Mask::kPadding)}},
+       {"causal, window 128", {mask(Mask::kCausal), window(128, 0)}}}};
   SupportTable table{
       .title = fmt::format("{} pass: head dimensions and masks",
                            pass == Pass::kForward ? "Forward" : "Backward"),
       .rows = {}};
   for (const auto& [qk, v] : kDims) {
-    for (const NamedMask& each : masks) {
-      const std::string dims =
-          qk == v ? fmt::to_string(qk) : fmt::format("{}/{}", qk, v);
-      table.rows.push_back({fmt::format("{}, {}", dims, each.name),
-                            problem_of(pass, [&, d = std::pair(qk, v)](Problem& p) {
-                              std::tie(p.dqk, p.dv) = d;
-                              each.edit(p);
-                            })});
+    for (const auto& [name, edits] : masks) {
+      Edits all = edits;
+      all.push_back(dims(qk, v));
+      table.rows.push_back(
+          {fmt::format("{}, {}",
+                       qk == v ? fmt::to_string(qk) : fmt::format("{}/{}", qk, v),
+                       name),
+           problem_of(pass, all)});
     }
   }
   return table;
 }
 
-std::vector<std::pair<std::string, Edit>> features_of_both() {
-  using P = Problem&;
-  const auto thd = [](Mask value) {
-    return [=](P p) {
-      p.layout = Layout::kThd;
-      p.mask = value;
-    };
-  };
+std::vector<Named> features_of_both() {
   return {
-      {"grouped heads (16 and 4)", [](P p) { p.kv_heads = 4; }},
-      {"lengths that are no multiples of 64", [](P p) { p.sq = p.skv = 1000; }},
-      {"padding and causal", mask(Mask::kPaddingCausal)},
-      {"padding and bottom right", mask(Mask::kPaddingCausalBottomRight)},
+      {"grouped heads (16 and 4)", {grouped}},
+      {"lengths that are no multiples of 64", {lengths(1000, 1000)}},
+      {"padding and causal", {mask(Mask::kPaddingCausal)}},
+      {"padding and bottom right", {mask(Mask::kPaddingCausalBottomRight)}},
       {"bottom right, 512 by 2048",
-       [](P p) {
-         p.mask = Mask::kCausalBottomRight;
-         p.sq = 512;
-         p.skv = 2048;
-       }},
+       {mask(Mask::kCausalBottomRight), lengths(512, 2048)}},
       {"bottom right, lengths of 1000",
-       [](P p) {
-         p.mask = Mask::kCausalBottomRight;
-         p.sq = p.skv = 1000;
-       }},
-      {"window 128 to both sides, 2048 long",
-       [](P p) {
-         p.sq = p.skv = 2048;
-         p.window_left = p.window_right = 128;
-       }},
+       {mask(Mask::kCausalBottomRight), lengths(1000, 1000)}},
+      {"window 128 to both sides, 2048 long", {lengths(2048, 2048), window(128, 128)}},
       {"bottom right, window 128, 512 by 2048",
-       [](P p) {
-         window(Mask::kCausalBottomRight, 128, 0)(p);
-         p.sq = 512;
-         p.skv = 2048;
-       }},
-      {"bias", [](P p) { p.bias_kind = Bias::kPostScale; }},
-      {"ALiBi, causal",
-       [](P p) {
-         p.mask = Mask::kCausal;
-         p.bias_kind = Bias::kAlibi;
-       }},
-      {"dropout", [](P p) { p.dropout = 0.125; }},
-      {"bias and dropout",
-       [](P p) {
-         p.bias_kind = Bias::kPostScale;
-         p.dropout = 0.125;
-       }},
-      {"thd, padding", thd(Mask::kPadding)},
-      {"thd, padding and bottom right", thd(Mask::kPaddingCausalBottomRight)},
+       {mask(Mask::kCausalBottomRight), window(128, 0), lengths(512, 2048)}},
+      {"bias", {bias(Bias::kPostScale)}},
+      {"ALiBi, causal", {mask(Mask::kCausal), bias(Bias::kAlibi)}},
+      {"dropout", {dropout}},
+      {"bias and dropout", {bias(Bias::kPostScale), dropout}},
+      {"thd, padding", {thd, mask(Mask::kPadding)}},
+      {"thd, padding and bottom right", {thd, mask(Mask::kPaddingCausalBottomRight)}},
       {"thd, padding and causal, grouped heads",
-       [=](P p) {
-         thd(Mask::kPaddingCausal)(p);
-         p.kv_heads = 4;
-       }},
+       {thd, mask(Mask::kPaddingCausal), grouped}},
   };
 }
 
+std::vector<Named> features_of(Pass pass) {
+  if (pass == Pass::kForward)
+    return {
+        {"one query, bottom right", {mask(Mask::kCausalBottomRight), lengths(1, 1024)}},
+        {"head dimensions 576/512", {dims(576, 512)}}};
+  return {{"bias and its gradient, lengths of 1000",
+           {bias(Bias::kPostScale), lengths(1000, 1000),
+            [](Problem& problem) { problem.bias_gradient = true; }}},
+          {"deterministic", {deterministic}},
+          {"deterministic, dropout", {deterministic, dropout}},
+          {"deterministic, thd, padding", {deterministic, thd, mask(Mask::kPadding)}},
+          {"in a CUDA graph, lengths of 1000",
+           {lengths(1000, 1000), [](Problem& problem) { problem.capture = true; }}},
+          {"head dimensions 192/160", {dims(192, 160)}},
+          {"head dimension 256, thd, padding",
+           {dims(256, 256), thd, mask(Mask::kPadding)}}};
+}
+
 SupportTable features_table(Pass pass) {
-  using P = Problem&;
-  const bool is_forward = pass == Pass::kForward;
-  SupportTable table{.title = fmt::format("{} pass: features, with head dimension 128",
-                                          is_forward ? "Forward" : "Backward"),
-                     .rows = {}};
-  auto features = features_of_both();
-  if (is_forward) {
-    features.emplace_back("one query, bottom right", [](P p) {
-      p.mask = Mask::kCausalBottomRight;
-      p.sq = 1;
-    });
-    features.emplace_back("head dimensions 576/512", [](P p) {
-      p.dqk = 576;
-      p.dv = 512;
-    });
-  } else {
-    features.emplace_back("bias and its gradient, lengths of 1000", [](P p) {
-      p.bias_kind = Bias::kPostScale;
-      p.bias_gradient = true;
-      p.sq = p.skv = 1000;
-    });
-    features.emplace_back("deterministic", [](P p) { p.deterministic = true; });
-    features.emplace_back("deterministic, dropout", [](P p) {
-      p.deterministic = true;
-      p.dropout = 0.125;
-    });
-    features.emplace_back("deterministic, thd, padding", [](P p) {
-      p.deterministic = true;
-      p.layout = Layout::kThd;
-      p.mask = Mask::kPadding;
-    });
-    features.emplace_back("in a CUDA graph, lengths of 1000", [](P p) {
-      p.capture = true;
-      p.sq = p.skv = 1000;
-    });
-    features.emplace_back("head dimensions 192/160", [](P p) {
-      p.dqk = 192;
-      p.dv = 160;
-    });
-    features.emplace_back("head dimension 256, thd, padding", [](P p) {
-      p.dqk = p.dv = 256;
-      p.layout = Layout::kThd;
-      p.mask = Mask::kPadding;
-    });
+  SupportTable table{
+      .title = fmt::format("{} pass: features, with head dimension 128",
+                           pass == Pass::kForward ? "Forward" : "Backward"),
+      .rows = {}};
+  for (const auto& features : {features_of_both(), features_of(pass)}) {
+    for (const auto& [name, edits] : features)
+      table.rows.push_back({name, problem_of(pass, edits)});
   }
-  for (auto& [name, edit] : features)
-    table.rows.push_back({name, problem_of(pass, edit)});
   return table;
 }
 

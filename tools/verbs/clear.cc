@@ -5,10 +5,8 @@
 
 #include <cstdio>
 #include <memory>
-#include <tuple>
 
 #include "build/build_options.h"
-#include "cache/unix_time.h"
 #include "key/memo_file.h"
 #include "tools/entry_filter.h"
 #include "tools/exit_code.h"
@@ -34,15 +32,14 @@ Result<void> check_selection(const ClearOptions& options) {
   const int kinds = (options.all ? 1 : 0) + (options.precompiled ? 1 : 0) +
                     (options.keys.empty() ? 0 : 1) + (is_given(options.filter) ? 1 : 0);
   if (kinds == 0) {
-    return fail(
-        ErrorCode::kInvalidArgument,
+    return refuse(
         "name the entries to remove: keys, --arch, --template, --signer, --keys, "
         "--older-than, --precompiled, or --all");
   }
   if (kinds > 1) {
-    return fail(ErrorCode::kInvalidArgument,
-                "--all, --precompiled, keys and filters exclude each other: give one "
-                "of the four");
+    return refuse(
+        "--all, --precompiled, keys and filters exclude each other: give one "
+        "of the four");
   }
   return {};
 }
@@ -56,10 +53,9 @@ bool asks(const ClearOptions& options) {
 Result<void> check_confirmation(const Context& context, const ClearOptions& options) {
   if (!asks(options) || (context.err.is_terminal() && ::isatty(STDIN_FILENO) == 1))
     return {};
-  return fail(ErrorCode::kInvalidArgument,
-              options.all ? "clear --all removes everything; add --yes to confirm"
-                          : "clear removes all that its filters select; add --yes to "
-                            "confirm, or --dry-run to see how many entries");
+  return refuse(options.all ? "clear --all removes everything; add --yes to confirm"
+                            : "clear removes all that its filters select; add --yes to "
+                              "confirm, or --dry-run to see how many entries");
 }
 
 using Selection = std::vector<cache::Entry>;
@@ -152,8 +148,8 @@ Result<int> run(Context& context, const ClearOptions& options) {
   KILN_TRY(check_confirmation(context, options));
   const auto cache = KILN_TRY(open_cache(context.config));
   if (cache->mode() == cache::Mode::kReadOnly && !options.dry_run) {
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("the cache is read-only: {}", cache->mode_reason()));
+    return fail(ErrorCode::kUnavailable, "the cache is read-only: {}",
+                cache->mode_reason());
   }
   const Selection selection = KILN_TRY(select(*cache, query, options));
   if (selection.empty() && is_given(options.filter)) {

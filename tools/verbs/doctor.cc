@@ -24,18 +24,6 @@ struct DoctorOptions {
   std::vector<std::string> command;
 };
 
-Style style_of(CheckVerdict verdict) {
-  switch (verdict) {
-    case CheckVerdict::kOk:
-      return Style::kGreen;
-    case CheckVerdict::kWarn:
-      return Style::kYellow;
-    case CheckVerdict::kFail:
-      return Style::kRed;
-  }
-  return Style::kPlain;
-}
-
 void print_checks(const Diagnosis& diagnosis, const Terminal& out) {
   constexpr std::size_t kIndent = 6;  // below the name of the check
   for (const Check& check : diagnosis.checks) {

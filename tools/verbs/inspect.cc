@@ -84,18 +84,6 @@ Result<void> inspect_all(const InspectOptions& options, const TakeInspected& tak
   return {};
 }
 
-Style style_of(binaries::Answer answer) {
-  switch (answer) {
-    case binaries::Answer::kRuns:
-      return Style::kGreen;
-    case binaries::Answer::kCompilesAtLoad:
-      return Style::kYellow;
-    case binaries::Answer::kFails:
-      return Style::kRed;
-  }
-  return Style::kPlain;
-}
-
 std::string images_table(const binaries::DeviceCode& code, const Terminal& out) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& [image, totals] : code.images)

@@ -38,9 +38,8 @@ Result<cache::SortBy> parse_sort(const std::string& text) {
       return sort;
     known.emplace_back(word);
   }
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("--sort cannot be '{}'; there are: {}{}", text,
-                          fmt::join(known, ", "), did_you_mean(text, known)));
+  return refuse("--sort cannot be '{}'; there are: {}{}", text, fmt::join(known, ", "),
+                did_you_mean(text, known));
 }
 
 void print_entries(const Context& context, const LsOptions& options,

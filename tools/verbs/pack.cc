@@ -19,6 +19,7 @@
 #include "tools/output/file_output.h"
 #include "tools/output/progress.h"
 #include "tools/pack_file.h"
+#include "tools/remote/transfer_totals.h"
 #include "tools/signing.h"
 #include "tools/verbs.h"
 #include "tools/wanted.h"
@@ -80,13 +81,12 @@ Result<std::uint64_t> add_objects(Context& context, WantedList& work, bool with_
 
 Result<void> check_output(const std::string& path) {
   if (path.empty() || path == "-")
-    return fail(ErrorCode::kInvalidArgument, "pack: name the file to write: -o FILE");
+    return refuse("pack: name the file to write: -o FILE");
   KILN_TRY(check_output_path("-o", path));
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("-o {}: that is no regular file", path));
+    return refuse("-o {}: that is no regular file", path);
   return {};
 }
 
@@ -161,8 +161,6 @@ int report(const Context& context, const PackOptions& options, const WantedList&
                         {"error", error_json(*each.error)}});
   }
   if (context.json) {
-    ordered_json by = ordered_json::array();
-    for (const Signer& signer : done.signed_by) by.push_back(key_name(signer.key));
     ordered_json document{
         {"file", options.output},
         {"objects", done.packed},
@@ -173,7 +171,7 @@ int report(const Context& context, const PackOptions& options, const WantedList&
         {"toolchain", work.toolchains.empty()
                           ? ordered_json(nullptr)
                           : ordered_json(work.toolchains.front().name())},
-        {"signed_by", by},
+        {"signed_by", key_names(done.signed_by)},
         {"problems", problems}};
     if (options.selection.skip_bad)
       document["bad_lines"] = work.bad_lines;

@@ -45,11 +45,10 @@ Result<WantedList> find_work(Context& context, const PullOptions& options) {
   for (const std::string& text : options.keys) {
     const auto key = Digest::from_hex(text);
     if (!key)
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("'{}' is no whole key: 64 hex digits, as `kiln ls --json` "
-                      "prints them",
-                      text));
+      return refuse(
+          "'{}' is no whole key: 64 hex digits, as `kiln ls --json` "
+          "prints them",
+          text);
     if (std::ranges::find(work.wanted, *key, &Wanted::key) == work.wanted.end())
       work.wanted.push_back({*key, text, "", {}});
   }
@@ -64,8 +63,8 @@ Result<int> pull_objects(Context& context, const PullOptions& options, RemoteRun
   cache::Cache& cache = work.cache();
   if (cache.mode() != cache::Mode::kReadWrite)
     return fail(ErrorCode::kUnavailable,
-                fmt::format("nothing is pulled, since nothing can be stored: {}",
-                            cache.mode_reason()));
+                "nothing is pulled, since nothing can be stored: {}",
+                cache.mode_reason());
   std::vector<Wanted> with_key;
   std::ranges::copy_if(work.wanted, std::back_inserter(with_key),
                        [](const Wanted& each) { return !each.error; });
@@ -190,11 +189,10 @@ Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& r
 Result<int> run(Context& context, const PullOptions& options) {
   KILN_TRY(check_one_choice("pull", options.keys, options.pack, options.selection));
   if (options.pack.empty() && !options.output.empty())
-    return fail(ErrorCode::kInvalidArgument, "pull: -o is for --pack");
+    return refuse("pull: -o is for --pack");
   if (options.pack.empty() &&
       (options.taking.older || !options.taking.min_serial_given.empty()))
-    return fail(ErrorCode::kInvalidArgument,
-                "pull: --min-serial and --older are for --pack");
+    return refuse("pull: --min-serial and --older are for --pack");
   std::chrono::milliseconds wait{0};
   if (!options.wait.empty())
     wait = KILN_TRY(parse_duration(options.wait));

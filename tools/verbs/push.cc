@@ -127,10 +127,10 @@ Result<void> check_no_source(const cache::Pack& pack, const std::string& file,
   if (stop.stop_requested())
     return fail(ErrorCode::kCancelled, "stopped");
   if (has_source)
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} has sources of programs beneath `kiln run`: push it "
-                            "--with-source, or pack it without",
-                            file));
+    return refuse(
+        "{} has sources of programs beneath `kiln run`: push it "
+        "--with-source, or pack it without",
+        file);
   return {};
 }
 
@@ -195,12 +195,11 @@ Result<RemotePack> read_pack(const Context& context, const PushOptions& options,
   for (const std::string_view own :
        {std::string_view(opened->header().name), signed_file(pack.minisig)}) {
     if (pack.is_signed && !own.empty() && !cache::check_pack_is(own, name))
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("the pack calls itself {}, and that is signed: whoever asks "
-                      "for {} would refuse it. Make it under this name: kiln pack "
-                      "-o {}.kpack",
-                      own, name, bare_pack_name(name)));
+      return refuse(
+          "the pack calls itself {}, and that is signed: whoever asks "
+          "for {} would refuse it. Make it under this name: kiln pack "
+          "-o {}.kpack",
+          own, name, bare_pack_name(name));
   }
   if (keys != nullptr && pack.is_signed)
     warn_if_refused(*opened, pack.minisig, hashed, *keys);

@@ -3,7 +3,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "request/resolve.h"
 #include "request/selection.h"
 #include "tools/catalog.h"
 #include "tools/verbs.h"

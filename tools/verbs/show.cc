@@ -131,8 +131,7 @@ Result<void> extract(const Shown& shown, const std::string& path) {
     return write_output_file(path, shown.raw());
   }
   if (path == "-")
-    return fail(ErrorCode::kInvalidArgument,
-                "--extract -: this entry is files, which go to a folder");
+    return refuse("--extract -: this entry is files, which go to a folder");
   KILN_TRY(check_output_folder(kOption, path));
   return extract_files(shown.object, path);
 }
@@ -226,13 +225,11 @@ std::string why_empty(const Shown& shown, const Fields& preimage,
 
 Result<int> run(Context& context, const ShowOptions& options) {
   if (options.source + options.log + options.preimage + options.ptx > 1) {
-    return fail(
-        ErrorCode::kInvalidArgument,
+    return refuse(
         "--source, --log, --preimage and --ptx print one text each: ask for one");
   }
   if (options.extract == "-" && context.json) {
-    return fail(ErrorCode::kInvalidArgument,
-                "--extract - and --json both want standard output");
+    return refuse("--extract - and --json both want standard output");
   }
   const Shown shown = KILN_TRY(find(context.config, options.key));
   const auto text = KILN_TRY(wanted_text(shown.object, options));

@@ -1,6 +1,5 @@
 // kiln unpack: puts the objects of a pack into the cache.
 
-#include <filesystem>
 #include <memory>
 
 #include "tools/pack_file.h"

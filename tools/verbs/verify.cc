@@ -12,6 +12,7 @@
 #include "tools/signing.h"
 #include "tools/verbs.h"
 #include "util/try.h"
+#include "util/words.h"
 
 namespace kiln::tools {
 namespace {
@@ -30,23 +31,12 @@ struct VerifyOptions {
   std::string keys;
 };
 
-std::string_view word_for(What what) {
-  switch (what) {
-    case What::kCorrupt:
-      return "corrupt";
-    case What::kUntrusted:
-      return "untrusted";
-    case What::kUnreadable:
-      return "unreadable";
-    case What::kDistrusted:
-      return "distrusted";
-  }
-  return "unknown";
-}
-
 void print_problem(const Context& context, const cache::ObjectProblem& problem) {
   print_error(fmt::format(
-      "{} {}: {}{}{}\n", context.err.styled(word_for(problem.what), Style::kRed),
+      "{} {}: {}{}{}\n",
+      context.err.styled(
+          word_of(problem.what, {"corrupt", "untrusted", "unreadable", "distrusted"}),
+          Style::kRed),
       problem.path,
       problem.check ? fmt::format("{} check: ", to_string(*problem.check)) : "",
       problem.detail, problem.quarantined ? " (moved to quarantine)" : ""));

@@ -7,6 +7,8 @@ uint8, and leaves out where they are not 0. Results are new tensors.
 
 from __future__ import annotations
 
+import functools
+
 from ..ops import _rope, _softmax
 from . import _unfused
 from ._own_path import unfused
@@ -33,19 +35,17 @@ def causal_forward(x, scale):
     return _softmax.softmax_fwd(x, float(scale), None, True, False)
 
 
-@unfused(_unfused.softmax_gradient)
-def plain_backward(dy, y, scale):
-    return _softmax.softmax_bwd(dy, y, float(scale), _softmax._NO_MASK)
+def _softmax_backward(kind):
+    @unfused(_unfused.softmax_gradient)
+    def backward(dy, y, scale):
+        return _softmax.softmax_bwd(dy, y, float(scale), kind)
+
+    return backward
 
 
-@unfused(_unfused.softmax_gradient)
-def masked_backward(dy, y, scale):
-    return _softmax.softmax_bwd(dy, y, float(scale), _softmax._MASK)
-
-
-@unfused(_unfused.softmax_gradient)
-def causal_backward(dy, y, scale):
-    return _softmax.softmax_bwd(dy, y, float(scale), _softmax._CAUSAL)
+plain_backward = _softmax_backward(_softmax._NO_MASK)
+masked_backward = _softmax_backward(_softmax._MASK)
+causal_backward = _softmax_backward(_softmax._CAUSAL)
 
 
 def get_batch_per_block(sq, sk, batches, heads) -> int:
@@ -57,59 +57,19 @@ def get_batch_per_block(sq, sk, batches, heads) -> int:
 # as many as the table has columns. The table is [positions, 1, 1, columns].
 
 
-@unfused(_unfused.rope)
-def rope_forward(t, freqs, transpose_output=False):
-    """freqs: angles. transpose_output: the memory is [batch, sequence, heads, dim]."""
-    return _rotate(_rope.rope_fwd, t, freqs, None, transpose_output)
-
-
-@unfused(_unfused.rope_gradient)
-def rope_backward(dy, freqs, transpose_output=False):
-    return _rotate(_rope.rope_bwd, dy, freqs, None, transpose_output)
-
-
-@unfused(_unfused.rope_cached)
-def rope_forward_cached(t, cos, sin, transpose_output=False):
-    """cos, sin: float32, or of the type of t."""
-    return _rotate(_rope.rope_fwd, t, cos, sin, transpose_output)
-
-
-@unfused(_unfused.rope_cached_gradient)
-def rope_backward_cached(dy, cos, sin, transpose_output=False):
-    return _rotate(_rope.rope_bwd, dy, cos, sin, transpose_output)
-
-
-@unfused(_unfused.rope_thd)
-def rope_forward_thd(t, cu_seqlens, freqs):
-    """t: [tokens, heads, dim], of packed sequences; cu_seqlens: int32, their ends."""
-    return _rotate_packed(_rope.rope_fwd, t, cu_seqlens, freqs)
-
-
-@unfused(_unfused.rope_thd_gradient)
-def rope_backward_thd(dy, cu_seqlens, freqs):
-    return _rotate_packed(_rope.rope_bwd, dy, cu_seqlens, freqs)
-
-
-@unfused(_unfused.rope_2d)
-def rope_forward_2d(t, cos_h, sin_h, cos_w, sin_w):
-    """t: [batch, height, width, heads, dim]. The first half of a head is rotated by its
-    row's table, [1, rows, 1, dim / 2], the second by its column's. Gives [batch, height
-    * width, heads, dim]."""
-    return _rotate_2d(_rope.rope_fwd, t, cos_h, sin_h, cos_w, sin_w)
-
-
-@unfused(_unfused.rope_2d_gradient)
-def rope_backward_2d(dy, cos_h, sin_h, cos_w, sin_w):
-    return _rotate_2d(_rope.rope_bwd, dy, cos_h, sin_h, cos_w, sin_w)
-
-
 def table_of(freqs):
     """[positions, columns]"""
     return freqs.reshape(freqs.shape[0], freqs.shape[-1])
 
 
-def _rotate(operation, t, cos, sin, transposed):
-    if transposed:
+def _rotate(operation, t, freqs, transpose_output=False):
+    """freqs: angles. transpose_output: the memory is [batch, sequence, heads, dim]."""
+    return _rotate_cached(operation, t, freqs, None, transpose_output)
+
+
+def _rotate_cached(operation, t, cos, sin, transpose_output=False):
+    """cos, sin: float32, or of the type of t."""
+    if transpose_output:
         s, b, *head = t.shape
         out = t.new_empty((b, s, *head)).transpose(0, 1)
     else:
@@ -119,11 +79,15 @@ def _rotate(operation, t, cos, sin, transposed):
 
 
 def _rotate_packed(operation, t, cu_seqlens, freqs):
+    """t: [tokens, heads, dim], of packed sequences; cu_seqlens: int32, their ends."""
     out = t.new_empty(t.shape)
     return _write(operation, out, t, table_of(freqs), None, cu_seqlens, "thd")
 
 
 def _rotate_2d(operation, t, cos_h, sin_h, cos_w, sin_w):
+    """t: [batch, height, width, heads, dim]. The first half of a head is rotated by its
+    row's table, [1, rows, 1, dim / 2], the second by its column's. Gives [batch, height
+    * width, heads, dim]."""
     batch, height, width, heads, dim = t.shape
     t = t.contiguous()  # so that each half is a tensor of four dimensions
     out = t.new_empty((batch, height * width, heads, dim))
@@ -143,3 +107,15 @@ def _write(operation, out, t, cos, sin, cu_seqlens, layout):
     args = t, no_k, cos, sin, cu_seqlens, cos.shape[-1], "half", layout
     operation.write((out, no_k), args)
     return out
+
+
+def _passes(rotate, formula):
+    for operation, sign in ((_rope.rope_fwd, 1), (_rope.rope_bwd, -1)):
+        function = functools.partial(rotate, operation)
+        yield unfused(functools.partial(formula, sign))(function)
+
+
+rope_forward, rope_backward = _passes(_rotate, _unfused.rope)
+rope_forward_cached, rope_backward_cached = _passes(_rotate_cached, _unfused.rope_cached)
+rope_forward_thd, rope_backward_thd = _passes(_rotate_packed, _unfused.rope_thd)
+rope_forward_2d, rope_backward_2d = _passes(_rotate_2d, _unfused.rope_2d)

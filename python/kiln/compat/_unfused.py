@@ -38,11 +38,11 @@ def softmax_gradient(dy, y, scale):
     return dx.to(y.dtype)
 
 
-# ---- Rope
+# ---- Rope. ``sign`` -1 is the gradient.
 
 
 def _rotate(t, cos, sin, sign):
-    """The first elements of each head by halves; ``sign`` -1 is the gradient."""
+    """The first elements of each head by halves."""
     columns = cos.shape[-1]
     (a, b), rest = t[..., :columns].float().chunk(2, -1), t[..., columns:]
     (cos_a, cos_b), (sin_a, sin_b) = cos.float().chunk(2, -1), sin.float().chunk(2, -1)
@@ -53,42 +53,24 @@ def _rotate(t, cos, sin, sign):
     return torch.cat([rotated.to(t.dtype), rest], -1)
 
 
-def _in_memory(out, transposed):
-    return out.transpose(0, 1).contiguous().transpose(0, 1) if transposed else out
+def rope_cached(sign, t, cos, sin, transpose_output=False):
+    out = _rotate(t, cos, sin, sign)
+    return out.transpose(0, 1).contiguous().transpose(0, 1) if transpose_output else out
 
 
-def rope_cached(t, cos, sin, transpose_output=False):
-    return _in_memory(_rotate(t, cos, sin, 1), transpose_output)
+def rope(sign, t, freqs, transpose_output=False):
+    return rope_cached(sign, t, freqs.cos(), freqs.sin(), transpose_output)
 
 
-def rope_cached_gradient(dy, cos, sin, transpose_output=False):
-    return _in_memory(_rotate(dy, cos, sin, -1), transpose_output)
-
-
-def rope(t, freqs, transpose_output=False):
-    return rope_cached(t, freqs.cos(), freqs.sin(), transpose_output)
-
-
-def rope_gradient(dy, freqs, transpose_output=False):
-    return rope_cached_gradient(dy, freqs.cos(), freqs.sin(), transpose_output)
-
-
-def _of_tokens(tokens, cu_seqlens, freqs):
-    """The angles of each token's position in its sequence: [tokens, 1, columns]."""
-    at = torch.arange(tokens, device=freqs.device, dtype=cu_seqlens.dtype)
+def rope_thd(sign, t, cu_seqlens, freqs):
+    """The angles are those of each token's position in its sequence."""
+    at = torch.arange(t.shape[0], device=freqs.device, dtype=cu_seqlens.dtype)
     begins = cu_seqlens[torch.searchsorted(cu_seqlens, at, right=True) - 1]
-    return freqs[(at - begins).long().clamp(max=freqs.shape[0] - 1)].squeeze(1)
+    angles = freqs[(at - begins).long().clamp(max=freqs.shape[0] - 1)]
+    return rope(sign, t, angles.squeeze(1))
 
 
-def rope_thd(t, cu_seqlens, freqs):
-    return rope(t, _of_tokens(t.shape[0], cu_seqlens, freqs))
-
-
-def rope_thd_gradient(dy, cu_seqlens, freqs):
-    return rope_gradient(dy, _of_tokens(dy.shape[0], cu_seqlens, freqs))
-
-
-def _rotate_2d(t, cos_h, sin_h, cos_w, sin_w, sign):
+def rope_2d(sign, t, cos_h, sin_h, cos_w, sin_w):
     _, height, width, _, dim = t.shape
     rows = [each[0, :height, None] for each in (cos_h, sin_h)]
     columns = [each[0, :width] for each in (cos_w, sin_w)]
@@ -97,19 +79,11 @@ def _rotate_2d(t, cos_h, sin_h, cos_w, sin_w, sign):
     return torch.cat(halves, -1).flatten(1, 2)
 
 
-def rope_2d(t, cos_h, sin_h, cos_w, sin_w):
-    return _rotate_2d(t, cos_h, sin_h, cos_w, sin_w, 1)
-
-
-def rope_2d_gradient(dy, cos_h, sin_h, cos_w, sin_w):
-    return _rotate_2d(dy, cos_h, sin_h, cos_w, sin_w, -1)
-
-
 # ---- Norms. Rows are the last dimensions of x; without a mean, an RMSNorm. The weight
 # and the bias may be None.
 
 
-def norm(x, shape, weight, bias, eps, has_mean):
+def norm(x, shape, eps, has_mean, weight=None, bias=None):
     """[y, mean, 1 / deviation], y of the type of the weight or of x."""
     rows = x.float().reshape(-1, torch.Size(shape).numel())
     statistics = []
@@ -132,7 +106,9 @@ def normalized(y, weight, bias, eps):
     return y / torch.where(weight >= 0, weight.clamp(min=eps), weight.clamp(max=-eps))
 
 
-def norm_gradients(dy, mean, rstd, x, shape, weight, bias, eps, from_y, has_mean):
+def norm_gradients(
+    dy, rstd, x, shape, eps, from_y, has_mean, mean=None, weight=None, bias=None
+):
     """[dx, dweight, dbias], as far as there are weights. x is y if ``from_y``."""
     size = torch.Size(shape).numel()
     if from_y:

@@ -39,7 +39,7 @@ def _one_type(*tensors):
     return [None if each is None else each.float() for each in tensors]
 
 
-def _norm_forward(x, shape, weight, bias, eps, has_mean):
+def _norm_forward(x, shape, eps, has_mean, weight=None, bias=None):
     """[y, mean, invvar]; without a mean, that of an RMSNorm."""
     dtype, rows = x.dtype if weight is None else weight.dtype, _rows(x, shape, weight)
     if has_mean:
@@ -51,7 +51,9 @@ def _norm_forward(x, shape, weight, bias, eps, has_mean):
     return [y.view(x.shape).to(dtype), *statistics]
 
 
-def _norm_gradients(dy, mean, rstd, x, shape, weight, bias, eps, from_y, has_mean):
+def _norm_gradients(
+    dy, rstd, x, shape, eps, from_y, has_mean, mean=None, weight=None, bias=None
+):
     """[dx, dweight, dbias], as far as there are weights. x is y if ``from_y``."""
     of_weight, dtype = (weight is not None), getattr(weight, "dtype", None)
     dy, rows = (_rows(each, shape, weight) for each in (dy, x))
@@ -69,87 +71,47 @@ def _norm_gradients(dy, mean, rstd, x, shape, weight, bias, eps, from_y, has_mea
     return [dx.view(x.shape).to(x.dtype), *others]
 
 
-def _norms(forward_of, gradients_of):
-    """The functions of fused_layer_norm_cuda and of fast_layer_norm, by what computes
-    them."""
-
-    def forward_affine(input, normalized_shape, gamma, beta, epsilon):
-        return forward_of(input, normalized_shape, gamma, beta, epsilon, True)
-
-    def forward(input, normalized_shape, epsilon):
-        return forward_of(input, normalized_shape, None, None, epsilon, True)
-
-    def rms_forward_affine(input, normalized_shape, gamma, epsilon):
-        return forward_of(input, normalized_shape, gamma, None, epsilon, False)
-
-    def rms_forward(input, normalized_shape, epsilon):
-        return forward_of(input, normalized_shape, None, None, epsilon, False)
-
-    def backward_affine(
-        dout,
-        mean,
-        invvar,
-        input_or_output,
-        normalized_shape,
-        gamma,
-        beta,
-        epsilon,
-        memory_efficient,
-    ):
-        return gradients_of(
-            *(dout, mean, invvar, input_or_output, normalized_shape, gamma, beta),
-            *(epsilon, memory_efficient, True),
-        )
-
-    def backward(
-        dout, mean, invvar, input_or_output, normalized_shape, epsilon, memory_efficient
-    ):
-        return gradients_of(
-            *(dout, mean, invvar, input_or_output, normalized_shape, None, None),
-            *(epsilon, memory_efficient, True),
-        )[0]
-
-    def rms_backward_affine(
-        dout,
-        invvar,
-        input_or_output,
-        normalized_shape,
-        gamma,
-        epsilon,
-        memory_efficient,
-    ):
-        return gradients_of(
-            *(dout, None, invvar, input_or_output, normalized_shape, gamma, None),
-            *(epsilon, memory_efficient, False),
-        )
-
-    def rms_backward(
-        dout, invvar, input_or_output, normalized_shape, epsilon, memory_efficient
-    ):
-        return gradients_of(
-            *(dout, None, invvar, input_or_output, normalized_shape, None, None),
-            *(epsilon, memory_efficient, False),
-        )[0]
-
-    def ln_fwd(x, gamma, beta, epsilon):
-        return forward_of(x, gamma.shape, gamma, beta, epsilon, True)
-
-    def ln_bwd(dz, x_or_z, mu, rsigma, gamma, beta, memory_efficient):
-        gradients = gradients_of(
-            *(dz, mu, rsigma, x_or_z, gamma.shape, gamma, beta),
-            *(_LN_EPS, memory_efficient, True),
-        )
-        # The original's partial sums follow, which its caller drops.
-        return [*gradients, *(gamma.new_empty((0, gamma.numel())) for _ in range(2))]
-
-    forward_affine_mixed_dtypes = forward_affine
-    rms_forward_affine_mixed_dtypes = rms_forward_affine
-    return {name: each for name, each in locals().items() if not name.endswith("_of")}
+# The functions of fused_layer_norm_cuda and of fast_layer_norm, and what they take.
+_NORMS = {
+    "forward": "x shape eps",
+    "forward_affine": "x shape weight bias eps",
+    "forward_affine_mixed_dtypes": "x shape weight bias eps",
+    "rms_forward": "x shape eps",
+    "rms_forward_affine": "x shape weight eps",
+    "rms_forward_affine_mixed_dtypes": "x shape weight eps",
+    "backward": "dy mean rstd x shape eps from_y",
+    "backward_affine": "dy mean rstd x shape weight bias eps from_y",
+    "rms_backward": "dy rstd x shape eps from_y",
+    "rms_backward_affine": "dy rstd x shape weight eps from_y",
+    "ln_fwd": "x weight bias eps",
+    "ln_bwd": "dy x mean rstd weight bias from_y",
+}
 
 
-_formulas = _norms(_unfused.norm, _unfused.norm_gradients)
-for _name, _function in _norms(_norm_forward, _norm_gradients).items():
-    globals()[_name] = unfused(_formulas[_name])(_function)
+def _norm_of(name, compute):
+    names = _NORMS[name].split()
+
+    def function(*arguments):
+        if len(arguments) != len(names):
+            raise TypeError(f"{name} takes {', '.join(names)}")
+        given = dict(zip(names, arguments))
+        if name.startswith("ln_"):
+            given = {"shape": given["weight"].shape, "eps": _LN_EPS, **given}
+        made = compute(**given, has_mean=not name.startswith("rms_"))
+        if name == "ln_bwd":  # the original's partial sums follow, which its caller drops
+            weight = given["weight"]
+            return [*made, *(weight.new_empty((0, weight.numel())) for _ in range(2))]
+        return made[0] if name.endswith("backward") else made
+
+    return function
+
+
+for _name, _parameters in _NORMS.items():
+    if "dy" in _parameters:
+        _function, _formula = _norm_gradients, _unfused.norm_gradients
+    else:
+        _function, _formula = _norm_forward, _unfused.norm
+    globals()[_name] = unfused(_norm_of(_name, _formula))(_norm_of(_name, _function))
 
 
 # ---- apex.normalization.fused_layer_norm, where there is no Apex

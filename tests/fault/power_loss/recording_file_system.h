@@ -48,9 +48,6 @@ class RecordingFileSystem final : public cache::FileSystem {
   int touch(int fd) override;
   int mkdir(const char* path, mode_t mode) override;
 
-  ssize_t read(int fd, std::byte* to, std::size_t size) override {
-    return below_.read(fd, to, size);
-  }
   ssize_t pread(int fd, std::byte* to, std::size_t size, std::uint64_t at) override {
     return below_.pread(fd, to, size, at);
   }

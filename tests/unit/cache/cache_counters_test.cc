@@ -222,6 +222,15 @@ TEST_F(CacheCountersTest, ARootThatIsReadOnlyOrOnTheNetworkHasThemInAFolderOfThe
   EXPECT_FALSE(fs::exists(counters_));
 }
 
+TEST_F(CacheCountersTest, TheFolderOfTheNodeIsMadeWithTheFirstCount) {
+  counters_dir_ = dir_.path() / "node";
+  be_on_the_network();
+  open()->stats().value();
+  EXPECT_FALSE(fs::exists(counters_dir_)) << "nothing was counted";
+  hit();
+  EXPECT_TRUE(fs::exists(open()->counts_at().value()));
+}
+
 TEST_F(CacheCountersTest, RootSumsWhatEachUserCountedAndNothingThatAnotherWrote) {
   if (::geteuid() != 0)
     GTEST_SKIP() << "only root can give files away";

@@ -413,7 +413,7 @@ TEST_F(CacheTest, LookingAtADamagedObjectSaysWhatIsWrongAndLeavesIt) {
 TEST_F(CacheTest, AnUnreadableObjectIsAMiss) {
   const auto cache = open();
   std::ignore = cache->publish(*sample_);
-  fail_on("read", -EIO);
+  fail_on("pread", -EIO);
   EXPECT_FALSE(cache->find(sample_.key()));
   EXPECT_EQ(cache->counters().get(Counter::kUnreadable), 1U);
 }

@@ -181,7 +181,7 @@ TEST_F(ObjectStoreTest, AStaleHandleIsTriedAgainThreeTimesAndThenAMissWithAReaso
   int failures = 0;
   int most = 3;
   faulty_.before = [&](std::string_view call, int) {
-    return call == "read" && failures < most && ++failures > 0 ? -ESTALE : 0;
+    return call == "pread" && failures < most && ++failures > 0 ? -ESTALE : 0;
   };
   EXPECT_TRUE(store().find(sample_.key()).value());
   failures = 0;
@@ -217,7 +217,7 @@ TEST_F(ObjectStoreTest, AFileThatIsTruncatedWhileItIsReadIsAMiss) {
   publish(sample_);
   fs::permissions(path(sample_), fs::perms::owner_write, fs::perm_options::add);
   faulty_.before = [&](std::string_view call, int) {
-    if (call == "read")
+    if (call == "pread")
       fs::resize_file(path(sample_), fs::file_size(path(sample_)) / 2);
     return 0;
   };
@@ -279,7 +279,7 @@ TEST_F(ObjectStoreTest, AReadOnlyStoreServesHitsAndWritesNothing) {
   EXPECT_EQ(frozen.store.publish(*sample_).outcome, Published::kNotStored);
   EXPECT_EQ(frozen.store.remove(sample_.key()).error().code, ErrorCode::kUnavailable);
   EXPECT_THAT(faulty_.calls(),
-              testing::Each(testing::AnyOf("open", "fstat", "stat", "read", "lstat")));
+              testing::Each(testing::AnyOf("open", "fstat", "stat", "pread", "lstat")));
 }
 
 TEST_F(ObjectStoreTest, DescribeReadsHeaderAndMetadataAlone) {
