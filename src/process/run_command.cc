@@ -28,6 +28,7 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kMostInput = 4096;  // any pipe takes so many without a reader
 constexpr std::size_t kQuoted = 512;
+constexpr int kLastStandard = STDERR_FILENO;
 constexpr int kNotStarted = 127;  // as a shell says it
 constexpr milliseconds kStep{5};
 constexpr milliseconds kGrace{200};
@@ -41,7 +42,14 @@ Result<Pipe> make_pipe(const std::string& name) {
   std::array<int, 2> ends{-1, -1};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0)
     return posix_error("pipe", name, errno);
-  return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
+  Pipe pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
+  for (UniqueFd* each : {&pipe.read, &pipe.write}) {
+    if (each->get() <= kLastStandard)  // this program has closed its own
+      *each = UniqueFd(::fcntl(each->get(), F_DUPFD_CLOEXEC, kLastStandard + 1));
+    if (!*each)
+      return posix_error("duplicate a pipe of", name, errno);
+  }
+  return pipe;
 }
 
 struct Output {
@@ -88,7 +96,7 @@ std::optional<int> status_of(pid_t pid) {
   ::setpgid(0, 0);
   for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
   for (int i = 0; i < 3; ++i) ::dup2(standard[static_cast<std::size_t>(i)], i);
-  ::close_range(3, ~0U, 0);
+  ::close_range(kLastStandard + 1, ~0U, 0);
   sigset_t none{};
   ::sigemptyset(&none);
   ::pthread_sigmask(SIG_SETMASK, &none, nullptr);

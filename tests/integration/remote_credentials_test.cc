@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -244,6 +246,23 @@ TEST(RunCommandTest, WhoItLeavesBehindWithItsPipesHoldsNobodyUp) {
   ASSERT_TRUE(said.has_value()) << said.error().message;
   EXPECT_EQ(::kill(std::stoi(*said), SIGKILL), 0) << "it was ended";
   EXPECT_EQ(run("yes >&2 & echo all", milliseconds(500)), "all\n");
+}
+
+TEST(RunCommandTest, AProgramWithoutStandardFilesRunsOneThatHasThem) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    for (const int each : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(each);
+    const auto said = run("read x; echo all; echo wrong >&2", seconds(20));
+    const auto failed = run("echo wrong >&2; exit 1", seconds(20));
+    ::_exit(said == "all\n" && !failed &&
+                    failed.error().message.find("1: wrong") != std::string::npos
+                ? 0
+                : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace
