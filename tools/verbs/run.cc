@@ -73,8 +73,8 @@ Result<fs::path> find_test_kit() {
 /// in it devices of these compute capabilities, "8.6,9.0". Errors: kInvalidArgument;
 /// kUnavailable: there is no test kit here.
 Result<Variables> simulation(const std::string& capabilities) {
-  static const std::regex kList(R"([0-9]+\.[0-9](,[0-9]+\.[0-9])*)");
-  if (!std::regex_match(capabilities, kList))
+  static const std::regex list(R"([0-9]+\.[0-9](,[0-9]+\.[0-9])*)");
+  if (!std::regex_match(capabilities, list))
     return refuse("--simulate '{}': name compute capabilities, such as 8.6,9.0",
                   capabilities);
   const fs::path kit = KILN_TRY(find_test_kit());
