@@ -30,31 +30,28 @@ std::string_view authority_of(std::string_view url) {
   return url.substr(0, url.find_first_of("/?#"));
 }
 
-tl::unexpected<Error> refuse(std::string_view url, std::string_view why) {
-  return fail(ErrorCode::kInvalidArgument, fmt::format("'{}' {}", url, why));
-}
-
 Result<std::string> parse_base(std::string_view url) {
   // First, so that no message shows a password.
   if (authority_of(url).find('@') != std::string_view::npos)
-    return fail(ErrorCode::kInvalidArgument,
-                "a server's URL has a user or a password in it; write them into the "
-                "file that KILN_REMOTE_AUTH names");
+    return refuse(
+        "a server's URL has a user or a password in it; write them into the "
+        "file that KILN_REMOTE_AUTH names");
   constexpr std::string_view kFile = "file://";
   const bool is_file = url.starts_with(kFile);
   if (!is_file && !url.starts_with("http://") && !url.starts_with("https://"))
-    return refuse(url.substr(0, url.find_first_of("?#")),
-                  "is no URL that begins with https://, http:// or file://");
+    return refuse("'{}' is no URL that begins with https://, http:// or file://",
+                  url.substr(0, url.find_first_of("?#")));
   if (const auto query = url.find_first_of("?#"); query != std::string_view::npos)
-    return refuse(url.substr(0, query),
-                  "goes on with ? or #; write a query, such as a SAS, into the file "
-                  "that KILN_REMOTE_AUTH names: 'URL query STRING'");
+    return refuse(
+        "'{}' goes on with ? or #; write a query, such as a SAS, into the file "
+        "that KILN_REMOTE_AUTH names: 'URL query STRING'",
+        url.substr(0, query));
   if (std::ranges::any_of(url, [](unsigned char c) { return c <= ' ' || c == 0x7F; }))
-    return refuse(url, "has a character that no URL has");
+    return refuse("'{}' has a character that no URL has", url);
   if (is_file && !url.substr(kFile.size()).starts_with('/'))
-    return refuse(url, "is no absolute path: file:///srv/kiln");
+    return refuse("'{}' is no absolute path: file:///srv/kiln", url);
   if (!is_file && authority_of(url).empty())
-    return refuse(url, "names no host");
+    return refuse("'{}' names no host", url);
   while (url.ends_with('/') && url.size() > kFile.size() + 1) url.remove_suffix(1);
   return std::string(url);
 }
@@ -64,18 +61,18 @@ Result<Layout> parse_layout(const std::string& text) {
     return Layout::kObjects;
   if (text == "bazel")
     return Layout::kBazel;
-  return refuse(text, "is neither objects nor bazel");
+  return refuse("'{}' is neither objects nor bazel", text);
 }
 
 Result<bool> parse_unsigned(const std::string& text) {
   if (text == "0" || text == "1")
     return text == "1";
-  return refuse(text, "is neither 1 nor 0");
+  return refuse("'{}' is neither 1 nor 0", text);
 }
 
 Result<std::string> parse_region(const std::string& text) {
   return is_region(text) ? Result<std::string>(text)
-                         : refuse(text, "is no region such as us-east-1");
+                         : refuse("'{}' is no region such as us-east-1", text);
 }
 
 /// Sets the option `name`. Errors: those of its value; an unknown name.
@@ -88,7 +85,7 @@ Result<void> set_option(ServerAddress& server, const std::string& name,
   else if (name == "mode")
     server.mode = KILN_TRY(parse_mode(value));
   else if (name == "proxy" && server.base.starts_with("file:"))
-    return fail(ErrorCode::kInvalidArgument, "a folder is reached through no proxy");
+    return refuse("a folder is reached through no proxy");
   else if (name == "proxy")
     server.proxy = KILN_TRY(parse_proxy(value));
   else if (name == "region")
@@ -96,9 +93,7 @@ Result<void> set_option(ServerAddress& server, const std::string& name,
   else if (name == "unsigned")
     server.takes_unsigned = KILN_TRY(parse_unsigned(value));
   else
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("there is no option '{}'{}", name, did_you_mean(name, names)));
+    return refuse("there is no option '{}'{}", name, did_you_mean(name, names));
   return {};
 }
 
@@ -121,7 +116,7 @@ Result<Mode> parse_mode(const std::string& text) {
     return Mode::kRead;
   if (text == "rw")
     return Mode::kReadWrite;
-  return refuse(text, "is none of off, r and rw");
+  return refuse("'{}' is none of off, r and rw", text);
 }
 
 HostAndPort host_of(std::string_view url) {
@@ -153,9 +148,9 @@ Result<std::string> parse_proxy(std::string_view text) {
     return std::string();
   // First, so that no message shows a password.
   if (text.find('@') != std::string_view::npos)
-    return fail(ErrorCode::kInvalidArgument,
-                "the proxy's URL has a user or a password in it; write them into the "
-                "file that KILN_REMOTE_AUTH names, or into the variable https_proxy");
+    return refuse(
+        "the proxy's URL has a user or a password in it; write them into the "
+        "file that KILN_REMOTE_AUTH names, or into the variable https_proxy");
   std::string url = text.find("://") == std::string_view::npos
                         ? fmt::format("http://{}", text)
                         : std::string(text);
@@ -165,8 +160,7 @@ Result<std::string> parse_proxy(std::string_view text) {
   if (std::ranges::find(kSchemes, scheme) == kSchemes.end() || host.empty() ||
       !url.ends_with(authority_of(url)) || url.find(' ') != std::string::npos ||
       port.empty() || !std::ranges::all_of(port, is_digit))
-    return fail(ErrorCode::kInvalidArgument,
-                "it is no URL of a proxy, such as http://proxy.example:3128");
+    return refuse("it is no URL of a proxy, such as http://proxy.example:3128");
   return url;
 }
 
@@ -200,7 +194,7 @@ Result<std::vector<ServerAddress>> parse_servers(const std::string& text) {
       continue;
     ServerAddress server = KILN_TRY(parse_server(part));
     if (std::ranges::find(servers, server.base, &ServerAddress::base) != servers.end())
-      return refuse(server.base, "is given twice");
+      return refuse("'{}' is given twice", server.base);
     servers.push_back(std::move(server));
   }
   return servers;
