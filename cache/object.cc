@@ -160,11 +160,11 @@ Result<StoredObject> StoredObject::make(const NewObject& object) {
 tl::expected<StoredObject, Rejection> StoredObject::parse(Buffer bytes,
                                                           const Digest& key) {
   const ByteView file = bytes.view();
-  if (auto ends = check_ends(file, file, file.size()); !ends)
-    return tl::unexpected(std::move(ends).error());
-  const ByteView checked = file.subspan(header::kCheckedFrom);
-  auto parsed = check_header(file, file.size(),
-                             XXH3_128bits(checked.data(), checked.size()), key);
+  auto parsed = check_ends(file, file, file.size()).and_then([&] {
+    const ByteView checked = file.subspan(header::kCheckedFrom);
+    return check_header(file, file.size(), XXH3_128bits(checked.data(), checked.size()),
+                        key);
+  });
   if (!parsed)
     return tl::unexpected(std::move(parsed).error());
   StoredObject object;
@@ -184,13 +184,12 @@ tl::expected<StoredObject, Rejection> StoredObject::parse(Buffer bytes,
 Result<tl::expected<std::string, Rejection>> StoredObject::check_in_steps(
     const FileRange& file, const Digest& key,
     const std::function<void(ByteView)>& each) {
-  using Checked = tl::expected<std::string, Rejection>;
   const Bytes begin = KILN_TRY(file.read_up_to(0, header::kBytes));
   const std::uint64_t end_at =
       file.size() - std::min<std::uint64_t>(file.size(), header::kTrailer.size());
   const Bytes end = KILN_TRY(file.read_up_to(end_at, header::kTrailer.size()));
   if (auto ends = check_ends(begin, end, file.size()); !ends)
-    return Checked(tl::unexpected(std::move(ends).error()));
+    return tl::expected<std::string, Rejection>(tl::unexpect, std::move(ends).error());
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(
       XXH3_createState(), XXH3_freeState);
   if (state == nullptr)
@@ -202,9 +201,8 @@ Result<tl::expected<std::string, Rejection>> StoredObject::check_in_steps(
     const ByteView checked = step.subspan(std::exchange(skipped, 0));
     XXH3_128bits_update(state.get(), checked.data(), checked.size());
   }));
-  auto parsed = check_header(begin, file.size(), XXH3_128bits_digest(state.get()), key);
-  return parsed ? Checked(std::string(parsed->target))
-                : Checked(tl::unexpected(std::move(parsed).error()));
+  return check_header(begin, file.size(), XXH3_128bits_digest(state.get()), key)
+      .map([](const header::Parsed& parsed) { return std::string(parsed.target); });
 }
 
 ByteView StoredObject::section(Section which) const {

@@ -22,9 +22,10 @@ enum class Verdict : std::uint8_t {
 /// if the next probe fails, and so on to 10 min, each ± 50 %, so that a fleet does not
 /// come back at once. Then it is half open: one request, the probe, may go, and its end
 /// closes the breaker or opens it again. So a server that is dead costs a thread at
-/// most three waits an opening. Bad bodies open it, too, once there are so many in a
-/// row that the server seems to have nothing else. Thread safety: none; its owner has a
-/// lock.
+/// most three waits an opening; requests that run side by side when it opens may fail
+/// as well, and change nothing any more. Bad bodies open it, too, once there are so
+/// many in a row that the server seems to have nothing else. Thread safety: none; its
+/// owner has a lock.
 class Breaker {
  public:
   static constexpr int kFailuresToOpen = 3;

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <functional>
+#include <random>
 
 namespace kiln::remote {
 
@@ -14,6 +15,14 @@ using Duration = std::chrono::steady_clock::duration;
 
 /// A number from 0 to below 1, evenly.
 using Random = std::function<double()>;
+
+/// This machine's. Thread safety: may be called concurrently.
+[[nodiscard]] inline Random machine_random() {
+  return [] {
+    thread_local std::mt19937_64 engine{std::random_device{}()};
+    return std::uniform_real_distribution<double>()(engine);
+  };
+}
 
 /// `duration` times a factor, for jitter.
 [[nodiscard]] inline Duration scaled(Duration duration, double factor) {

@@ -48,11 +48,10 @@ Result<void> check_arrived(RemoteRun& run, std::size_t server, const std::string
        there.end_bytes == KILN_TRY(pack.file.read(pack.bytes - size, size)));
   if (is_it || there.verdict == Verdict::kDenied)
     return {};
-  return fail(
-      ErrorCode::kUnavailable,
-      fmt::format("{} has taken the pack and does not give it back: {}. Look into "
-                  "its log, and whether its disk is full",
-                  url, there.why.empty() ? "it has none, or another one" : there.why));
+  return fail(ErrorCode::kUnavailable,
+              "{} has taken the pack and does not give it back: {}. Look into "
+              "its log, and whether its disk is full",
+              url, there.why.empty() ? "it has none, or another one" : there.why);
 }
 
 /// Each try goes on where the one before was cut.
@@ -114,10 +113,10 @@ Result<bool> fetch_once(RemoteRun& run, const std::string& name, const BodyFile&
 Result<void> check_pack_name(const std::string& name) {
   if (remote::is_pack_name(name))
     return {};
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' is no name of a pack: letters and digits, and between "
-                          "them '-', '_' and '.'",
-                          name));
+  return refuse(
+      "'{}' is no name of a pack: letters and digits, and between "
+      "them '-', '_' and '.'",
+      name);
 }
 
 Result<void> send_pack(RemoteRun& run, std::size_t server, const std::string& name,
@@ -157,9 +156,8 @@ Result<void> fetch_pack(RemoteRun& run, const std::string& name,
     if (!next && search.failure)
       return tl::unexpected(*std::move(search.failure));
     if (!next)
-      return fail(ErrorCode::kNotFound,
-                  fmt::format("no server has the pack {}: {}", name,
-                              run.address(0).pack_url(name)));
+      return fail(ErrorCode::kNotFound, "no server has the pack {}: {}", name,
+                  run.address(0).pack_url(name));
     if (!run.wait_until(*next))
       return fail(ErrorCode::kCancelled, "stopped");
   }

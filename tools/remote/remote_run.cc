@@ -26,14 +26,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kLongestRest{60};
 constexpr int kFailuresToGiveUp = 3;
 
-/// A generator of its own for each thread that draws.
-remote::Random random_of_machine() {
-  return [] {
-    thread_local std::mt19937_64 engine{std::random_device{}()};
-    return std::uniform_real_distribution<double>()(engine);
-  };
-}
-
 /// False where the same request would end in the same way.
 bool is_worth_repeating(const Answer& answer) {
   constexpr std::uint32_t kTimeout = 408;
@@ -132,7 +124,7 @@ RemoteRun::RemoteRun(RemoteSetup setup, ChildCommand helper, std::stop_token sto
     : trusted_(setup.trusted),
       signers_(std::move(setup.signers)),
       stop_(std::move(stop)),
-      random_(random_of_machine()),
+      random_(remote::machine_random()),
       transfers_(std::move(helper)) {
   for (const remote::ServerAddress& address : setup.servers)
     peers_.push_back(std::make_unique<Peer>(std::make_unique<remote::Server>(

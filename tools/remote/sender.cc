@@ -19,12 +19,10 @@ Result<void> check_signers(const remote::ServerAddress& server,
                            const std::vector<Signer>& signers) {
   if (server.takes_unsigned || !signers.empty())
     return {};
-  return fail(
-      ErrorCode::kInvalidArgument,
-      fmt::format(
-          "no machine would take unsigned objects from {}: name a private key by "
-          "--sign, or say {};unsigned=1 if all writers of this server are trusted",
-          server.base, server.base));
+  return refuse(
+      "no machine would take unsigned objects from {}: name a private key by "
+      "--sign, or say {};unsigned=1 if all writers of this server are trusted",
+      server.base, server.base);
 }
 
 Result<void> check_signers(const RemoteRun& run, const std::vector<Signer>& signers) {

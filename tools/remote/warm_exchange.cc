@@ -36,7 +36,7 @@ Result<std::unique_ptr<WarmExchange>> WarmExchange::open(
     bool has_shard) {
   std::unique_ptr<WarmExchange> made(new WarmExchange);
   if (!options.wait.empty() && !options.pull)
-    return fail(ErrorCode::kInvalidArgument, "warm: --wait is for --pull");
+    return refuse("warm: --wait is for --pull");
   if (!options.wait.empty())
     made->wait_ = KILN_TRY(parse_duration(options.wait));
   else if (has_shard)

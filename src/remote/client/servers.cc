@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <random>
 #include <string_view>
 #include <utility>
 
@@ -39,12 +38,6 @@ std::string_view bucket_of(Duration took) {
   const auto* const found = std::ranges::find_if(
       kMilliseconds, [&](int most) { return took <= std::chrono::milliseconds(most); });
   return kSecondsBuckets[static_cast<std::size_t>(found - kMilliseconds.begin())];
-}
-
-Random machine_random() {
-  return [engine = std::mt19937_64(std::random_device{}())]() mutable {
-    return std::uniform_real_distribution<double>()(engine);
-  };
 }
 
 }  // namespace

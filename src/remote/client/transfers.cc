@@ -59,10 +59,9 @@ Result<ChildProcess> start_helper(const ChildCommand& command,
       KILN_TRY(decode_from_helper(KILN_TRY(process.receive_frame(limits))));
   const auto* const hello = std::get_if<HelperHello>(&message);
   if (hello == nullptr || hello->build_id != build_id())
-    return fail(
-        ErrorCode::kUnavailable,
-        fmt::format("{} and {} come from different builds; install both from one build",
-                    command.path.native(), this_library().native()));
+    return fail(ErrorCode::kUnavailable,
+                "{} and {} come from different builds; install both from one build",
+                command.path.native(), this_library().native());
   return process;
 }
 

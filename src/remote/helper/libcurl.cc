@@ -23,12 +23,12 @@ Result<Libcurl> functions_of(const std::filesystem::path& path) {
   KILN_LIBCURL_FUNCTIONS(KILN_LOOK_UP)
 #undef KILN_LOOK_UP
   if (!missing.empty())
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{} has no {}", path.native(), fmt::join(missing, ", ")));
+    return fail(ErrorCode::kUnavailable, "{} has no {}", path.native(),
+                fmt::join(missing, ", "));
   const curl_version_info_data* const version = curl.version_info(CURLVERSION_NOW);
   if (version->version_num < kLeastVersion)
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{} is version {}", path.native(), version->version));
+    return fail(ErrorCode::kUnavailable, "{} is version {}", path.native(),
+                version->version);
   return curl;
 }
 
@@ -45,11 +45,10 @@ Result<Libcurl> open_libcurl(const std::vector<std::string>& names) {
       refused += fmt::format("; {}", curl.error().message);
     }
   }
-  return fail(
-      ErrorCode::kUnavailable,
-      fmt::format("remote caches need libcurl 7.85 or later, and none is installed "
-                  "here (Debian and Ubuntu: apt-get install libcurl4){}",
-                  refused));
+  return fail(ErrorCode::kUnavailable,
+              "remote caches need libcurl 7.85 or later, and none is installed "
+              "here (Debian and Ubuntu: apt-get install libcurl4){}",
+              refused);
 }
 
 }  // namespace kiln::remote

@@ -177,6 +177,18 @@ TEST_P(BadServerTest, CostsThreeWaitsAnOpeningAndIsAskedAgainLater) {
   }
 }
 
+TEST_F(RemoteTierTest, ADeadServerCostsManyThreadsThreeWaitsAndThoseBesideTheThird) {
+  constexpr int kThreads = 8;
+  server_.be_silent();
+  machine_.options.wait = kShort;
+  std::ignore = machine_.builds();
+  test::in_threads(kThreads, [&](int thread) {
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(machine_.fetch(thread * 100 + i));
+  });
+  EXPECT_GE(machine_.gets("overtaken"), 3U);
+  EXPECT_LE(machine_.all_gets(), 3U + kThreads - 1);
+}
+
 std::vector<Bad> bad_servers() {
   const auto status = [](const char* text) {
     return [text](RemoteServer& server) { server.set_status(text); };
