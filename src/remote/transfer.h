@@ -23,7 +23,7 @@ struct TransferLimits {
   std::chrono::milliseconds whole{10'000};
   std::uint64_t least_bytes_per_second = 16U << 10U;
   std::chrono::seconds slow_for{2};          // below that rate for so long: given up
-  std::uint64_t most_bytes = 512ULL << 20U;  // of a body, also decompressed
+  std::uint64_t most_bytes = 512ULL << 20U;  // of a body
   bool grows = false;  // `whole` has a second more for so many bytes as the rate
   friend bool operator==(const TransferLimits&, const TransferLimits&) = default;
 };

@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <zstd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -188,26 +187,6 @@ TEST_F(RemoteTransferTest, WhatIsLargerThanTheLimitIsNotRead) {
   EXPECT_EQ(endless.body, "");
   const auto exact = with_limit(answering("200 OK", std::string(1000, 'x')));
   EXPECT_EQ(exact.body.size(), 1000U);
-}
-
-TEST_F(RemoteTransferTest, CompressedBytesAreDecompressedUpToTheLimit) {
-  const auto compressed = [](std::size_t size) {
-    const std::string plain(size, 'x');
-    std::string out(::ZSTD_compressBound(size), '\0');
-    out.resize(::ZSTD_compress(out.data(), out.size(), plain.data(), size, 3));
-    return out;
-  };
-  const auto reply_with = [&](const std::string& body) {
-    return of(answering("200 OK", body, "Content-Encoding: zstd\r\n"));
-  };
-  EXPECT_EQ(reply_with(compressed(1000)).body, std::string(1000, 'x'));
-  EXPECT_EQ(reply_with("this is no zstd").end, TransferEnd::kBroken);
-  const std::string small = compressed(50'000'000);
-  EXPECT_LT(small.size(), 10'000U);
-  const FaultServer bomb(answering("200 OK", small, "Content-Encoding: zstd\r\n"));
-  Request request = get(bomb.url());
-  request.limits.most_bytes = 1'000'000;
-  EXPECT_EQ(run(request).end, TransferEnd::kTooLarge);
 }
 
 TEST_F(RemoteTransferTest, NobodyThereIsSaidSoonAndNotByATimeLimit) {

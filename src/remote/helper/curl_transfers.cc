@@ -126,9 +126,7 @@ void set_method(Running& running) {
       set_text(easy, CURLOPT_POSTFIELDS, request.form);
       if (request.last_bytes != 0) {
         set(easy, CURLOPT_RANGE, fmt::format("-{}", request.last_bytes).c_str());
-      } else if (request.resumes_at == 0) {
-        set(easy, CURLOPT_ACCEPT_ENCODING, "zstd");
-      } else {
+      } else if (request.resumes_at != 0) {
         set(easy, CURLOPT_RANGE, fmt::format("{}-", request.resumes_at).c_str());
         add_header(running, "If-Range: " + request.validator);
       }
