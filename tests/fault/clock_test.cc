@@ -2,14 +2,11 @@
 // preloaded library, the stamps of files by utimensat; the kernel's clock stays right,
 // as where a file server and its clients disagree.
 
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <time.h>
 
 #include <array>
-#include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <set>
 #include <string>
 #include <tuple>
@@ -22,13 +19,11 @@
 #include "tests/support/preload.h"
 #include "tests/support/processes.h"
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
 
-using namespace std::chrono_literals;
-namespace fs = std::filesystem;
-using nlohmann::json;
 using test::Campaign;
 using test::Preload;
 

@@ -2,14 +2,11 @@
 // and launchers do, and then opens files of its own.
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <filesystem>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -20,12 +17,11 @@
 #include "tests/support/fault/campaign.h"
 #include "tests/support/paths.h"
 #include "tests/support/processes.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
 
-using namespace std::chrono_literals;
-namespace fs = std::filesystem;
 using test::Campaign;
 using test::SimulatedDriver;
 

@@ -1,12 +1,9 @@
 // Compilers that hang, die and lie. Each time: a clear error in bounded time, and the
 // next request is served.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <filesystem>
 #include <iterator>
 #include <thread>
@@ -18,17 +15,10 @@
 #include "tests/support/namespaces.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::compile {
 namespace {
-
-using namespace std::chrono_literals;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-
-using Clock = std::chrono::steady_clock;
 
 /// Served by the same pool: what a pool that was harmed must still be able to do. The
 /// fake keeps its mode, so this asks it a thing that every mode answers.

@@ -2,11 +2,6 @@
 // Calls on it do not return: those of a server that takes no request end by SIGKILL
 // alone, those of one that takes them and is silent not even by that.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <filesystem>
 #include <functional>
 #include <future>
 #include <thread>
@@ -22,18 +17,14 @@
 #include "tests/support/processes.h"
 #include "tests/support/program.h"
 #include "tests/support/sample_pack.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
 
-using namespace std::chrono_literals;
-using testing::HasSubstr;
-using testing::Not;
-namespace fs = std::filesystem;
 using test::Campaign;
 using test::FuseMount;
 using test::ReferenceObject;
-using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kGoodTime{15};
 constexpr const char* kNoMounts =

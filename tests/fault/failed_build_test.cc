@@ -1,12 +1,10 @@
 // Row 40: sixteen processes want one kernel whose build fails, hangs, or cannot be
 // stored. Nobody waits for the builds of all the others, one after another.
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -27,12 +25,11 @@
 #include "tests/support/processes.h"
 #include "tests/support/service_requests.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
 
-using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
 using test::ChildProcess;
 using test::PrintTo;
 

@@ -1,10 +1,7 @@
 // Row 40 with a real NVRTC: what it says of a source reaches all processes that wait
 // for the build, and one of them has built.
 
-#include <gtest/gtest.h>
-
 #include <atomic>
-#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,12 +13,11 @@
 #include "tests/support/print_name.h"
 #include "tests/support/service_requests.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
 
-using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
 using test::ChildProcess;
 using test::PrintTo;
 

@@ -2,13 +2,10 @@
 // while they are. Nobody deadlocks, no lock is lost, and both sides get their kernels.
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <stop_token>
 #include <thread>
@@ -21,13 +18,12 @@
 #include "tests/support/paths.h"
 #include "tests/support/processes.h"
 #include "tests/support/service_requests.h"
+#include "tests/support/test.h"
 #include "util/log.h"
 
 namespace kiln {
 namespace {
 
-using namespace std::chrono_literals;
-namespace fs = std::filesystem;
 using test::Campaign;
 using test::ChildProcess;
 

@@ -2,12 +2,10 @@
 // its parent were doing, and neither waits for them nor takes anything from them; and a
 // program may end while they are at it, from the moment the service is open.
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <thread>
@@ -19,11 +17,11 @@
 #include "tests/support/fault/campaign.h"
 #include "tests/support/paths.h"
 #include "tests/support/processes.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
 
-using namespace std::chrono_literals;
 using test::Campaign;
 using test::ChildProcess;
 using test::SimulatedDriver;

@@ -5,7 +5,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -16,7 +15,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -26,12 +24,12 @@
 #include "tests/support/fuse_mount.h"
 #include "tests/support/second_user.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "util/unique_fd.h"
 
 namespace kiln::key {
 namespace {
 
-namespace fs = std::filesystem;
 using test::Campaign;
 using test::Fate;
 using test::SystemCall;

@@ -15,7 +15,6 @@ namespace kiln {
 namespace {
 
 using test::Campaign;
-using Arguments = test::KilnProgram::Arguments;
 
 template <typename Inputs>
 void expect_all_differ(const std::vector<test::KeyChange<Inputs>>& changes) {

@@ -1,22 +1,18 @@
 // Row 48: builds in a cgroup that has memory for fewer of them than there are cores.
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
 
 #include "tests/support/fault/campaign.h"
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-namespace fs = std::filesystem;
-using nlohmann::json;
 
 /// A cgroup with a limit of memory, of either version, below that of this process.
 class MemoryGroup {

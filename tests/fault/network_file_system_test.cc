@@ -1,10 +1,6 @@
 // Row 23: on a file system where a lock call never returns none is made. The programs
 // are the real ones; what they are told, and what they call, a preloaded library sees.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -12,15 +8,11 @@
 #include "tests/support/preload.h"
 #include "tests/support/program.h"
 #include "tests/support/simulated_driver.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
 
-using testing::AllOf;
-using testing::Contains;
-using testing::EndsWith;
-using testing::HasSubstr;
-namespace fs = std::filesystem;
 using test::Campaign;
 using test::Preload;
 

@@ -2,7 +2,6 @@
 // without memory. Who asks gets the right kernel or an error that says why.
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -10,9 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
@@ -24,13 +21,12 @@
 #include "tests/support/paths.h"
 #include "tests/support/processes.h"
 #include "tests/support/run_and_read.h"
+#include "tests/support/test.h"
 #include "util/log.h"
 
 namespace kiln {
 namespace {
 
-using namespace std::chrono_literals;
-namespace fs = std::filesystem;
 using test::Campaign;
 using test::SimulatedDriver;
 

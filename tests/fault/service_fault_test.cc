@@ -1,8 +1,6 @@
 // The data path on bad days: compilers that lie, killed workers, full and read-only
 // disks, roots of others. The caller gets a kernel or a clear error, in bounded time.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -19,16 +17,10 @@
 #include "tests/support/processes.h"
 #include "tests/support/program.h"
 #include "tests/support/service_requests.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using namespace std::chrono_literals;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
-namespace fs = std::filesystem;
 
 class ServiceFaultTest : public testing::Test {
  protected:

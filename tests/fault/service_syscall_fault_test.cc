@@ -2,12 +2,10 @@
 // other and from one on. Whoever asks for a kernel gets the right one all the same.
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,12 +15,12 @@
 #include "tests/support/paths.h"
 #include "tests/support/print_name.h"
 #include "tests/support/service_requests.h"
+#include "tests/support/test.h"
 #include "util/log.h"
 
 namespace kiln {
 namespace {
 
-namespace fs = std::filesystem;
 using test::Campaign;
 using test::Fate;
 using test::PrintTo;

@@ -1,10 +1,8 @@
 // Row 37: a warm that is killed, interrupted or runs out of room says so, keeps what it
 // published, and the next one builds the rest and nothing twice.
 
-#include <gtest/gtest.h>
 #include <sys/mount.h>
 
-#include <chrono>
 #include <filesystem>
 #include <random>
 #include <string>
@@ -15,12 +13,11 @@
 #include "tests/support/namespaces.h"
 #include "tests/support/processes.h"
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
 
-using namespace std::chrono_literals;
-using nlohmann::json;
 using test::Campaign;
 
 constexpr int kKernels = 32;

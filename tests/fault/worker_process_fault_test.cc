@@ -2,15 +2,12 @@
 // time: a clear error in bounded time, and the next request is served.
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -27,17 +24,10 @@
 #include "tests/fault/compile_faults.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::compile {
 namespace {
-
-using namespace std::chrono_literals;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::SizeIs;
-
-using Clock = std::chrono::steady_clock;
 
 TEST_F(CompileFault, fault_02_AWorkerKilledWhileIdleIsReplaced) {
   WorkerPool pool(options_with(""));

@@ -3,9 +3,6 @@
 
 #pragma once
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
@@ -17,6 +14,7 @@
 #include "tests/gpu/driver.h"
 #include "tests/gpu/on_device.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::gpu_test {
 

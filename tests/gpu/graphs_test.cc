@@ -6,8 +6,6 @@
 namespace kiln::gpu_test {
 namespace {
 
-using testing::Each;
-
 class GpuGraphs : public GpuTest {};
 
 TEST_F(GpuGraphs, ACapturedLaunchRunsOnceForEachLaunchOfTheGraph) {

@@ -10,7 +10,6 @@
 namespace kiln::gpu_test {
 namespace {
 
-using testing::Each;
 using testing::ElementsAreArray;
 
 class GpuLaunches : public GpuTest {

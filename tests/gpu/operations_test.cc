@@ -11,7 +11,6 @@ namespace kiln::gpu_test {
 namespace {
 
 using ops::DType;
-using testing::HasSubstr;
 
 constexpr std::int64_t kRows = 6;
 constexpr std::int64_t kCols = 24;

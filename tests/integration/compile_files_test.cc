@@ -1,7 +1,5 @@
 // Which files a real NVRTC in a real worker asked the system for.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/inotify.h>
 
@@ -17,15 +15,13 @@
 #include "tests/support/compile_jobs.h"
 #include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "tests/support/value_of.h"
 #include "toolchain/linker.h"
 #include "util/unique_fd.h"
 
 namespace kiln::compile {
 namespace {
-
-using testing::Contains;
-using testing::IsEmpty;
 
 class CompileFilesTest : public testing::Test {
  protected:

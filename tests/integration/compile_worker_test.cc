@@ -1,7 +1,5 @@
 // Real NVRTC through real workers: what comes back, and what ends a build.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -17,18 +15,12 @@
 #include "tests/support/is_error.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "tests/support/value_of.h"
 #include "util/elf.h"
 
 namespace kiln::compile {
 namespace {
-
-using namespace std::chrono_literals;
-using testing::Contains;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::SizeIs;
 
 class CompileWorkerTest : public testing::Test {
  protected:

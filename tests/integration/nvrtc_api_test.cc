@@ -5,12 +5,8 @@
 // are shown to be no accident of a process. The codes in the rows are those of
 // NVRTC 12.4 to 13.5.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -26,11 +22,11 @@
 #include "tests/support/paths.h"
 #include "tests/support/run_and_read.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
 
-namespace fs = std::filesystem;
 using test::NvrtcHeader;
 using test::NvrtcInput;
 using test::NvrtcRecorder;

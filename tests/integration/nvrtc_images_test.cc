@@ -1,8 +1,5 @@
 // What the device module says of NVIDIA's real libraries and of what they compile.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <array>
 #include <cstdio>
 #include <map>
@@ -11,14 +8,13 @@
 #include "device/cubin.h"
 #include "device/known_architectures.h"
 #include "tests/support/nvrtc.h"
+#include "tests/support/test.h"
 #include "toolchain/nvrtc_files.h"
 #include "toolchain/toolchain.h"
 #include "util/elf.h"
 
 namespace kiln::device {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr const char* kSource =
     "extern \"C\" __global__ void plain(float* p) { p[threadIdx.x] *= 2; }\n"

@@ -3,9 +3,6 @@
 // for another batch and other lengths than the preset has. The compiler is the fake
 // one, so no kernel of this cache could be launched.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstdint>
 #include <string>
 
@@ -13,17 +10,12 @@
 #include "tests/support/attention_problem.h"
 #include "tests/support/paths.h"
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
 
 using ops::DType;
-using testing::AllOf;
-using testing::AnyOf;
-using testing::Contains;
-using testing::Each;
-using testing::HasSubstr;
-using Arguments = test::KilnProgram::Arguments;
 
 // No preset has this one.
 constexpr std::int64_t kBatch = 3;

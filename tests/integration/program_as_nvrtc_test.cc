@@ -3,12 +3,9 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nvrtc.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -16,15 +13,12 @@
 #include "tests/support/child_process.h"
 #include "tests/support/nvrtc.h"
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 
 namespace kiln {
 namespace {
 
-using nlohmann::json;
-using test::operator+;
-using testing::HasSubstr;
-namespace fs = std::filesystem;
 using Options = std::vector<std::string>;
 
 constexpr const char* kSource = R"(

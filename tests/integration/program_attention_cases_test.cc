@@ -1,22 +1,13 @@
 // The published cases of attention, from end to end through the program, with the cuDNN
 // that is here: what was refused then, why, and that it is built now. No GPU is needed.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <set>
 
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using nlohmann::json;
-using test::operator+;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
-using Arguments = test::KilnProgram::Arguments;
 
 /// NVIDIA/TransformerEngine #1276: Llama 7B in bf16, 4096 long, on two ranks.
 const Arguments kLlama = test::words(

@@ -1,8 +1,6 @@
 // kiln attention warm and why, explain with the installed cuDNN, and what the other
 // verbs make of plans: through the program, with the real cuDNN.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/mount.h>
 
 #include <csignal>
@@ -16,21 +14,10 @@
 #include "tests/support/paths.h"
 #include "tests/support/processes.h"
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using namespace std::chrono_literals;
-using nlohmann::json;
-using test::operator+;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::SizeIs;
-using testing::UnorderedElementsAre;
-using Arguments = test::KilnProgram::Arguments;
 
 const Arguments kWarm{"attention", "warm"};
 const Arguments kExplain{"attention", "explain", "--cudnn", "installed"};

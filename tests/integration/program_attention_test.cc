@@ -1,23 +1,13 @@
 // kiln attention explain: the shape of its answer, that it exits 0 whatever that is,
 // and 2 for wrong usage.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <set>
 
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using nlohmann::json;
-using test::operator+;
-using testing::Contains;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using Arguments = test::KilnProgram::Arguments;
 
 class ProgramAttentionTest : public testing::Test {
  protected:

@@ -1,9 +1,6 @@
 // kiln bench, on simulated devices: what it runs and how it answers. They compute
 // nothing and tell no time, so no figure is looked at.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <map>
 #include <set>
 #include <string>
@@ -12,14 +9,10 @@
 #include "ops/operation_table.h"
 #include "tests/support/paths.h"
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::SizeIs;
 
 /// Attention, which takes three structs, is in no table.
 std::set<std::string> names_of_operations() {

@@ -1,9 +1,6 @@
 // When the program writes colours: on a terminal, unless the environment or --color
 // says otherwise.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <map>
 #include <regex>
@@ -11,12 +8,10 @@
 #include <vector>
 
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using test::operator+;
-using testing::HasSubstr;
 
 class ProgramColourTest : public testing::Test {
  protected:

@@ -2,30 +2,20 @@
 // in the key; what does not is not; what the key cannot know is not stored.
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "device/cubin.h"
 #include "tests/support/compile_jobs.h"
 #include "tests/support/namespaces.h"
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 
 namespace kiln {
 namespace {
-
-using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::SizeIs;
-namespace fs = std::filesystem;
 
 class ProgramCompileTest : public testing::Test {
  protected:

@@ -1,8 +1,6 @@
 // What `kiln __complete` answers to the completions of bash, zsh and fish, and what
 // bash makes of it.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 
 #include <array>
@@ -17,18 +15,12 @@
 
 #include "tests/support/paths.h"
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
 
-using test::operator+;
-using testing::AllOf;
-using testing::Contains;
-using testing::ElementsAre;
-using testing::IsEmpty;
 using testing::IsSupersetOf;
-using testing::Not;
-using testing::StartsWith;
 using Strings = std::vector<std::string>;
 
 class ProgramCompletionTest : public testing::Test {

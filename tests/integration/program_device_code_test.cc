@@ -1,8 +1,6 @@
 // kiln inspect: its documents and verdicts, on made files; and on what nvcc makes, with
 // cuobjdump as the judge, where there is one.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -15,21 +13,14 @@
 #include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "tests/support/second_user.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
 
-using nlohmann::json;
 using test::fat_binary;
 using test::host_library;
 using test::made_cubin;
-using test::operator+;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::StartsWith;
-namespace fs = std::filesystem;
-using Arguments = test::KilnProgram::Arguments;
 
 class ProgramDeviceCodeTest : public testing::Test {
  protected:

@@ -1,13 +1,10 @@
 // kiln doctor tells of the cache root: whose it is, on what file system, with how much
 // room, whether locks work there; each with what to do. And it always comes to an end.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#include <chrono>
 #include <fstream>
 
 #include "cache/file_system.h"
@@ -18,16 +15,10 @@
 #include "tests/support/paths.h"
 #include "tests/support/preload.h"
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using namespace std::chrono_literals;
-using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-namespace fs = std::filesystem;
 
 class ProgramDoctorTest : public testing::Test {
  protected:

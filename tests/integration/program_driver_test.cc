@@ -1,27 +1,13 @@
 // --driver: what is built is for the driver of a job, not for that of this machine.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <filesystem>
 #include <string>
 
 #include "tests/support/paths.h"
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-namespace fs = std::filesystem;
-
-using nlohmann::json;
-using test::operator+;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::StartsWith;
 
 class ProgramDriverTest : public testing::Test {
  protected:

@@ -8,10 +8,6 @@
 namespace kiln {
 namespace {
 
-namespace fs = std::filesystem;
-using test::operator+;
-using testing::HasSubstr;
-
 class ProgramFilesTest : public ProgramUsageTest {
  protected:
   void SetUp() override {

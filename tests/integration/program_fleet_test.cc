@@ -1,8 +1,5 @@
 // kiln warm --push and --pull: machines that build once what all of them need.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <filesystem>
 #include <set>
@@ -10,17 +7,12 @@
 #include "tests/integration/program_machines.h"
 #include "tests/support/object_server.h"
 #include "tests/support/processes.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
 
-using nlohmann::json;
 using std::chrono::seconds;
-using test::operator+;
-using testing::HasSubstr;
-using testing::SizeIs;
-using Arguments = test::KilnProgram::Arguments;
-using Clock = std::chrono::steady_clock;
 
 const Arguments kAsked{"--template", "tiny_fwd", "--arch", "9.0"};
 

@@ -8,10 +8,6 @@
 namespace kiln {
 namespace {
 
-using testing::Contains;
-using testing::HasSubstr;
-using testing::Not;
-
 using Matches = std::sregex_iterator;
 
 class ProgramHelpTest : public ProgramUsageTest {

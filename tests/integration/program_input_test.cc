@@ -5,10 +5,7 @@
 namespace kiln {
 namespace {
 
-using testing::AnyOf;
 using testing::Eq;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 TEST_F(ProgramUsageTest, ArchitecturesThatNobodyEverHadAreRefused) {
   for (const char* form : {"foo", "9", "9.", ".9", "sm_", "sm90", "9.0b", "9.0,",

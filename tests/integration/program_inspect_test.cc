@@ -3,29 +3,16 @@
 #include "tests/integration/program_inspect.h"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <fstream>
 
 #include "device/cubin.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 
 namespace kiln {
 namespace {
-
-using nlohmann::json;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::SizeIs;
-using testing::StartsWith;
-using testing::UnorderedElementsAre;
-namespace fs = std::filesystem;
-using Arguments = test::KilnProgram::Arguments;
 
 TEST_F(ProgramInspectTest, LsFiltersCombineWithAnd) {
   warm("tiny:dtype=bf16,wide=false", "8.0,9.0");

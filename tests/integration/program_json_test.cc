@@ -1,8 +1,5 @@
 // The documents of --json: exactly one on stdout, with exactly these members.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -13,13 +10,10 @@
 
 #include "tests/support/golden.h"
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using nlohmann::json;
-using testing::IsEmpty;
-using testing::MatchesRegex;
 
 // A member's name and what it may be: (n)umber, (s)tring, (b)oolean, (o)bject,
 // (a)rray, nu(l)l.

@@ -1,29 +1,17 @@
 // `kiln compile` of what has to be linked: relocatable device code, LTO-IR, several
 // sources, device code that starts kernels. With the real NVRTC and nvJitLink.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "device/cubin.h"
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 
 namespace kiln {
 namespace {
-
-using nlohmann::json;
-using testing::AllOf;
-using testing::Contains;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::SizeIs;
-namespace fs = std::filesystem;
 
 constexpr const char* kMain =
     "extern __device__ float twice(float);\n"

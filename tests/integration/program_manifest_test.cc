@@ -1,23 +1,13 @@
 // Manifests of `kiln warm`: every bad line is told at once, and --skip-bad leaves them
 // out.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 
 #include "tests/integration/program_warm.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using nlohmann::json;
-using test::operator+;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::SizeIs;
 
 class ProgramManifestTest : public ProgramWarmTest {
  protected:

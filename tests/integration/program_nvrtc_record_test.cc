@@ -1,9 +1,6 @@
 // Requests as NVRTC's that a program recorded, given to `kiln warm`: each is built with
 // the NVRTC that the program had, or nothing is.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <fstream>
 #include <string>
 #include <vector>
@@ -12,18 +9,13 @@
 #include "tests/support/child_process.h"
 #include "tests/support/nvrtc.h"
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 
 namespace kiln {
 namespace {
 
-using nlohmann::json;
 using test::SimulatedDriver;
-using testing::AllOf;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::Not;
-namespace fs = std::filesystem;
 
 class NvrtcRecordTest : public test::LibraryTest {
  protected:

@@ -1,13 +1,10 @@
 // kiln pack, unpack and key, and seeds: objects on their way to other machines.
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <zstd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 
 #include "cache/pack.h"
@@ -15,19 +12,11 @@
 #include "tests/integration/program_machines.h"
 #include "tests/support/namespaces.h"
 #include "tests/support/sample_pack.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 
 namespace kiln {
 namespace {
-
-namespace fs = std::filesystem;
-using nlohmann::json;
-using test::operator+;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using Arguments = test::KilnProgram::Arguments;
 
 const Arguments kWarm{"warm", "--template", "tiny_fwd", "--arch", "9.0"};
 

@@ -2,27 +2,19 @@
 // mirrors of which one is good.
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <atomic>
-#include <filesystem>
 
 #include "tests/integration/program_packs.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 
 namespace kiln {
 namespace {
 
-namespace fs = std::filesystem;
-using nlohmann::json;
 using std::chrono::seconds;
 using test::Exchange;
 using test::ObjectServer;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using Clock = std::chrono::steady_clock;
 
 /// Of both processes, whatever the pack's size.
 constexpr std::uint64_t kMostMib = 64;

@@ -2,11 +2,8 @@
 // holds the server can give out another pack with a good signature, or an older one.
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "codec/private_key.h"
 #include "tests/integration/program_machines.h"
@@ -14,18 +11,13 @@
 #include "tests/support/object_server.h"
 #include "tests/support/paths.h"
 #include "tests/support/sample_pack.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 
 namespace kiln {
 namespace {
 
-namespace fs = std::filesystem;
-using nlohmann::json;
 using test::ObjectServer;
-using test::operator+;
-using testing::AllOf;
-using testing::HasSubstr;
-using Arguments = test::KilnProgram::Arguments;
 
 const Arguments kWarm{"warm", "--template", "tiny_fwd", "--arch", "9.0"};
 

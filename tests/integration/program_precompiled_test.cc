@@ -1,17 +1,12 @@
 // Precompiled headers as the program tells of them, and removes them.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using nlohmann::json;
-using testing::HasSubstr;
 
 TEST(ProgramPrecompiledTest, PrecompiledHeadersAreShownTrimmedAndCleared) {
   test::KilnProgram kiln;

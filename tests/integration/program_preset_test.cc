@@ -1,23 +1,16 @@
 // `kiln warm --preset` builds what the training of a model asks for.
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <fstream>
 #include <set>
 
 #include "tests/integration/program_warm.h"
 #include "tests/support/paths.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using nlohmann::json;
-using test::operator+;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::SizeIs;
 
 TEST_F(ProgramWarmTest, APresetBuildsWhatAModelsTrainingAsksForAndThenNothing) {
   kiln_.use_fake_nvrtc();

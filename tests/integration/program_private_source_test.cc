@@ -1,29 +1,18 @@
 // Sources of programs' own calls of NVRTC, and what quotes them, stay where they are.
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <zstd.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "tests/support/object_server.h"
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 
 namespace kiln {
 namespace {
-
-using nlohmann::json;
-using test::operator+;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-namespace fs = std::filesystem;
-using Arguments = test::KilnProgram::Arguments;
 
 constexpr std::string_view kSecret = "confidential_x41";
 

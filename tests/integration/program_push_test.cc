@@ -1,38 +1,26 @@
 // kiln push and pull: objects and packs on their way through a server that may fail.
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <atomic>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 
 #include "tests/integration/program_machines.h"
 #include "tests/support/object_server.h"
 #include "tests/support/processes.h"
+#include "tests/support/test.h"
 #include "tests/support/trusted_keys.h"
 #include "util/read_file.h"
 
 namespace kiln {
 namespace {
 
-namespace fs = std::filesystem;
-using nlohmann::json;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using test::Exchange;
 using test::ObjectServer;
-using test::operator+;
-using testing::AllOf;
-using testing::Each;
-using testing::HasSubstr;
-using testing::Not;
-using testing::SizeIs;
-using Arguments = test::KilnProgram::Arguments;
-using Clock = std::chrono::steady_clock;
 
 const Arguments kTiny{"--template", "tiny_fwd:", "--arch", "9.0"};
 

@@ -1,20 +1,13 @@
 // --quiet and --verbose: what stands on stderr beside errors.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <string>
 
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using test::operator+;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 
 class ProgramQuietTest : public testing::Test {
  protected:

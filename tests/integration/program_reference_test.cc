@@ -1,8 +1,5 @@
 // The man page and the guide say what the program does: nothing less.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstdint>
 #include <cstdio>
 #include <map>
@@ -14,14 +11,13 @@
 #include "build/settings.h"
 #include "cache/counters.h"
 #include "tests/support/paths.h"
+#include "tests/support/test.h"
 #include "tools/output/counters.h"
 #include "tools/program.h"
 #include "util/read_file.h"
 
 namespace kiln {
 namespace {
-
-using testing::HasSubstr;
 
 const std::string kManPage = test::paths::built("share/man/man1/kiln.1");
 

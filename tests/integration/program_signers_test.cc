@@ -2,10 +2,7 @@
 // finds and removes what a key has signed, after the key was lost.
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "cache/layout.h"
@@ -13,20 +10,14 @@
 #include "tests/integration/program_machines.h"
 #include "tests/support/kernel_sources.h"
 #include "tests/support/object_server.h"
+#include "tests/support/test.h"
 #include "tests/support/trusted_keys.h"
 
 namespace kiln {
 namespace {
 
-namespace fs = std::filesystem;
-using nlohmann::json;
 using test::line_of;
 using test::ObjectServer;
-using test::operator+;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using Arguments = test::KilnProgram::Arguments;
 
 const Arguments kWarm{"warm", "--template", "tiny_fwd", "--arch", "9.0"};
 

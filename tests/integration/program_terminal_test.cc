@@ -1,8 +1,5 @@
 // What the program does on a terminal, and what it must not do elsewhere.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cctype>
 #include <iterator>
 #include <regex>
@@ -12,16 +9,10 @@
 #include <vector>
 
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using test::operator+;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::SizeIs;
 
 constexpr const char* kEscape = "\033[";
 constexpr const char* kColour = "\033[31m";

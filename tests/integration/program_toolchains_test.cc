@@ -2,28 +2,19 @@
 // is there is a hit, whichever pack came last.
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <sstream>
 
 #include "tests/integration/program_machines.h"
 #include "tests/support/namespaces.h"
 #include "tests/support/paths.h"
 #include "tests/support/sample_pack.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 
 namespace kiln {
 namespace {
-
-namespace fs = std::filesystem;
-using nlohmann::json;
-using test::operator+;
-using testing::AllOf;
-using testing::HasSubstr;
-using Arguments = test::KilnProgram::Arguments;
 
 const Arguments kForward{"warm", "--template", "tiny_fwd:", "--arch", "9.0"};
 const Arguments kBackward{"warm", "--template", "tiny_bwd:", "--arch", "9.0"};

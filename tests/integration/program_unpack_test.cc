@@ -1,24 +1,17 @@
 // kiln unpack, which writes many objects at a time: killed, twice at once, beside
 // readers, and onto a disk that fills up.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <csignal>
-#include <filesystem>
 #include <set>
 
 #include "cache/cache.h"
 #include "tests/integration/program_packs.h"
 #include "tests/support/namespaces.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 
 namespace kiln {
 namespace {
-
-namespace fs = std::filesystem;
-using nlohmann::json;
-using testing::HasSubstr;
 
 constexpr int kMany = 200;
 constexpr std::chrono::seconds kPatience{60};

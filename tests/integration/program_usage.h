@@ -3,14 +3,12 @@
 
 #pragma once
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 

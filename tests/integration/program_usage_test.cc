@@ -10,12 +10,6 @@
 namespace kiln {
 namespace {
 
-using test::operator+;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::StartsWith;
-
 // In such a namespace a process can have no second thread.
 TEST_F(ProgramUsageTest, WithoutASecondThreadTheReasonIsSaid) {
   // LeakSanitizer, which needs a thread too, would spin without one.

@@ -2,22 +2,16 @@
 // signals, a kill, and another one at the same time.
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <csignal>
 #include <filesystem>
 
 #include "tests/integration/program_warm.h"
 #include "tests/support/processes.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using namespace std::chrono_literals;
-using nlohmann::json;
-using test::operator+;
-using testing::HasSubstr;
 
 TEST_F(ProgramWarmTest, AWaiterSaysWhomItWaitsForAndThatItWaitsNoLonger) {
   // What this compiler is, is known from now on: a worker is one that builds, under the

@@ -3,22 +3,16 @@
 #include "tests/integration/program_warm.h"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <fstream>
 #include <set>
 
+#include "tests/support/test.h"
+
 namespace kiln {
 namespace {
 
-using nlohmann::json;
-using testing::Each;
 using testing::Ge;
-using testing::HasSubstr;
-using testing::Not;
-using testing::SizeIs;
-using test::operator+;
 
 TEST_F(ProgramWarmTest, ASourceThatIsRefusedNamesItsLineOnce) {
   const auto manifest =

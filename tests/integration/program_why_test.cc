@@ -1,24 +1,15 @@
 // kiln why: the fields in which two keys differ, and why requests miss.
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <set>
 #include <string>
 
 #include "tests/integration/program_inspect.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using nlohmann::json;
-using test::operator+;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::SizeIs;
-using testing::UnorderedElementsAre;
-using Arguments = test::KilnProgram::Arguments;
 
 TEST_F(ProgramInspectTest, WhyNamesExactlyTheFieldThatDiffers) {
   const json report = warm("tiny_fwd:dtype=bf16", "9.0");

@@ -2,9 +2,6 @@
 // output that is shown, and their code. The C compiles; all other code is that of
 // programs that other tests run.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -20,6 +17,7 @@
 #include "tests/integration/pages.h"
 #include "tests/support/paths.h"
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 
 namespace kiln {
@@ -30,9 +28,6 @@ using test::code_lines_of;
 using test::expect_in_order;
 using test::lines_of;
 using test::without_indentation;
-using testing::AllOf;
-using testing::AnyOf;
-using testing::HasSubstr;
 
 /// The README first, since its commands fill the cache; not docs/stories.md, which
 /// tests/python/test_stories.py runs.

@@ -2,8 +2,6 @@
 // stored stays in memory; nothing is stored that its key does not name.
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,18 +14,13 @@
 #include "tests/support/is_error.h"
 #include "tests/support/processes.h"
 #include "tests/support/service_requests.h"
+#include "tests/support/test.h"
 #include "tests/support/value_of.h"
 
 namespace kiln {
 namespace {
 
-using namespace std::chrono_literals;
 using cache::Counter;
-using testing::Each;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
-namespace fs = std::filesystem;
 
 class ServiceTest : public testing::Test {
  protected:

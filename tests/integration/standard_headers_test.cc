@@ -1,10 +1,6 @@
 // Sources that include standard headers, which NVRTC alone refuses, with real NVRTC and
 // the libcu++ of its toolkit.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <filesystem>
 #include <fstream>
 #include <ostream>
 #include <string>
@@ -14,14 +10,12 @@
 #include "tests/support/nvrtc.h"
 #include "tests/support/print_name.h"
 #include "tests/support/service_requests.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
 
 using test::PrintTo;
-using testing::AllOf;
-using testing::HasSubstr;
-namespace fs = std::filesystem;
 
 constexpr device::Architecture kHopper{{9, 0}, device::ArchSuffix::kA};
 

@@ -2,12 +2,9 @@
 // is stored exactly if the key follows everything that the compiler could have found.
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -16,6 +13,7 @@
 #include "tests/support/print_name.h"
 #include "tests/support/service_requests.h"
 #include "tests/support/template_family.h"
+#include "tests/support/test.h"
 #include "tests/support/value_of.h"
 
 namespace kiln {
@@ -23,9 +21,6 @@ namespace {
 
 using cache::Counter;
 using test::PrintTo;
-using testing::AllOf;
-using testing::HasSubstr;
-namespace fs = std::filesystem;
 
 constexpr std::string_view kKernel =
     "extern \"C\" __global__ void k(int* x) { *x = OWN_VALUE; }\n";

@@ -3,14 +3,12 @@
 
 #include "tests/simulation/fleet.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
+
+#include "tests/support/test.h"
 
 namespace kiln::simulation {
 namespace {
-
-using namespace std::chrono_literals;
 
 Parameters fleet(Way way) {
   Parameters parameters;

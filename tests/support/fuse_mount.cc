@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <linux/fuse.h>
 #include <poll.h>
 #include <strings.h>
@@ -23,10 +22,10 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/test.h"
+
 namespace kiln::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxWrite = 128 * 1024;
 constexpr std::size_t kRequestSize = kMaxWrite + 4096;

@@ -21,8 +21,6 @@
 namespace kiln::test {
 namespace {
 
-using namespace std::chrono_literals;
-
 // Of the host's environment: what finds an NVRTC and a cuDNN, and what a sanitizer
 // reads.
 constexpr std::array kKept{"PATH",          "LD_LIBRARY_PATH", "CUDA_HOME",

@@ -114,3 +114,11 @@ inline constexpr const char* kTinySource =
     "extern \"C\" __global__ void k(float* x) { x[threadIdx.x] *= 2; }\n";
 
 }  // namespace kiln::test
+
+namespace kiln {
+
+using Arguments = test::KilnProgram::Arguments;
+using nlohmann::json;
+using test::operator+;
+
+}  // namespace kiln

@@ -2,11 +2,7 @@
 // stored plans damaged, or with kernels of another architecture in them. The caller
 // gets a plan that is right or a clear error, in bounded time.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <future>
 
@@ -17,15 +13,10 @@
 #include "tests/support/made_plan.h"
 #include "tests/support/processes.h"
 #include "tests/support/service_requests.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using namespace std::chrono_literals;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-namespace fs = std::filesystem;
 
 class PlanFaultTest : public testing::Test {
  protected:

@@ -1,11 +1,7 @@
 // Row 20: readers on a root that loses its files all the time, to a collector with room
 // for one object and to somebody who removes whatever he finds.
 
-#include <gtest/gtest.h>
-
 #include <atomic>
-#include <chrono>
-#include <filesystem>
 #include <random>
 #include <thread>
 #include <tuple>
@@ -16,12 +12,11 @@
 #include "tests/support/fault/campaign.h"
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::cache {
 namespace {
 
-using namespace std::chrono_literals;
-namespace fs = std::filesystem;
 using test::Campaign;
 using test::ChildProcess;
 using test::ReferenceObject;

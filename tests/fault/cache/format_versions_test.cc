@@ -2,15 +2,12 @@
 // deletes what is the other's.
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -21,13 +18,12 @@
 #include "tests/support/child_process.h"
 #include "tests/support/fault/campaign.h"
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 #include "util/unique_fd.h"
 
 namespace kiln::cache {
 namespace {
 
-using namespace std::chrono_literals;
-namespace fs = std::filesystem;
 using test::Campaign;
 using test::ChildProcess;
 using test::ReferenceObject;

@@ -1,12 +1,9 @@
 // Rows 2, 3, 36 and 41: many processes on one root, killed at random again and again,
 // and waiting for each other.
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <iterator>
 #include <list>
 #include <random>
@@ -18,11 +15,11 @@
 #include "tests/support/child_process.h"
 #include "tests/support/fault/campaign.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::cache {
 namespace {
 
-using namespace std::chrono_literals;
 using test::Campaign;
 using test::ChildProcess;
 using test::ReferenceObject;

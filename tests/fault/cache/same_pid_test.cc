@@ -1,13 +1,11 @@
 // Row 30: containers that share a root. In each the process is number 1, and the host
 // has the same name.
 
-#include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <thread>
 #include <tuple>
 #include <vector>
@@ -17,11 +15,11 @@
 #include "tests/support/fault/campaign.h"
 #include "tests/support/namespaces.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::cache {
 namespace {
 
-using namespace std::chrono_literals;
 using test::Campaign;
 using test::ChildProcess;
 using test::ReferenceObject;

@@ -1,11 +1,8 @@
 // Rows 43 to 45: seeds that are damaged, that change while they are read, and that
 // cannot be read. The cache beside them gives right bytes or a miss, and uses the rest.
 
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <cerrno>
-#include <filesystem>
 #include <fstream>
 #include <random>
 #include <thread>
@@ -16,12 +13,12 @@
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/sample_pack.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "util/log.h"
 
 namespace kiln::cache {
 namespace {
 
-namespace fs = std::filesystem;
 using test::Campaign;
 using test::ChildProcess;
 using test::ReferenceObject;

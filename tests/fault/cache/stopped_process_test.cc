@@ -1,11 +1,9 @@
 // Rows 5 and 21: processes that are stopped in the middle of something, and go on
 // later.
 
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 
-#include <chrono>
 #include <filesystem>
 #include <string_view>
 #include <tuple>
@@ -17,12 +15,11 @@
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::cache {
 namespace {
 
-using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
 using test::Campaign;
 using test::ChildProcess;
 using test::ReferenceObject;

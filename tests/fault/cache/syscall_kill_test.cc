@@ -1,11 +1,7 @@
 // Rows 1, 19 and 21: a process that dies at every system call of what changes a cache.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -15,17 +11,16 @@
 #include "tests/support/fault/syscall_tracer.h"
 #include "tests/support/in_threads.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::cache {
 namespace {
 
-namespace fs = std::filesystem;
 using test::Campaign;
 using test::Fate;
 using test::ReferenceObject;
 using test::SystemCall;
 using test::Traced;
-using testing::Contains;
 
 constexpr int kObjects = 6;
 

@@ -9,8 +9,6 @@
 namespace kiln::test {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::size_t kMostMessages = 10;  // of a test that fails
 
 std::optional<Result<RealObjects>>& built() {

@@ -3,8 +3,6 @@
 
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -15,6 +13,7 @@
 #include "tests/fault/corruption/real_objects.h"
 #include "tests/support/fault_length.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "util/unique_fd.h"
 
 namespace kiln::test {

@@ -17,8 +17,6 @@
 namespace kiln::test {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kDatabaseHeader = 100;
 constexpr std::size_t kPageHeader = 12;

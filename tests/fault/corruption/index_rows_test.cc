@@ -3,12 +3,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <chrono>
-#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -16,12 +13,10 @@
 #include "tests/fault/corruption/corruption.h"
 #include "tests/fault/corruption/index_lies.h"
 #include "tests/support/program.h"
+#include "tests/support/test.h"
 
 namespace kiln::test {
 namespace {
-
-namespace fs = std::filesystem;
-using namespace std::chrono_literals;
 
 class CorruptRows : public Corruption {
  protected:

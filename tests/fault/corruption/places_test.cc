@@ -2,20 +2,17 @@
 // checksum. What a hit cannot tell is written down here, too: a checksum beside the
 // data finds accidents, and the SHA-256 that `verify` asks finds the rest.
 
-#include <gmock/gmock.h>
-
 #include <array>
-#include <filesystem>
 
 #include "cache/object_header.h"
 #include "tests/fault/corruption/corruption.h"
 #include "tests/support/damaged_object.h"
 #include "tests/support/print_name.h"
+#include "tests/support/test.h"
 
 namespace kiln::test {
 namespace {
 
-namespace fs = std::filesystem;
 namespace header = cache::header;
 using Object = RealObject RealObjects::*;
 using test::PrintTo;

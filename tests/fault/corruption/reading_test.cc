@@ -17,9 +17,6 @@
 namespace kiln::test {
 namespace {
 
-namespace fs = std::filesystem;
-using namespace std::chrono_literals;
-
 constexpr int kThreads = 4;
 constexpr int kReaders = 4;
 

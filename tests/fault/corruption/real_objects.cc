@@ -1,22 +1,18 @@
 #include "tests/fault/corruption/real_objects.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <utility>
 
 #include "build/build_options.h"
 #include "tests/support/service_requests.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 #include "util/try.h"
 
 namespace kiln::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLargest = 1U << 20U;
 

@@ -1,7 +1,6 @@
 #include "tests/fault/power_loss/crash_checker.h"
 
 #include <fmt/format.h>
-#include <gtest/gtest.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -14,11 +13,11 @@
 
 #include "cache/counter_file.h"
 #include "tests/support/sample_object.h"
+#include "tests/support/test.h"
 
 namespace kiln::test {
 namespace {
 
-namespace fs = std::filesystem;
 using cache::Mode;
 using cache::Published;
 

@@ -2,25 +2,19 @@
 
 #include "tests/fault/power_loss/crash_states.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <set>
 #include <string>
 #include <vector>
 
 #include "tests/fault/power_loss/crash_checker.h"
 #include "tests/support/sample_object.h"
+#include "tests/support/test.h"
 
 namespace kiln::test {
 namespace {
 
 using Kind = Operation::Kind;
-using testing::Contains;
-using testing::Each;
 using testing::IsSupersetOf;
-using testing::Not;
-using testing::UnorderedElementsAre;
 
 constexpr std::size_t kCombinations = 256;
 

@@ -1,7 +1,6 @@
 #include "tests/fault/power_loss/disk.h"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,13 +11,12 @@
 #include "cache/file_system.h"
 #include "cache/unix_time.h"
 #include "codec/digest.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 #include "util/unique_fd.h"
 
 namespace kiln::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxBytes = 64ULL << 20U;
 constexpr std::int64_t kSecondNs = 1'000'000'000;

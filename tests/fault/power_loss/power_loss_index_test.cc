@@ -3,13 +3,10 @@
 // journal that is there or not, beside objects that are newer or older than it.
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sqlite3.h>
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <functional>
 #include <random>
 #include <set>
@@ -22,16 +19,15 @@
 #include "tests/fault/power_loss/crash_states.h"
 #include "tests/fault/power_loss/disk.h"
 #include "tests/support/fault_length.h"
+#include "tests/support/test.h"
 #include "util/proc_file.h"
 #include "util/read_file.h"
 
 namespace kiln::cache {
 namespace {
 
-namespace fs = std::filesystem;
 using test::CrashReport;
 using test::Disk;
-using testing::IsEmpty;
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kSector = 512;

@@ -3,12 +3,9 @@
 // leave, and no call fails. crash_states.h says which states those are.
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cerrno>
 #include <chrono>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,14 +17,13 @@
 #include "tests/support/fault_length.h"
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/sample_object.h"
+#include "tests/support/test.h"
 
 namespace kiln::cache {
 namespace {
 
-namespace fs = std::filesystem;
 using test::CrashReport;
 using test::SampleStore;
-using testing::IsEmpty;
 
 constexpr std::size_t kCombinations = 256;
 constexpr std::chrono::milliseconds kCounterPatience{20'000};

@@ -2,11 +2,9 @@
 // docs/admin.md lists them, and what another user can do to a root that is held open.
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string>
@@ -18,11 +16,11 @@
 #include "tests/fault/security/plants.h"
 #include "tests/support/fault/campaign.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::cache {
 namespace {
 
-namespace fs = std::filesystem;
 using test::Campaign;
 using test::kStranger;
 using test::kVictim;

@@ -1,9 +1,7 @@
 // Row 33: who owns the way to the cache, and who may be trusted.
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <filesystem>
 #include <tuple>
 
 #include "build/settings.h"
@@ -12,11 +10,11 @@
 #include "tests/support/fault/campaign.h"
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::cache {
 namespace {
 
-namespace fs = std::filesystem;
 using test::Campaign;
 using test::kStranger;
 using test::kVictim;

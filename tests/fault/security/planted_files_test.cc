@@ -1,10 +1,8 @@
 // Row 33: another user has left something in a cache root. Whatever it is and wherever
 // it lies, it is neither used nor followed nor waited for, and the victim goes on.
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <tuple>
@@ -15,12 +13,11 @@
 #include "tests/support/fault/campaign.h"
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::cache {
 namespace {
 
-using namespace std::chrono_literals;
-namespace fs = std::filesystem;
 using test::Campaign;
 using test::kPlants;
 using test::kStranger;

@@ -1,6 +1,5 @@
 #include "tests/fault/security/plants.h"
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -9,10 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/test.h"
+
 namespace kiln::test {
 namespace {
-
-namespace fs = std::filesystem;
 
 std::string text_of(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);

@@ -1,12 +1,10 @@
 // Row 33: what another user left in place of the files that a service keeps beside the
 // objects: what it knows of toolchains, memos of headers, reproductions.
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <optional>
@@ -18,11 +16,11 @@
 #include "tests/support/paths.h"
 #include "tests/support/service_requests.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
 
-namespace fs = std::filesystem;
 using test::Campaign;
 using test::kPlants;
 using test::kVictim;

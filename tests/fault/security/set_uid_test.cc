@@ -1,13 +1,11 @@
 // Row 33: in a set-uid program the environment is whoever's started it, and says
 // nothing.
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <sstream>
 #include <string>
@@ -18,11 +16,11 @@
 #include "tests/support/fault/campaign.h"
 #include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
 
-namespace fs = std::filesystem;
 using Settings = std::map<std::string, std::string>;
 
 /// Each is another than the default.

@@ -5,8 +5,6 @@
 #include <cudnn.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
@@ -20,6 +18,7 @@
 #include "tests/support/nvrtc.h"
 #include "tests/support/paths.h"
 #include "tests/support/print_name.h"
+#include "tests/support/test.h"
 #include "tests/support/value_of.h"
 
 namespace kiln {
@@ -27,8 +26,6 @@ namespace {
 
 using nlohmann::json;
 using test::PrintTo;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 /// What of cuDNN loads a plan. Thread safety: none.
 class Loader {

@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
@@ -22,6 +20,7 @@
 #include "tests/support/attention_words.h"
 #include "tests/support/in_threads.h"
 #include "tests/support/paths.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
@@ -30,7 +29,6 @@ using attention::Problem;
 using device::DeviceProperties;
 using test::Difference;
 using test::Probed;
-using testing::IsEmpty;
 
 struct Asked {
   std::string words;  // "9.0 bwd d=192/128 causal"

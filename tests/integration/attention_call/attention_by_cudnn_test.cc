@@ -24,12 +24,6 @@ namespace {
 using attention::Pass;
 using attention::TensorRole;
 using ops::AttentionBackend;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
-using testing::StartsWith;
 
 /// Device 0 is a 9.0, device 1 an 8.0, device 2 a 10.0.
 class AttentionByCudnn : public AttentionCallTest {

@@ -3,8 +3,6 @@
 
 #pragma once
 
-#include <gmock/gmock.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -18,6 +16,7 @@
 #include "library/service_parts.h"
 #include "tests/integration/library/library_service.h"
 #include "tests/support/attention_problem.h"
+#include "tests/support/test.h"
 #include "tests/unit/device/loading.h"
 #include "util/log.h"
 

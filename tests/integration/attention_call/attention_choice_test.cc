@@ -15,11 +15,6 @@ namespace {
 
 using attention::Pass;
 using ops::AttentionBackend;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
 
 // xformers #1045: one process, a 2080 and a 3090.
 TEST_F(AttentionCallTest, EachDeviceRunsTheKernelThatWasBuiltForIt) {

@@ -9,9 +9,6 @@ namespace kiln {
 namespace {
 
 using attention::Pass;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 class AttentionRefusals : public AttentionCallTest {
  protected:

@@ -2,9 +2,6 @@
 // combination; of these, windows, grouped heads, biases, dropout and lengths every
 // pair.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <array>
 #include <initializer_list>
@@ -20,11 +17,10 @@
 #include "tests/integration/attention_kernel/element.h"
 #include "tests/support/is_error.h"
 #include "tests/support/kernels/run_plan.h"
+#include "tests/support/test.h"
 
 namespace kiln::attention_test {
 namespace {
-
-using testing::HasSubstr;
 
 // ---- The axes
 

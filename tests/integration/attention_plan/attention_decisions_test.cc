@@ -12,9 +12,6 @@
 namespace kiln::attention {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
 /// A service with its own memory; all of a test share one cache.
 struct Host {
   Host(const Config& config, const device::Driver& driver,

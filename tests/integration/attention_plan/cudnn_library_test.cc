@@ -1,14 +1,12 @@
-#include <gmock/gmock.h>
 
 #include "cudnn/library.h"
 #include "cudnn/table.h"
 #include "tests/support/is_error.h"
 #include "tests/support/simulated_cudnn.h"
+#include "tests/support/test.h"
 
 namespace kiln::attention {
 namespace {
-
-using testing::HasSubstr;
 
 TEST(CudnnLibrary, ThatCannotBeOpenedSaysWhy) {
   EXPECT_THAT(CudnnLibrary::open("/nowhere/libcudnn.so.9"),

@@ -8,9 +8,6 @@
 namespace kiln::attention {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
 class CapturedPlans : public LoadedPlans {
  protected:
   void SetUp() override {

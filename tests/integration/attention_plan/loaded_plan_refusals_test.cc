@@ -11,9 +11,6 @@
 namespace kiln::attention {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
 /// Plans that cuDNN must not see.
 class DamagedPlans : public LoadedPlans {
  protected:

@@ -14,10 +14,6 @@
 namespace kiln::attention {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-
 TEST_F(LoadedPlans, OfTwoDevicesRunSideBySideEachOnItsOwn) {
   const auto first = load(0);
   const auto second = load(1);

@@ -3,8 +3,6 @@
 
 #pragma once
 
-#include <gmock/gmock.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -17,6 +15,7 @@
 #include "cudnn/loaded_plan.h"
 #include "device/profile.h"
 #include "tests/support/simulated_cudnn.h"
+#include "tests/support/test.h"
 #include "tests/unit/attention/problems.h"
 #include "tests/unit/device/loading.h"
 

@@ -1,10 +1,7 @@
 // Processes that share a cache root and race. Those that are killed or stopped
 // meanwhile are in tests/fault/cache.
 
-#include <gtest/gtest.h>
-
 #include <atomic>
-#include <chrono>
 #include <filesystem>
 #include <thread>
 #include <vector>
@@ -13,11 +10,11 @@
 #include "tests/support/child_process.h"
 #include "tests/support/sample_object.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::cache {
 namespace {
 
-using namespace std::chrono_literals;
 using test::ChildProcess;
 using test::SampleObject;
 

@@ -1,9 +1,7 @@
 // Processes that count in one root: at once, killed, forked.
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <filesystem>
 #include <thread>
 #include <vector>
@@ -12,12 +10,11 @@
 #include "tests/support/child_process.h"
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::cache {
 namespace {
 
-using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
 using Counts = CounterFile::Counts;
 using test::ChildProcess;
 

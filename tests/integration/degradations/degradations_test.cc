@@ -1,15 +1,13 @@
 // Whatever Kiln does worse than it could is counted where it happens, and `kiln stats`
 // tells it: one row a counter, each brought about by real means.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <functional>
 #include <map>
 #include <set>
 
 #include "tests/integration/degradations/ways.h"
 #include "tests/support/print_name.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
@@ -17,7 +15,6 @@ namespace {
 namespace header = cache::header;
 using test::Place;
 using test::PrintTo;
-using testing::Contains;
 using Counts = std::map<std::string, std::uint64_t>;
 
 constexpr std::uint64_t kAnyNumber = 0;

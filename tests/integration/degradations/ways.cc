@@ -14,7 +14,6 @@
 
 namespace kiln::test {
 
-namespace fs = std::filesystem;
 namespace header = cache::header;
 
 std::size_t find(const Bytes& file, std::string_view text) {

@@ -1,11 +1,8 @@
 // Builds of files: one builds for all, whoever dies, stops or fails, and nothing that a
 // build started goes on after it.
 
-#include <gmock/gmock.h>
-
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <iterator>
@@ -16,16 +13,11 @@
 #include "tests/support/child_process.h"
 #include "tests/support/is_error.h"
 #include "tests/support/processes.h"
+#include "tests/support/test.h"
 #include "tests/support/value_of.h"
 
 namespace kiln::test {
 namespace {
-
-using namespace std::chrono_literals;
-namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 const std::vector<std::string> kEnvironment{"PATH=/usr/bin:/bin", "WORD=said"};
 

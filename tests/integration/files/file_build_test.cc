@@ -1,8 +1,5 @@
 // Tickets: a build that its caller makes by himself while others wait for it.
 
-#include <gmock/gmock.h>
-
-#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <optional>
@@ -13,13 +10,11 @@
 #include "tests/integration/files/file_cache_fixture.h"
 #include "tests/support/child_process.h"
 #include "tests/support/processes.h"
+#include "tests/support/test.h"
 #include "tests/support/value_of.h"
 
 namespace kiln::test {
 namespace {
-
-using namespace std::chrono_literals;
-namespace fs = std::filesystem;
 
 class FileBuildTest : public FileCacheTest {
  protected:

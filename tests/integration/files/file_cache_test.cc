@@ -1,6 +1,5 @@
 // Files as files: stored, found by other processes, and given out unchanged.
 
-#include <gmock/gmock.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -10,13 +9,11 @@
 #include "tests/integration/files/file_cache_fixture.h"
 #include "tests/support/child_process.h"
 #include "tests/support/is_error.h"
+#include "tests/support/test.h"
 #include "tests/support/value_of.h"
 
 namespace kiln::test {
 namespace {
-
-namespace fs = std::filesystem;
-using testing::HasSubstr;
 
 const Texts kTexts{
     {"k.cubin", std::string("\0cubin", 6)}, {"meta/k.json", "{}"}, {"empty", ""}};

@@ -1,7 +1,5 @@
 // Inputs of files: what their build has read and no field names.
 
-#include <gmock/gmock.h>
-
 #include <atomic>
 #include <chrono>
 #include <fstream>
@@ -12,14 +10,13 @@
 
 #include "tests/integration/files/file_cache_fixture.h"
 #include "tests/support/is_error.h"
+#include "tests/support/test.h"
 #include "tests/support/value_of.h"
 
 namespace kiln::test {
 namespace {
 
-namespace fs = std::filesystem;
 using std::chrono::seconds;
-using testing::HasSubstr;
 
 class InputsTest : public FileCacheTest {
  protected:

@@ -1,23 +1,15 @@
 // Files as files, on the command line: listed, shown, carried and cleared like
 // kernels.
 
-#include <gmock/gmock.h>
-
-#include <filesystem>
-
 #include "tests/integration/files/file_cache_fixture.h"
 #include "tests/support/child_process.h"
 #include "tests/support/program.h"
 #include "tests/support/sample_object.h"
+#include "tests/support/test.h"
 #include "tests/support/value_of.h"
 
 namespace kiln::test {
 namespace {
-
-namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 /// All below `folder`.
 Texts texts_in(const fs::path& folder) {

@@ -3,14 +3,11 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nvrtc.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <random>
@@ -22,6 +19,7 @@
 #include "key/key.h"
 #include "key/opened_files.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace {
 
@@ -68,8 +66,6 @@ extern "C" __attribute__((visibility("default"))) std::FILE* fopen64(const char*
 namespace kiln::key {
 namespace {
 
-namespace fs = std::filesystem;
-using testing::HasSubstr;
 using testing::IsSubsetOf;
 
 void write(const fs::path& path, std::string_view text) {

@@ -1,8 +1,5 @@
 // Files through kiln/c.h, without a driver.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -13,15 +10,13 @@
 
 #include "kiln/c.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 // C++ warns of what a designated initializer leaves at zero, C does not.
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
 namespace kiln {
 namespace {
-
-using testing::HasSubstr;
-using testing::StartsWith;
 
 constexpr std::uint64_t kLimitMs = 20'000;
 

@@ -28,11 +28,6 @@ namespace {
 
 using test::LibraryTest;
 using test::SimulatedDriver;
-using testing::AllOf;
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::StartsWith;
 using testing::StrEq;
 
 template <auto* free>

@@ -20,7 +20,6 @@ namespace {
 
 using test::LibraryTest;
 using test::SimulatedDriver;
-using testing::HasSubstr;
 
 void* address(std::uint64_t at) {
   return reinterpret_cast<void*>(at);

@@ -20,14 +20,9 @@
 namespace kiln {
 namespace {
 
-using namespace std::chrono_literals;
 using test::kSoftmax;
 using test::LibraryTest;
 using test::SimulatedDriver;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 using Kind = Event::Kind;
 
 constexpr auto kPatience = 30s;  // for what takes far less

@@ -18,14 +18,9 @@
 namespace kiln {
 namespace {
 
-using namespace std::chrono_literals;
 using test::kSoftmax;
 using test::LibraryTest;
 using test::SimulatedDriver;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::StartsWith;
 using Kind = Event::Kind;
 
 class LibraryLifetimeTest : public LibraryTest {

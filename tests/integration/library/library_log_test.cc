@@ -12,7 +12,6 @@ namespace {
 
 using test::LibraryTest;
 using test::SimulatedDriver;
-using testing::HasSubstr;
 
 class LibraryLogTest : public LibraryTest {};
 

@@ -1,10 +1,6 @@
 // From an attention problem to a plan of the real cuDNN: built once, found again, or
 // refused, which is an answer.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <chrono>
 #include <fstream>
 #include <future>
 #include <set>
@@ -14,20 +10,15 @@
 #include "tests/support/incomplete_cudnn.h"
 #include "tests/support/is_error.h"
 #include "tests/support/processes.h"
+#include "tests/support/test.h"
 #include "tests/support/value_of.h"
 
 namespace kiln {
 namespace {
 
-using namespace std::chrono_literals;
 using attention::Pass;
 using attention::Problem;
 using test::attention_problem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-namespace fs = std::filesystem;
 
 class PlanServiceTest : public test::PlanServiceFixture {
  protected:

@@ -4,11 +4,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <memory>
 #include <random>
 #include <span>
@@ -20,6 +18,7 @@
 #include "tests/integration/precompiled_headers/why_none.h"
 #include "tests/support/print_name.h"
 #include "tests/support/service_requests.h"
+#include "tests/support/test.h"
 #include "util/try.h"
 
 namespace kiln {
@@ -27,7 +26,6 @@ namespace {
 
 using cache::Counter;
 using test::Piece;
-namespace fs = std::filesystem;
 
 struct Build {
   std::vector<std::string> options{};

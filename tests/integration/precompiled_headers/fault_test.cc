@@ -22,9 +22,6 @@
 namespace kiln {
 namespace {
 
-using testing::IsEmpty;
-using testing::SizeIs;
-
 /// While one exists, what this process starts has that limit.
 class ProcessLimit {
  public:

@@ -4,11 +4,8 @@
 #pragma once
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,11 +15,11 @@
 #include "tests/integration/precompiled_headers/why_none.h"
 #include "tests/support/service_requests.h"
 #include "tests/support/template_family.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 
 using cache::Counter;
-namespace fs = std::filesystem;
 
 inline constexpr std::uint64_t kLimitBytes = 2ULL << 30U;
 inline constexpr int kHeaders = 120;  // more than precompiled_headers.cc asks for

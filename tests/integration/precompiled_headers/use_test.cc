@@ -9,8 +9,6 @@
 namespace kiln {
 namespace {
 
-using testing::SizeIs;
-
 TEST_F(PrecompiledHeadersTest, TheSecondSourceMakesOneAndEveryLaterProcessUsesIt) {
   fetch(0);
   EXPECT_EQ(count(Counter::kPrecompiledMade), 0U) << "one source needs none";

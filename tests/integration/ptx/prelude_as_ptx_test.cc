@@ -1,8 +1,6 @@
 // The asm statements of templates/prelude, as NVRTC has them in PTX: what each computes
 // is what the host computes, and no damaged form of one does.
 
-#include <gmock/gmock.h>
-
 #include <cmath>
 #include <iostream>
 #include <map>
@@ -12,14 +10,10 @@
 #include "tests/support/kernels/compile_to_ptx.h"
 #include "tests/support/ptx/arena.h"
 #include "tests/support/ptx/numbers.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
 
 struct Target {
   std::string element;

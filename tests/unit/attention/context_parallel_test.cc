@@ -3,16 +3,12 @@
 #include "attention/context_parallel.h"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
+#include "tests/support/test.h"
 #include "tests/unit/attention/problems.h"
 
 namespace kiln::attention {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 ContextParallelism parallelism(std::string_view text) {
   return parse_context_parallelism(text).value();

@@ -1,19 +1,15 @@
 // Each rule at its edges: what it refuses, and what differs by one version, one
 // architecture or one property and is supported.
 
-#include <gmock/gmock.h>
-
 #include "tests/support/attention_words.h"
 #include "tests/support/print_name.h"
+#include "tests/support/test.h"
 #include "tests/unit/attention/problems.h"
 
 namespace kiln::attention {
 namespace {
 
 using test::PrintTo;
-using testing::Contains;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 void expect_refused(const std::string& text, const char* rule) {
   const RuleQuestion asked = test::question(text);

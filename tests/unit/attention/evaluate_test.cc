@@ -3,18 +3,11 @@
 
 #include "attention/evaluate.h"
 
-#include <gmock/gmock.h>
-
+#include "tests/support/test.h"
 #include "tests/unit/attention/problems.h"
 
 namespace kiln::attention {
 namespace {
-
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 
 TEST(Evaluate, TellsEveryRefusalAndNotOnlyTheFirst) {
   Problem problem = with_dims(base(Pass::kBackward), 192, 128);

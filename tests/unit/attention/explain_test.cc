@@ -3,18 +3,11 @@
 
 #include "attention/explain.h"
 
-#include <gmock/gmock.h>
-
+#include "tests/support/test.h"
 #include "tests/unit/attention/problems.h"
 
 namespace kiln::attention {
 namespace {
-
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 
 /// NVIDIA/TransformerEngine #1276: Llama 7B, bf16, 4096 long.
 Problem llama(Pass pass) {

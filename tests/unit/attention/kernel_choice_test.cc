@@ -2,9 +2,6 @@
 
 #include "attention/kernel_choice.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <functional>
 #include <string>
 #include <utility>
@@ -12,12 +9,12 @@
 
 #include "attention/evaluate.h"
 #include "tests/support/attention_problem.h"
+#include "tests/support/test.h"
 
 namespace kiln::attention {
 namespace {
 
 using test::attention_problem;
-using testing::HasSubstr;
 
 KernelChoice choice(const std::function<void(Problem&)>& change = {},
                     ComputeCapability capability = {9, 0},

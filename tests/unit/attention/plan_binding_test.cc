@@ -1,15 +1,12 @@
 #include "attention/plan_binding.h"
 
-#include <gmock/gmock.h>
-
 #include "device/device_properties.h"
 #include "device/profile.h"
 #include "tests/support/is_error.h"
+#include "tests/support/test.h"
 
 namespace kiln::attention {
 namespace {
-
-using testing::HasSubstr;
 
 std::vector<BoundProperty> bound(const device::DeviceProperties& device) {
   return binding_of(device.cudnn_json()).value();

@@ -2,20 +2,18 @@
 
 #include "attention/plan.h"
 
-#include <gmock/gmock.h>
-
 #include <nlohmann/json.hpp>
 
 #include "codec/fields.h"
 #include "tests/support/attention_problem.h"
 #include "tests/support/made_plan.h"
+#include "tests/support/test.h"
 
 namespace kiln::attention {
 namespace {
 
 using test::made_plan;
 using test::published_device;
-using testing::HasSubstr;
 
 Plan sound_plan() {
   return made_plan(published_device("h200"), 90);

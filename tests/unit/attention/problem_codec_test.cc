@@ -1,13 +1,10 @@
 #include "attention/problem_codec.h"
 
-#include <gmock/gmock.h>
-
+#include "tests/support/test.h"
 #include "tests/unit/attention/problems.h"
 
 namespace kiln::attention {
 namespace {
-
-using testing::HasSubstr;
 
 /// With nothing left as it usually is.
 Problem unusual() {

@@ -2,8 +2,7 @@
 
 #include "attention/problem.h"
 
-#include <gmock/gmock.h>
-
+#include "tests/support/test.h"
 #include "tests/unit/attention/problems.h"
 
 namespace kiln::attention {
@@ -11,7 +10,6 @@ namespace {
 
 using ops::flattened;
 using ops::Heads;
-using testing::HasSubstr;
 
 template <typename Edit>
 std::string refused_after(Edit edit) {

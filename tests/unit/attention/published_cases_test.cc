@@ -1,16 +1,10 @@
 // Refusals that users met, by the threads in which they were published.
 
-#include <gmock/gmock.h>
-
+#include "tests/support/test.h"
 #include "tests/unit/attention/problems.h"
 
 namespace kiln::attention {
 namespace {
-
-using testing::Contains;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 
 // NVIDIA/TransformerEngine #1591: H100, fp16, sbhd, 192 with 128, causal, training.
 TEST(PublishedCases, BackwardWithAHeadDimensionOver128OnHopper) {

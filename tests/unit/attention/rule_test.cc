@@ -2,15 +2,11 @@
 
 #include "attention/rule.h"
 
-#include <gmock/gmock.h>
-
+#include "tests/support/test.h"
 #include "tests/unit/attention/problems.h"
 
 namespace kiln::attention {
 namespace {
-
-using testing::HasSubstr;
-using testing::StartsWith;
 
 constexpr std::string_view kGood = R"(schema = 1
 [[rule]]

@@ -1,7 +1,5 @@
 #include "binaries/device_code.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <lz4.h>
 #include <minizip/zip.h>
 #include <zstd.h>
@@ -10,6 +8,7 @@
 #include "tests/support/fat_binary_builder.h"
 #include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "tests/unit/binaries/file_of.h"
 
 namespace kiln::binaries {
@@ -25,9 +24,6 @@ using test::made_cubin;
 using test::names_of;
 using test::read_code;
 using test::value_of;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 constexpr std::string_view kPtx =
     "//\n// comment\n.version 8.7\n.target sm_90a\n.address_size 64\n";

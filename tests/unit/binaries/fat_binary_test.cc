@@ -1,10 +1,8 @@
 #include "binaries/fat_binary.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "tests/support/fat_binary_builder.h"
 #include "tests/support/is_error.h"
+#include "tests/support/test.h"
 #include "tests/unit/binaries/file_of.h"
 
 namespace kiln::binaries {
@@ -14,8 +12,6 @@ using test::fat_binary;
 using test::FatEntry;
 using test::file_of;
 using test::IsError;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 /// The targets in each fat binary.
 Result<std::vector<std::vector<std::string>>> targets_in(ByteView bytes) {

@@ -1,7 +1,5 @@
 // Where binaries are: folders, environments of Python, processes.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -12,18 +10,15 @@
 #include "tests/support/elf_builder.h"
 #include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "tests/support/value_of.h"
 
 namespace kiln::binaries {
 namespace {
 
-namespace fs = std::filesystem;
 using test::bytes_of;
 using test::IsError;
 using test::value_of;
-using testing::Contains;
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 class PlacesTest : public testing::Test {
  protected:

@@ -1,14 +1,10 @@
 #include "binaries/verdict.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include "tests/support/test.h"
 #include "tests/support/value_of.h"
 
 namespace kiln::binaries {
 namespace {
-
-using testing::HasSubstr;
 
 ImageDescription image(std::string_view target, std::string_view toolkit = "13.0") {
   ImageDescription made;

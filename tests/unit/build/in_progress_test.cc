@@ -2,8 +2,6 @@
 
 #include "build/in_progress.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,12 +12,10 @@
 #include "tests/support/child_process.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using namespace std::chrono_literals;
-using testing::IsEmpty;
 
 class InProgressTest : public testing::Test {
  protected:

@@ -2,8 +2,6 @@
 
 #include "build/journal.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -16,18 +14,14 @@
 #include "tests/support/child_process.h"
 #include "tests/support/in_threads.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "util/log.h"
 #include "util/mutex.h"
 
 namespace kiln {
 namespace {
 
-using namespace std::chrono_literals;
 using nlohmann::json;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 class JournalTest : public testing::Test {
  protected:

@@ -2,21 +2,16 @@
 
 #include "build/precompiled_store.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <fstream>
 #include <string>
 #include <tuple>
 
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-namespace fs = std::filesystem;
-using testing::ElementsAre;
 
 Digest key(int number) {
   return Digest::of(as_bytes(std::to_string(number)));

@@ -2,9 +2,6 @@
 
 #include "build/settings.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -13,12 +10,11 @@
 #include <vector>
 
 #include "tests/support/is_error.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
 
-using namespace std::chrono_literals;
-using testing::HasSubstr;
 using Paths = std::vector<std::filesystem::path>;
 using Words = std::vector<std::string>;
 

@@ -3,20 +3,16 @@
 
 #include "build/stored_source.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
 #include "codec/named_files.h"
 #include "tests/support/sample_object.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
 
-using testing::HasSubstr;
-using testing::SizeIs;
 using Headers = std::vector<compile::MemoryHeader>;
 
 constexpr std::string_view kSource = "#include \"x.h\"\n";

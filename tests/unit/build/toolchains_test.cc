@@ -1,10 +1,6 @@
 #include "build/toolchains.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <future>
 #include <latch>
@@ -16,12 +12,12 @@
 #include "tests/support/elf_builder.h"
 #include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "toolchain/toolchain_files.h"
 
 namespace kiln {
 namespace {
 
-using namespace std::chrono_literals;
 using Facts = Result<device::NvrtcFacts>;
 
 class ToolchainsTest : public testing::Test {

@@ -1,9 +1,7 @@
 #include "cache/background.h"
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <csignal>
 #include <new>
 #include <stop_token>
@@ -14,11 +12,10 @@
 #include "tests/support/child_process.h"
 #include "tests/support/exit_amid_threads.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::cache {
 namespace {
-
-using namespace std::chrono_literals;
 
 /// A root with nothing but its counter file.
 class BackgroundCounts : public testing::Test {

@@ -1,8 +1,6 @@
 // The counts of all processes that used a root, as Cache::stats() tells them.
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,13 +13,12 @@
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/sample_object.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "util/unique_fd.h"
 
 namespace kiln::cache {
 namespace {
 
-namespace fs = std::filesystem;
-using namespace std::chrono_literals;
 using test::SampleObject;
 
 class CacheCountersTest : public testing::Test {

@@ -1,7 +1,5 @@
 #include "cache/cache.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <atomic>
@@ -14,12 +12,11 @@
 #include "tests/support/processes.h"
 #include "tests/support/sample_object.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::cache {
 namespace {
 
-namespace fs = std::filesystem;
-using namespace std::chrono_literals;
 using test::SampleObject;
 
 class CacheTest : public testing::Test {

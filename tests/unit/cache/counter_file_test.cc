@@ -1,8 +1,6 @@
 #include "cache/counter_file.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -18,13 +16,12 @@
 #include "tests/support/child_process.h"
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "util/unique_fd.h"
 
 namespace kiln::cache {
 namespace {
 
-namespace fs = std::filesystem;
-using namespace std::chrono_literals;
 using Counts = CounterFile::Counts;
 using testing::IsSupersetOf;
 

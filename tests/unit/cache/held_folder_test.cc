@@ -2,21 +2,18 @@
 // system: the shorter way must not see less, trust more, or outlive its folder.
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <optional>
 #include <tuple>
 
 #include "tests/support/sample_object.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::cache {
 namespace {
 
-namespace fs = std::filesystem;
 using test::SampleObject;
 using test::SampleStore;
 

@@ -2,14 +2,12 @@
 // know, and fork while the file system does not answer.
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,15 +20,12 @@
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "util/kept_fd.h"
 #include "util/unique_fd.h"
 
 namespace kiln::cache {
 namespace {
-
-using namespace std::chrono_literals;
-namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kHostBytes = 100'000;
 

@@ -1,21 +1,18 @@
 #include "cache/key_file.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cerrno>
 
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/in_threads.h"
 #include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "tests/support/trusted_keys.h"
 #include "util/log.h"
 
 namespace kiln::cache {
 namespace {
 
-namespace fs = std::filesystem;
 using test::replace_keys;
 
 class KeyFileTest : public testing::Test {

@@ -1,7 +1,6 @@
 #include "cache/key_lock.h"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,12 +11,11 @@
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/in_threads.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "util/bytes.h"
 
 namespace kiln::cache {
 namespace {
-
-using namespace std::chrono_literals;
 
 class KeyLockTest : public testing::Test {
  protected:

@@ -1,7 +1,5 @@
 #include "cache/object_store.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,12 +10,12 @@
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/sample_object.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 
 namespace kiln::cache {
 namespace {
 
-namespace fs = std::filesystem;
 using test::SampleObject;
 using test::SampleStore;
 

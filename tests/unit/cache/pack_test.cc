@@ -1,8 +1,5 @@
 #include "cache/pack.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <fstream>
 
 #include "codec/fields.h"
@@ -11,13 +8,13 @@
 #include "tests/support/paths.h"
 #include "tests/support/sample_pack.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "tests/support/trusted_keys.h"
 #include "util/read_file.h"
 
 namespace kiln::cache {
 namespace {
 
-namespace fs = std::filesystem;
 using test::footer_of;
 using test::pack_of;
 using test::repair_pack;

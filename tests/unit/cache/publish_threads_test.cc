@@ -1,23 +1,17 @@
 // Publishing from many threads, as unpack and pull do it.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
-#include <filesystem>
 
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/in_threads.h"
 #include "tests/support/sample_object.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::cache {
 namespace {
 
-namespace fs = std::filesystem;
 using test::SampleObject;
-using testing::Contains;
-using testing::Not;
 
 constexpr int kThreads = 16;
 constexpr int kEach = 8;  // objects of a thread; its neighbour has half of them, too

@@ -1,8 +1,5 @@
 #include "cache/seeds.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cerrno>
 #include <fstream>
 #include <utility>
@@ -16,6 +13,7 @@
 #include "tests/support/paths.h"
 #include "tests/support/sample_pack.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "tests/support/trusted_keys.h"
 #include "util/log.h"
 #include "util/read_file.h"
@@ -23,7 +21,6 @@
 namespace kiln::cache {
 namespace {
 
-namespace fs = std::filesystem;
 using test::pack_of;
 using test::sample_objects;
 using test::SampleObject;

@@ -1,9 +1,5 @@
 #include "cache/signers.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <filesystem>
 #include <fstream>
 #include <set>
 
@@ -12,15 +8,13 @@
 #include "tests/support/is_error.h"
 #include "tests/support/sample_pack.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "tests/support/trusted_keys.h"
 #include "util/log.h"
 
 namespace kiln::cache {
 namespace {
 
-namespace fs = std::filesystem;
-using testing::ElementsAre;
-using testing::IsEmpty;
 using testing::Pair;
 
 constexpr KeyId key_of(unsigned char number) {

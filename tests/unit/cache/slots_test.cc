@@ -1,6 +1,5 @@
 #include "cache/slots.h"
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,12 +13,10 @@
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/in_threads.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::cache {
 namespace {
-
-using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
 
 class SlotsTest : public testing::Test {
  protected:

@@ -1,8 +1,6 @@
 #include "cache/trim.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <array>
@@ -12,12 +10,11 @@
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/sample_object.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::cache {
 namespace {
 
-namespace fs = std::filesystem;
-using namespace std::chrono_literals;
 using test::SampleObject;
 
 class TrimTest : public testing::Test {

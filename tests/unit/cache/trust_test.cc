@@ -1,6 +1,5 @@
 #include "cache/trust.h"
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,11 +7,10 @@
 
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::cache {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr uid_t kUser = 1000;
 constexpr uid_t kStranger = 4711;

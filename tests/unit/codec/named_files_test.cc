@@ -2,18 +2,14 @@
 
 #include "codec/named_files.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 
 #include "codec/fields.h"
 #include "tests/support/is_error.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using testing::HasSubstr;
 
 TEST(NamedFiles, ComeBackInOrderWithTheirBytes) {
   const Bytes encoded =

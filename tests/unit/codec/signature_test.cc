@@ -1,20 +1,16 @@
 #include "codec/signature.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <openssl/err.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "codec/private_key.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "tests/support/trusted_keys.h"
 
 namespace kiln {
 namespace {
-
-namespace fs = std::filesystem;
 
 // A key, a text and its signature file, all by minisign 0.11:
 //   minisign -GW -p key.pub -s key.sec; minisign -Sm text -s key.sec -t 'a comment'

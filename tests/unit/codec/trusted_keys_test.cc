@@ -1,10 +1,8 @@
 #include "codec/trusted_keys.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "tests/support/is_error.h"
 #include "tests/support/paths.h"
+#include "tests/support/test.h"
 #include "tests/support/trusted_keys.h"
 #include "util/read_file.h"
 
@@ -14,7 +12,6 @@ namespace {
 using test::IsError;
 using test::line_of;
 using test::trusting;
-using testing::HasSubstr;
 
 class TrustedKeysTest : public testing::Test {
  protected:

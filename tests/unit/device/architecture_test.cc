@@ -1,15 +1,10 @@
 #include "device/architecture.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "device/cuda_version.h"
+#include "tests/support/test.h"
 
 namespace kiln::device {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 TEST(ParseArchitecture, ReadsEveryForm) {
   for (const char* text : {"9.0", "90", "sm_90", "compute_90"})

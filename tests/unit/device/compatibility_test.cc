@@ -1,14 +1,11 @@
 #include "device/compatibility.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <array>
+
+#include "tests/support/test.h"
 
 namespace kiln::device {
 namespace {
-
-using testing::HasSubstr;
 
 Target target_of(std::string_view text) {
   const bool ptx = text.starts_with("compute_");

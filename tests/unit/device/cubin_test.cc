@@ -1,18 +1,13 @@
 #include "device/cubin.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "tests/support/elf_builder.h"
 #include "tests/support/is_error.h"
+#include "tests/support/test.h"
 
 namespace kiln::device {
 namespace {
 
 using test::bytes_of_words;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Optional;
 
 constexpr unsigned char kGlobalFunction = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC);

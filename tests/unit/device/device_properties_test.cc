@@ -2,19 +2,16 @@
 
 #include "device/device_properties.h"
 
-#include <gmock/gmock.h>
-
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "tests/support/simulated_driver.h"
+#include "tests/support/test.h"
 
 namespace kiln::device {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
 
 json hopper() {
   return {{"maxGridSize", {2147483647, 65535, 65535}},

@@ -1,20 +1,15 @@
 #include "device/driver.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "device/devices.h"
 #include "device/driver_table.h"
 #include "tests/support/child_process.h"
 #include "tests/support/elf_builder.h"
 #include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::device {
 namespace {
-
-using testing::EndsWith;
-using testing::HasSubstr;
 
 TEST(Driver, ThatIsNowhereIsAValueAndNoError) {
   const auto driver = Driver::open({}, {});

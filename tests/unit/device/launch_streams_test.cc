@@ -7,10 +7,6 @@
 namespace kiln::device {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-
 constexpr std::array kDefaultStreams{0, 1, 2};  // null, legacy, per thread
 
 CUstream default_stream(int which) {

@@ -1,21 +1,17 @@
 #include "device/launch.h"
 
-#include <gmock/gmock.h>
-
 #include <array>
 #include <thread>
 #include <vector>
 
 #include "tests/support/is_error.h"
+#include "tests/support/test.h"
 #include "tests/unit/device/launches.h"
 
 namespace kiln::device {
 namespace {
 
 using test::SimulatedDriver;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 TEST_F(Launches, ReachTheDriverAsTheyWereAskedFor) {
   const CUstream stream = test::stream_of(simulated_, context(0));

@@ -2,14 +2,13 @@
 
 #pragma once
 
-#include <gmock/gmock.h>
-
 #include <array>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "device/launch.h"
+#include "tests/support/test.h"
 #include "tests/unit/device/loading.h"
 
 namespace kiln::device {

@@ -1,7 +1,5 @@
 #include "device/module.h"
 
-#include <gmock/gmock.h>
-
 #include <string>
 #include <thread>
 #include <vector>
@@ -9,6 +7,7 @@
 #include "device/devices.h"
 #include "tests/support/child_process.h"
 #include "tests/support/is_error.h"
+#include "tests/support/test.h"
 #include "tests/support/value_of.h"
 #include "tests/unit/device/loading.h"
 #include "util/log.h"
@@ -17,10 +16,6 @@ namespace kiln::device {
 namespace {
 
 using test::SimulatedDriver;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Optional;
 
 /// Nothing of a load that failed is left.

@@ -1,17 +1,13 @@
 #include "device/primary_context.h"
 
-#include <gmock/gmock.h>
-
 #include "device/context_scope.h"
 #include "tests/support/child_process.h"
+#include "tests/support/test.h"
 #include "tests/unit/device/loading.h"
 #include "util/log.h"
 
 namespace kiln::device {
 namespace {
-
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 TEST(PrimaryContext, IsRetainedWithItsFirstOwnerAndReleasedWithItsLast) {
   const test::SimulatedDriver simulated("9.0,8.6");

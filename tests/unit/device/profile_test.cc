@@ -2,8 +2,6 @@
 
 #include "device/profile.h"
 
-#include <gmock/gmock.h>
-
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -11,13 +9,12 @@
 #include "tests/support/is_error.h"
 #include "tests/support/simulated_driver.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::device {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
 
 struct Published {
   const char* name;

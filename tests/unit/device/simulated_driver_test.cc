@@ -4,20 +4,17 @@
 #include "tests/support/simulated_driver.h"
 
 #include <cuda.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <array>
 
 #include "device/compatibility.h"
 #include "device/driver.h"
+#include "tests/support/test.h"
 #include "tests/support/value_of.h"
 #include "tests/unit/simulated_driver/images.h"
 
 namespace kiln::device {
 namespace {
-
-using testing::HasSubstr;
 
 TEST(DriverOpened, SeesTheDevicesInTheDriversOrder) {
   const test::SimulatedDriver simulated("7.5,8.6,9.0,12.1");

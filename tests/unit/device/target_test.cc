@@ -1,16 +1,12 @@
 #include "device/target.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "device/compatibility.h"
 #include "device/known_architectures.h"
 #include "tests/support/is_error.h"
+#include "tests/support/test.h"
 
 namespace kiln::device {
 namespace {
-
-using testing::HasSubstr;
 
 NvrtcFacts nvrtc(CudaVersion version, std::initializer_list<int> sms) {
   NvrtcFacts facts{version, {}};

@@ -3,8 +3,6 @@
 #include "interface/c_interface.h"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -16,13 +14,11 @@
 #include "interface/python_interface.h"
 #include "tests/support/golden.h"
 #include "tests/support/paths.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 
 namespace kiln::interface {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
 
 /// A header with these structs, of which an operation takes Scale.
 Result<OperationHeader> with_structs(const std::string& structs) {

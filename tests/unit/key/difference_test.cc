@@ -2,22 +2,15 @@
 
 #include "key/difference.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <initializer_list>
 #include <string>
 #include <string_view>
 
 #include "codec/digest.h"
+#include "tests/support/test.h"
 
 namespace kiln::key {
 namespace {
-
-using testing::ElementsAre;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 Fields make(std::initializer_list<Field> list) {
   Fields fields;

@@ -1,17 +1,15 @@
 // Which changes of a tree of headers a source's key must follow, and which it must not.
 
-#include <gtest/gtest.h>
-
 #include <cstring>
 #include <utility>
 
 #include "header_trees.h"
 #include "tests/support/print_name.h"
+#include "tests/support/test.h"
 
 namespace kiln::key {
 namespace {
 
-namespace fs = std::filesystem;
 using test::PrintTo;
 using test::write;
 

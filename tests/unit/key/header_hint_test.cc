@@ -2,18 +2,14 @@
 
 #include "key/header_hint.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include "files.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::key {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 /// What NVRTC 13.0 says; 12.9 says "cannot open".
 std::string missing(const std::string& header) {

@@ -2,8 +2,6 @@
 
 #include "key/header_scan.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,16 +9,13 @@
 
 #include "header_trees.h"
 #include "tests/support/is_error.h"
+#include "tests/support/test.h"
 
 namespace kiln::key {
 namespace {
 
-namespace fs = std::filesystem;
 using test::later;
 using test::write;
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::UnorderedElementsAre;
 
 TEST_F(HeaderScanTest, ASourceWithoutIncludesHasNoFields) {
   input_.source = "__global__ void f() {}";

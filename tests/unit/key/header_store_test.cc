@@ -2,20 +2,17 @@
 
 #include "key/header_store.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "files.h"
 #include "key/memo_codec.h"
 #include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::key {
 namespace {
 
 using test::later;
 using test::write;
-using testing::HasSubstr;
 
 constexpr std::uint64_t kEnough = 1 << 20;
 

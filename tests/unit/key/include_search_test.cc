@@ -2,22 +2,17 @@
 
 #include "key/include_search.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include "files.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::key {
 namespace {
 
-namespace fs = std::filesystem;
 using test::write;
-using testing::ElementsAre;
-using testing::IsEmpty;
 using testing::Key;
-using testing::UnorderedElementsAre;
 
 /// Two folders of the request's and two of the toolkit's, the second in the first.
 class IncludeSearchTest : public testing::Test {

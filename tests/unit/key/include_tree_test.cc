@@ -3,8 +3,6 @@
 #include "key/include_tree.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,15 +11,14 @@
 #include "key/tree_walk.h"
 #include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 
 namespace kiln::key {
 namespace {
 
-namespace fs = std::filesystem;
 using test::later;
 using test::write;
-using testing::ElementsAre;
 
 class IncludeTreeTest : public testing::Test {
  protected:

@@ -2,7 +2,6 @@
 
 #include "key/memo_file.h"
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,12 +10,11 @@
 
 #include "files.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 
 namespace kiln::key {
 namespace {
-
-namespace fs = std::filesystem;
 
 std::optional<std::string> read(const fs::path& folder, std::string_view name = "m") {
   const auto bytes = read_memo(folder, name);

@@ -2,8 +2,6 @@
 
 #include "key/opened_files.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <vector>
@@ -11,14 +9,13 @@
 #include "files.h"
 #include "key/header_scan.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::key {
 namespace {
 
-namespace fs = std::filesystem;
 using test::later;
 using test::write;
-using testing::HasSubstr;
 using Paths = std::vector<fs::path>;
 
 class OpenedFilesTest : public testing::Test {

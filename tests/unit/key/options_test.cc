@@ -2,17 +2,12 @@
 
 #include "key/options.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
+
+#include "tests/support/test.h"
 
 namespace kiln::key {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 SourceKeyInput with_options(std::vector<std::string> options) {
   SourceKeyInput input;

@@ -2,19 +2,17 @@
 
 #include "key/scan_memo.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <functional>
 #include <utility>
 #include <vector>
 
 #include "header_trees.h"
+#include "tests/support/test.h"
 
 namespace kiln::key {
 namespace {
 
-namespace fs = std::filesystem;
 using test::write;
 using ScanMemoTest = HeaderScanTest;
 

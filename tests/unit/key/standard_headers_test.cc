@@ -1,19 +1,15 @@
 // The folder of standard headers, behind the toolkit's: which sources have it, and what
 // of it is in their keys.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "header_trees.h"
 #include "key/opened_files.h"
+#include "tests/support/test.h"
 
 namespace kiln::key {
 namespace {
 
-namespace fs = std::filesystem;
 using test::later;
 using test::write;
-using testing::IsEmpty;
 
 class StandardHeadersTest : public HeaderScanTest {
  protected:

@@ -2,19 +2,14 @@
 
 #include "key/toolkit_folders.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "files.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::key {
 namespace {
 
-namespace fs = std::filesystem;
 using test::write;
-using testing::ElementsAre;
-using testing::SizeIs;
 
 class ToolkitFoldersTest : public testing::Test {
  protected:

@@ -2,13 +2,10 @@
 
 #include "key/toolkit_operands.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/support/test.h"
 
 namespace kiln::key {
 namespace {
-
-using testing::UnorderedElementsAre;
 
 /// cuda.h, which asks for <stdint.h> and <limits>, and cccl/cub/cub.h.
 ToolkitTree toolkit() {

@@ -3,8 +3,6 @@
 #include "key/tree_walk.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,16 +11,13 @@
 #include "files.h"
 #include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "util/unique_fd.h"
 
 namespace kiln::key {
 namespace {
 
-namespace fs = std::filesystem;
 using test::write;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 class TreeWalkTest : public testing::Test {
  protected:

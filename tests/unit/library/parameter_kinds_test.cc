@@ -2,16 +2,12 @@
 
 #include "library/parameter_kinds.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
+
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 constexpr auto kAny = ArgumentKind::kAny;
 constexpr auto kInteger = ArgumentKind::kInteger;

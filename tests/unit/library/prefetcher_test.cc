@@ -2,21 +2,17 @@
 
 #include "library/prefetcher.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <filesystem>
 #include <iterator>
 #include <thread>
 
 #include "tests/support/processes.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using namespace std::chrono_literals;
 
 TEST(Prefetcher, RunsEveryTaskAndNoMoreThanItsThreadsAtOnce) {
   std::atomic<int> running = 0;

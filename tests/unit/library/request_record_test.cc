@@ -2,8 +2,6 @@
 
 #include "library/request_record.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -14,14 +12,12 @@
 #include "tests/support/child_process.h"
 #include "tests/support/in_threads.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 #include "util/this_library.h"
 
 namespace kiln {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 constexpr device::Target k90{{{9, 0}, device::ArchSuffix::kNone}};
 

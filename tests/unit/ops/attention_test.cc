@@ -18,7 +18,6 @@ using attention::Bias;
 using attention::Pass;
 using attention::Problem;
 using test::attention_problem;
-using testing::HasSubstr;
 
 const Device kDevice{.name = "planned", .capability = {9, 0}};
 

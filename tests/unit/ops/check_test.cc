@@ -10,8 +10,6 @@
 namespace kiln::ops {
 namespace {
 
-using testing::HasSubstr;
-
 const std::array<float, 64> kMemory{};
 const float* at(std::size_t element) {
   return kMemory.data() + element;

@@ -12,8 +12,6 @@
 namespace kiln::ops::cross_entropy_checks {
 namespace {
 
-using testing::HasSubstr;
-
 const Device kDevice{.name = "planned", .capability = {9, 0}};
 
 template <typename Args>

@@ -11,8 +11,6 @@
 namespace kiln::ops::norm_checks {
 namespace {
 
-using testing::HasSubstr;
-
 const Device kDevice{.name = "planned", .capability = {9, 0}, .multiprocessors = 132};
 
 LayerNormForward layer_forward() {

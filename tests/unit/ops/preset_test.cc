@@ -16,9 +16,6 @@
 namespace kiln::ops {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-
 constexpr std::string_view kSmall = R"(schema = 1
 source = "here"
 dtype = "bf16"

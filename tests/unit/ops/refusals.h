@@ -2,14 +2,12 @@
 
 #pragma once
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 
 #include "kiln/device.h"
 #include "kiln/result.h"
 #include "ops/arguments.h"
+#include "tests/support/test.h"
 
 namespace kiln::ops {
 

@@ -8,8 +8,6 @@
 namespace kiln::ops::rope_checks {
 namespace {
 
-using testing::HasSubstr;
-
 const Device kDevice{.name = "planned", .capability = {9, 0}, .multiprocessors = 132};
 
 // Nothing is read or written there.

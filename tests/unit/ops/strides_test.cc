@@ -7,8 +7,6 @@
 namespace kiln::ops {
 namespace {
 
-using testing::HasSubstr;
-
 template <std::size_t kCount>
 using Dimensions = std::array<Dimension, kCount>;
 

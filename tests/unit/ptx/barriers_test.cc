@@ -1,17 +1,11 @@
 // Barriers, asynchronous copies, blocks side by side, and races between accesses that
 // no barrier separates.
 
-#include <gmock/gmock.h>
-
+#include "tests/support/test.h"
 #include "tests/unit/ptx/whole_kernel.h"
 
 namespace kiln::ptx::test {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 
 // Each thread writes its number and reads that of its opposite.
 std::string reversed(const std::string& barrier, unsigned threads = 128) {

@@ -1,19 +1,16 @@
 // wmma against three loops, of matrices that lie in memory by rows or by columns.
 
-#include <gmock/gmock.h>
-
 #include <bit>
 #include <cstring>
 #include <functional>
 #include <random>
 
 #include "tests/support/ptx/numbers.h"
+#include "tests/support/test.h"
 #include "tests/unit/ptx/whole_kernel.h"
 
 namespace kiln::ptx::test {
 namespace {
-
-using testing::HasSubstr;
 
 /// A type of elements, and small whole numbers as its bits.
 struct Elements {

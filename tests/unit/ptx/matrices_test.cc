@@ -2,20 +2,17 @@
 // ISA's tables have them ("Matrix Fragments for mma..."); how matrices are loaded, and
 // what shared memory has to do for it.
 
-#include <gmock/gmock.h>
-
 #include <bit>
 #include <cmath>
 #include <functional>
 #include <random>
 
 #include "tests/support/ptx/numbers.h"
+#include "tests/support/test.h"
 #include "tests/unit/ptx/whole_kernel.h"
 
 namespace kiln::ptx::test {
 namespace {
-
-using testing::HasSubstr;
 
 /// Row and column of element i of lane `lane`.
 using Place = std::pair<unsigned, unsigned>;

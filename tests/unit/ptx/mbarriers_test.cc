@@ -1,16 +1,10 @@
 // mbarrier: phases, counts, bytes, copies, and what it orders.
 
-#include <gmock/gmock.h>
-
+#include "tests/support/test.h"
 #include "tests/unit/ptx/whole_kernel.h"
 
 namespace kiln::ptx::test {
 namespace {
-
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::SizeIs;
 
 /// 64 threads with an mbarrier for `count` of them; %r5 is its address, %r4 that of the
 /// thread's own word of 64, %r6 that of its opposite.

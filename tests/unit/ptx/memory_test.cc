@@ -1,18 +1,12 @@
 // Memory of each space: what accesses do, and what is wrong with them.
 
-#include <gmock/gmock.h>
-
 #include <cstring>
 
+#include "tests/support/test.h"
 #include "tests/unit/ptx/whole_kernel.h"
 
 namespace kiln::ptx::test {
 namespace {
-
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 TEST(Memory, NarrowLoadsExtendAsTheirTypeSays) {
   const std::string body = R"(

@@ -1,16 +1,12 @@
 // What the lanes of a warp tell each other, how they part, and how they meet again.
 
-#include <gmock/gmock.h>
-
 #include <bit>
 
+#include "tests/support/test.h"
 #include "tests/unit/ptx/whole_kernel.h"
 
 namespace kiln::ptx::test {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 TEST(Warps, ShufflesReadOtherLanesWithinTheirSegments) {
   const auto body = [](const std::string& how) {

@@ -1,6 +1,5 @@
 #include "render/catalog.h"
 
-#include <gmock/gmock.h>
 #include <sys/stat.h>
 
 #include <string>
@@ -12,12 +11,10 @@
 #include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/template_family.h"
+#include "tests/support/test.h"
 
 namespace kiln::render {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 constexpr std::string_view kUserToml = R"(schema = 1
 source = "mine.cu.mustache"

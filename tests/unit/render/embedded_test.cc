@@ -1,8 +1,6 @@
 // The templates that the build put in, the program that put them there, and the page
 // that says how to write more.
 
-#include <gmock/gmock.h>
-
 #include <array>
 #include <cstdio>
 #include <sstream>
@@ -13,12 +11,11 @@
 #include "tests/support/paths.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/template_family.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 
 namespace kiln::render {
 namespace {
-
-using testing::HasSubstr;
 
 const std::filesystem::path kTemplates = test::paths::source("templates");
 

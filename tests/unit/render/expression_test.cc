@@ -1,14 +1,12 @@
 #include "render/expression.h"
 
-#include <gmock/gmock.h>
-
 #include <limits>
 #include <string>
 
+#include "tests/support/test.h"
+
 namespace kiln::render {
 namespace {
-
-using testing::HasSubstr;
 
 class ExpressionTest : public testing::Test {
  protected:

@@ -1,20 +1,14 @@
 // What kernel.toml may not say: each rule of templates/README.md broken once.
 
-#include <gmock/gmock.h>
-
 #include <ostream>
 #include <string>
 
 #include "tests/support/temp_dir.h"
 #include "tests/support/template_family.h"
+#include "tests/support/test.h"
 
 namespace kiln::render {
 namespace {
-
-using testing::AllOf;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::StartsWith;
 
 std::string error_of(std::string_view from, std::string_view to) {
   test::BuiltIn family;

@@ -1,18 +1,13 @@
 #include "render/kernel_spec.h"
 
-#include <gmock/gmock.h>
-
 #include <functional>
 #include <string>
 
 #include "tests/support/template_family.h"
+#include "tests/support/test.h"
 
 namespace kiln::render {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::StartsWith;
 
 class KernelSpecTest : public testing::Test {
  protected:
@@ -94,9 +89,6 @@ extern "C" __global__ void scale_fwd(bf16* out) {
   // forward 3 4 false false
 
   int warp = 32;
-
-
-
 
 }
 )");

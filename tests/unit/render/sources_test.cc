@@ -1,19 +1,15 @@
 // Kernels whose text is that of several files.
 
-#include <gmock/gmock.h>
-
 #include <string>
 #include <vector>
 
 #include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/template_family.h"
+#include "tests/support/test.h"
 
 namespace kiln::render {
 namespace {
-
-using testing::EndsWith;
-using testing::HasSubstr;
 
 class Sources : public testing::Test {
  protected:

@@ -1,15 +1,12 @@
 #include "render/template_text.h"
 
-#include <gmock/gmock.h>
-
 #include <algorithm>
 #include <string>
 
+#include "tests/support/test.h"
+
 namespace kiln::render {
 namespace {
-
-using testing::HasSubstr;
-using testing::StartsWith;
 
 const TextNames& names() {
   static const auto* const known = new TextNames{{"dtype", NameKind::kValue},

@@ -1,20 +1,15 @@
 #include "request/manifest.h"
 
-#include <gmock/gmock.h>
-
 #include <random>
 #include <string>
 
 #include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/template_family.h"
+#include "tests/support/test.h"
 
 namespace kiln::request {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::StartsWith;
 
 /// The first error of a manifest.
 std::string error(std::string_view text) {

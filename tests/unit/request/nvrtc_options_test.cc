@@ -1,21 +1,16 @@
 #include "request/nvrtc_options.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
 #include "request/resolve.h"
+#include "tests/support/test.h"
 #include "tests/support/value_of.h"
 
 namespace kiln::request {
 namespace {
 
 using Options = std::vector<std::string>;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 NvrtcOptions read(const Options& options) {
   return test::value_of(read_nvrtc_options(options));

@@ -1,7 +1,5 @@
 #include "kiln/request.h"
 
-#include <gmock/gmock.h>
-
 #include <atomic>
 #include <string>
 #include <thread>
@@ -10,11 +8,10 @@
 #include "request/program_name.h"
 #include "request/resolve.h"
 #include "tests/support/template_family.h"
+#include "tests/support/test.h"
 
 namespace kiln::request {
 namespace {
-
-using testing::HasSubstr;
 
 /// Stands for Service::get.
 std::string described(const Request& request) {

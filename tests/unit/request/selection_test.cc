@@ -1,17 +1,12 @@
 #include "request/selection.h"
 
-#include <gmock/gmock.h>
-
 #include <string>
 
 #include "tests/support/template_family.h"
+#include "tests/support/test.h"
 
 namespace kiln::request {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 class SelectionTest : public testing::Test {
  protected:

@@ -2,21 +2,15 @@
 
 #include "request/source_hint.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <array>
 #include <string>
 
 #include "request/nvcc_words.h"
 #include "request/source_kernels.h"
+#include "tests/support/test.h"
 
 namespace kiln::request {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 using Kernels = std::vector<SourceKernel>;
 

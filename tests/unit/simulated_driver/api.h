@@ -4,14 +4,13 @@
 
 #include <cuda.h>
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 
 #include "tests/support/simulated_driver.h"
+#include "tests/support/test.h"
 #include "util/bytes.h"
 
 #define KILN_TEXT_OF(name) #name

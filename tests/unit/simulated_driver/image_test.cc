@@ -2,15 +2,11 @@
 
 #include "tests/support/simulated_driver/image.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include "tests/support/test.h"
 #include "tests/unit/simulated_driver/images.h"
 
 namespace kiln::simulated {
 namespace {
-
-using testing::HasSubstr;
 
 TEST(SimulatedImage, ACubinTellsArchitectureToolkitAndEntryPoints) {
   const auto image =

@@ -8,8 +8,6 @@
 namespace kiln::test {
 namespace {
 
-using testing::HasSubstr;
-
 TEST(SimulatedModules, GiveTheirFunctionsByNameAndByCount) {
   const UsedDriver driver;
   const CUmodule module = driver.load(cubin_for("sm_90"));

@@ -1,23 +1,16 @@
 #include "toolchain/linker.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <filesystem>
 #include <string>
 
 #include "codec/digest.h"
 #include "tests/support/elf_builder.h"
 #include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "tests/support/value_of.h"
 
 namespace kiln::device {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-namespace fs = std::filesystem;
 
 class FindLinker : public testing::Test {
  protected:

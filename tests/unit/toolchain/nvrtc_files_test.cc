@@ -1,23 +1,17 @@
 #include "toolchain/nvrtc_files.h"
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <tuple>
 #include <vector>
 
 #include "tests/support/elf_builder.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::device {
 namespace {
-
-namespace fs = std::filesystem;
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 class NvrtcFiles : public testing::Test {
  protected:

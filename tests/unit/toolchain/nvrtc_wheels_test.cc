@@ -1,17 +1,13 @@
 #include "toolchain/nvrtc_wheels.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 
 #include "tests/support/paths.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 
 namespace kiln::device {
 namespace {
-
-using testing::HasSubstr;
 
 std::string wheel(CudaVersion driver, const std::optional<BuildFor>& build_for = {}) {
   const NvrtcWheel* const found = wheel_for(driver, build_for);

@@ -1,10 +1,7 @@
 #include "toolchain/packaged_headers.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
@@ -12,12 +9,10 @@
 
 #include "tests/support/in_threads.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::device {
 namespace {
-
-namespace fs = std::filesystem;
-using testing::UnorderedElementsAre;
 
 void write(const fs::path& path, const std::string& text) {
   fs::create_directories(path.parent_path());

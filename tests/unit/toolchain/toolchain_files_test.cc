@@ -1,20 +1,16 @@
 #include "toolchain/toolchain_files.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include "tests/support/elf_builder.h"
 #include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "util/read_file.h"
 #include "util/try.h"
 
 namespace kiln::device {
 namespace {
-
-using testing::HasSubstr;
-using testing::SizeIs;
 
 constexpr std::string_view kId = "65be0db342ad51a06876e71e210bccc5aa8322cf";
 

@@ -1,24 +1,16 @@
 #include "toolchain/toolchain.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <set>
 #include <string>
 
 #include "tests/support/elf_builder.h"
 #include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "toolchain/toolchain_files.h"
 
 namespace kiln::device {
 namespace {
-
-namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
 
 NvrtcFacts facts_of(CudaVersion version, std::initializer_list<int> sms) {
   NvrtcFacts facts{version, {}};

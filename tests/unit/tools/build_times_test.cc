@@ -1,11 +1,9 @@
 #include "tools/build_times.h"
 
-#include <gtest/gtest.h>
+#include "tests/support/test.h"
 
 namespace kiln::tools {
 namespace {
-
-using namespace std::chrono_literals;
 
 TEST(BuildTimesTest, NothingIsSaidBeforeABuildHasEnded) {
   BuildTimes times;

@@ -3,20 +3,16 @@
 
 #include "tools/output/openmetrics.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <map>
 #include <regex>
 #include <set>
 #include <sstream>
 #include <string>
 
+#include "tests/support/test.h"
+
 namespace kiln::tools {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
 
 cache::Stats some_stats() {
   cache::Stats stats;

@@ -2,16 +2,14 @@
 
 #include "tools/shard_option.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <map>
 #include <string>
+
+#include "tests/support/test.h"
 
 namespace kiln::tools {
 namespace {
 
-using testing::HasSubstr;
 using Variables = std::map<std::string, std::string>;
 
 Result<ShardChoice> parse(const std::string& text, const Variables& variables = {}) {

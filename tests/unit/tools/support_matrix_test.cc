@@ -2,17 +2,13 @@
 
 #include "tools/support_matrix/support_matrix.h"
 
-#include <gmock/gmock.h>
-
 #include "tests/support/paths.h"
+#include "tests/support/test.h"
 #include "tests/unit/attention/problems.h"
 #include "util/read_file.h"
 
 namespace kiln::attention {
 namespace {
-
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 TEST(SupportMatrix, IsTheCommittedOne) {
   const auto committed =

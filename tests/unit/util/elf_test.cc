@@ -1,7 +1,5 @@
 #include "util/elf.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <random>
@@ -9,13 +7,10 @@
 #include "tests/support/elf_builder.h"
 #include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
 
 constexpr std::string_view kBuildId = "65be0db342ad51a06876e71e210bccc5aa8322cf";
 

@@ -1,16 +1,12 @@
 #include "util/far_mount.h"
 
-#include <gtest/gtest.h>
-
-#include <filesystem>
 #include <sstream>
 
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-namespace fs = std::filesystem;
 
 class FarMountTest : public testing::Test {
  protected:

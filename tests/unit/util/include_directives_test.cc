@@ -2,9 +2,6 @@
 
 #include "util/include_directives.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <stop_token>
 #include <string>
@@ -14,13 +11,12 @@
 
 #include "tests/support/is_error.h"
 #include "tests/support/print_name.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
 
 using test::PrintTo;
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 struct Case {
   const char* name;

@@ -1,14 +1,12 @@
 #include "util/left_behind.h"
 
-#include <gtest/gtest.h>
-
 #include <future>
 #include <stdexcept>
 
+#include "tests/support/test.h"
+
 namespace kiln {
 namespace {
-
-using namespace std::chrono_literals;
 
 void say_nothing(bool /*silent*/) {}
 

@@ -1,20 +1,13 @@
 #include "util/library_search.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "tests/support/elf_builder.h"
 #include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "util/loader_cache.h"
 
 namespace kiln {
 namespace {
-
-namespace fs = std::filesystem;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 class LibrarySearch : public testing::Test {
  protected:

@@ -1,11 +1,9 @@
 #include "util/log.h"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -14,11 +12,10 @@
 
 #include "tests/support/child_process.h"
 #include "tests/support/processes.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using namespace std::chrono_literals;
 
 /// stderr becomes a pipe that is full and that nobody reads; its reading end.
 int stop_reading_stderr() {

@@ -1,18 +1,15 @@
 #include "util/own_path.h"
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-namespace fs = std::filesystem;
 
 class OwnFolderTest : public testing::Test {
  protected:

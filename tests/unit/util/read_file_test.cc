@@ -1,18 +1,15 @@
 #include "util/read_file.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/support/elf_builder.h"
 #include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln {
 namespace {
-
-using testing::HasSubstr;
 
 class ReadFile : public testing::Test {
  protected:

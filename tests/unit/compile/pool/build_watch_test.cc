@@ -2,24 +2,15 @@
 
 #include "compile/pool/build_watch.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <fstream>
 #include <thread>
 
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::compile {
 namespace {
-
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::MatchesRegex;
-using testing::Not;
 
 const CompileJob kBuild{.label = "scale",
                         .target = {{{9, 0}, device::ArchSuffix::kA}},

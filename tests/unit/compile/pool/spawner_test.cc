@@ -3,21 +3,17 @@
 #include "compile/pool/spawner.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <csignal>
 #include <optional>
 
 #include "tests/support/is_error.h"
+#include "tests/support/test.h"
 #include "tests/unit/compile/pool/scripted_worker.h"
 #include "util/unique_fd.h"
 
 namespace kiln::compile {
 namespace {
-
-using testing::HasSubstr;
-using Clock = std::chrono::steady_clock;
 
 /// Until it is destroyed, whoever executes that file waits: the kernel asks the holder
 /// of a lease first. Source: fcntl(2), F_SETLEASE.

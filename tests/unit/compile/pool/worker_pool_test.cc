@@ -2,22 +2,16 @@
 
 #include "compile/pool/worker_pool.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <stop_token>
 #include <thread>
 
 #include "tests/support/processes.h"
+#include "tests/support/test.h"
 #include "tests/unit/compile/pool/scripted_worker.h"
 
 namespace kiln::compile {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::StartsWith;
 
 class WorkerPoolTest : public testing::Test {
  protected:

@@ -2,8 +2,6 @@
 
 #include "compile/pool/worker_process.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 
 #include <csignal>
@@ -12,14 +10,11 @@
 
 #include "tests/support/is_error.h"
 #include "tests/support/processes.h"
+#include "tests/support/test.h"
 #include "tests/unit/compile/pool/scripted_worker.h"
 
 namespace kiln::compile {
 namespace {
-
-using namespace std::chrono_literals;
-using testing::EndsWith;
-using testing::HasSubstr;
 
 ExchangeLimits patience() {
   return {.deadline = std::chrono::steady_clock::now() + 20s,

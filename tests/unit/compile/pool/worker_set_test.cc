@@ -2,8 +2,6 @@
 
 #include "compile/pool/worker_set.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 
 #include <atomic>
@@ -15,16 +13,12 @@
 #include "tests/support/in_threads.h"
 #include "tests/support/is_error.h"
 #include "tests/support/processes.h"
+#include "tests/support/test.h"
 #include "tests/unit/compile/pool/scripted_worker.h"
 #include "util/this_library.h"
 
 namespace kiln::compile {
 namespace {
-
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 using Libraries = WorkerSet::Libraries;
 

@@ -1,20 +1,16 @@
 // Messages whose frame is whole and whose fields are not: a compiler that ran wild
 // wrote them.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <type_traits>
 #include <utility>
 
 #include "codec/frame.h"
 #include "compile/protocol/protocol.h"
+#include "tests/support/test.h"
 #include "util/little_endian.h"
 
 namespace kiln::compile {
 namespace {
-
-using testing::HasSubstr;
 
 template <typename Message>
 constexpr bool kIsRequest = std::is_constructible_v<Request, Message>;

@@ -1,13 +1,9 @@
 #include "compile/worker/compile_log.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/support/test.h"
 
 namespace kiln::compile {
 namespace {
-
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 // Written by NVRTC 13.0 for sm_80, with a function that was not inlined in between.
 constexpr std::string_view kLog13 =

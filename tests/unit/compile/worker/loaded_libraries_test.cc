@@ -3,19 +3,15 @@
 #include "compile/worker/loaded_libraries.h"
 
 #include <dlfcn.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "util/elf.h"
 
 namespace kiln::compile {
 namespace {
-
-namespace fs = std::filesystem;
-using testing::IsEmpty;
 
 /// Some library that every C++ program has, as the loader has it: one that allocates
 /// nothing when it is loaded, which would be a leak of its copy.

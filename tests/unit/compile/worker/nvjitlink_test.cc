@@ -1,17 +1,11 @@
 #include "compile/worker/nvjitlink.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "tests/support/is_error.h"
+#include "tests/support/test.h"
 #include "util/library_search.h"
 
 namespace kiln::compile {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 TEST(LinkHere, ALibraryThatIsNoLinkerIsNamed) {
   LinkJob job;

@@ -2,23 +2,16 @@
 
 #include "compile/worker/nvrtc_compile.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 
 #include "compile/worker/loaded_libraries.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "tests/support/value_of.h"
 #include "tests/unit/compile/worker/fake_nvrtc_table.h"
 
 namespace kiln::compile {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using Clock = std::chrono::steady_clock;
 
 class NvrtcCompileTest : public testing::Test {
  protected:
