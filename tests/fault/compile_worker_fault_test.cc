@@ -6,11 +6,11 @@
 
 #include <filesystem>
 #include <iterator>
-#include <thread>
 #include <vector>
 
 #include "device/cubin.h"
 #include "tests/fault/compile_faults.h"
+#include "tests/support/in_threads.h"
 #include "tests/support/is_error.h"
 #include "tests/support/namespaces.h"
 #include "tests/support/processes.h"
@@ -159,17 +159,13 @@ TEST_F(CompileFault, fault_07_ManyCrashesAndHangsLeaveNoProcessAndNoDescriptor) 
   const auto before = count_descriptors();
   {
     WorkerPool pool(options_with("crash", 4));
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 8; ++i) {
-      threads.emplace_back([&pool, i] {
-        for (int j = 0; j < 5; ++j) {
-          auto wanted = small_job();
-          wanted.source += "// " + std::to_string(i * 100 + j) + "\n";
-          EXPECT_EQ(error_of(pool.compile(wanted, {})).code, ErrorCode::kWorkerCrashed);
-        }
-      });
-    }
-    for (auto& thread : threads) thread.join();
+    test::in_threads(8, [&pool](int i) {
+      for (int j = 0; j < 5; ++j) {
+        auto wanted = small_job();
+        wanted.source += "// " + std::to_string(i * 100 + j) + "\n";
+        EXPECT_EQ(error_of(pool.compile(wanted, {})).code, ErrorCode::kWorkerCrashed);
+      }
+    });
   }
   EXPECT_EQ(count_descriptors(), before);
   EXPECT_THAT(test::children_of(::getpid()), IsEmpty());

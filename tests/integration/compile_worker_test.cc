@@ -12,6 +12,7 @@
 #include "compile/worker/nvrtc_compile.h"
 #include "device/cubin.h"
 #include "tests/support/compile_jobs.h"
+#include "tests/support/in_threads.h"
 #include "tests/support/is_error.h"
 #include "tests/support/processes.h"
 #include "tests/support/temp_dir.h"
@@ -270,17 +271,12 @@ TEST_F(CompileWorkerTest, TwoPoolsBuildAtOnceWithinTheirBounds) {
   };
   WorkerPool a(options);
   WorkerPool b(options);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 12; ++i) {
-    threads.emplace_back([&, i] {
-      auto wanted =
-          job("extern \"C\" __global__ void k" + std::to_string(i) + "() {}\n");
-      const auto output = (i % 2 == 0 ? a : b).compile(wanted, {});
-      ASSERT_TRUE(output) << output.error().message;
-      EXPECT_EQ(output->resources.at(0).entry, "k" + std::to_string(i));
-    });
-  }
-  for (auto& thread : threads) thread.join();
+  test::in_threads(12, [&](int i) {
+    auto wanted = job("extern \"C\" __global__ void k" + std::to_string(i) + "() {}\n");
+    const auto output = (i % 2 == 0 ? a : b).compile(wanted, {});
+    ASSERT_TRUE(output) << output.error().message;
+    EXPECT_EQ(output->resources.at(0).entry, "k" + std::to_string(i));
+  });
   EXPECT_EQ(slots, 0);
   EXPECT_LE(most, 4);
 }

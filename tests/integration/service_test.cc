@@ -7,10 +7,10 @@
 #include <atomic>
 #include <fstream>
 #include <random>
-#include <thread>
 
 #include "tests/support/child_process.h"
 #include "tests/support/compile_jobs.h"
+#include "tests/support/in_threads.h"
 #include "tests/support/is_error.h"
 #include "tests/support/processes.h"
 #include "tests/support/service_requests.h"
@@ -44,20 +44,15 @@ TEST_F(ServiceTest, ThirtyTwoThreadsBuildEachKeyOnce) {
   const auto service = test::open_service(config());
   std::atomic<int> compiled{0};
   std::atomic<int> served{0};
-  std::vector<std::thread> threads;
-  threads.reserve(kThreads);
-  for (int t = 0; t < kThreads; ++t) {
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < kKeys; ++i) {
-        const auto fetched = test::fetch(*service, test::small_kernel((t + i) % kKeys));
-        ASSERT_TRUE(fetched) << fetched.error().message;
-        EXPECT_FALSE(fetched->not_stored);
-        compiled += fetched->outcome == FetchOutcome::kCompiled ? 1 : 0;
-        served += fetched->object->payload().empty() ? 0 : 1;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(kThreads, [&](int t) {
+    for (int i = 0; i < kKeys; ++i) {
+      const auto fetched = test::fetch(*service, test::small_kernel((t + i) % kKeys));
+      ASSERT_TRUE(fetched) << fetched.error().message;
+      EXPECT_FALSE(fetched->not_stored);
+      compiled += fetched->outcome == FetchOutcome::kCompiled ? 1 : 0;
+      served += fetched->object->payload().empty() ? 0 : 1;
+    }
+  });
   EXPECT_EQ(compiled, kKeys);
   EXPECT_EQ(served, kThreads * kKeys);
   EXPECT_EQ(test::counted(*service, Counter::kCompiled), kKeys);

@@ -27,6 +27,7 @@
 #include "request/selection.h"
 #include "tests/support/attention_problem.h"
 #include "tests/support/compile_jobs.h"
+#include "tests/support/in_threads.h"
 #include "tests/support/value_of.h"
 
 namespace kiln {
@@ -116,13 +117,8 @@ class Grid {
 
   /// The complaints.
   std::vector<std::string> run() {
-    std::vector<std::thread> threads;
-    for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i) {
-      threads.emplace_back([this] { work(); });
-    }
-    for (auto& thread : threads) {
-      thread.join();
-    }
+    test::in_threads(std::max(1U, std::thread::hardware_concurrency()),
+                     [this] { work(); });
     return complaints_;
   }
   [[nodiscard]] const Ranges& ranges() const { return ranges_; }

@@ -4,9 +4,9 @@
 
 #include <array>
 #include <atomic>
-#include <thread>
 
 #include "tests/integration/attention_plan/loaded_plans.h"
+#include "tests/support/in_threads.h"
 #include "tests/support/service_requests.h"
 
 namespace kiln::attention {
@@ -169,9 +169,7 @@ TEST_F(AttentionDecisionsTest, ThreadsThatAskAtOnceBuildAndLoadOnePlan) {
     plans.at(i) = decide(*host_, 0, problem).plan;
     done += run(*host_, 0, problem) == "done" ? 1 : 0;
   };
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < kThreads; ++i) threads.emplace_back(ask, i);
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(kThreads, ask);
   EXPECT_EQ(done, kThreads);
   EXPECT_EQ(builds(), 1U);
   for (const auto& plan : plans) EXPECT_TRUE(plan == plans[0]) << "loaded twice";

@@ -9,6 +9,7 @@
 #include "cudnn/table.h"
 #include "tests/integration/attention_plan/loaded_plans.h"
 #include "tests/support/child_process.h"
+#include "tests/support/in_threads.h"
 #include "tests/support/value_of.h"
 
 namespace kiln::attention {
@@ -100,10 +101,7 @@ TEST_F(PlansOfTwins, Case1_AreOneInTheCacheAndLoadedForEachDevice) {
     EXPECT_FALSE(run(*plans[1 - device], with, stream)) << "the other's";
     EXPECT_FALSE(run(*plans[1 - device], with)) << "the other's memory";
   };
-  std::thread one(work, 0);
-  std::thread two(work, 1);
-  one.join();
-  two.join();
+  test::in_threads(plans.size(), work);
   const auto runs = cudnn_->runs();
   EXPECT_EQ(runs.size(), 40U);
   EXPECT_EQ(count(KILN_SIMULATED_CUDNN_EXECUTIONS), 40U) << "none came that far";

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tests/integration/attention_plan/loaded_plans.h"
+#include "tests/support/in_threads.h"
 #include "tests/support/is_error.h"
 
 namespace kiln::attention {
@@ -28,9 +29,7 @@ TEST_F(LoadedPlans, AreRunBySeveralThreadsEachWithItsOwnHandleAndDescriptor) {
     }
     together.arrive_and_wait();  // nobody's handle is free before
   };
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < kThreads; ++i) threads.emplace_back(work);
-  for (std::thread& each : threads) each.join();
+  test::in_threads(kThreads, work);
   std::map<CUstream, std::set<std::pair<void*, void*>>> used;
   std::set<void*> handles;
   for (const auto& each : cudnn_->runs()) {
@@ -96,10 +95,7 @@ TEST_F(LoadedPlans, OfTwoDevicesByTwoThreadsGoEachToItsOwn) {
     const auto with = arguments(plans[device]->plan(), context(device));
     for (int i = 0; i < 50; ++i) EXPECT_TRUE(run(*plans[device], with));
   };
-  std::thread one(work, 0);
-  std::thread two(work, 1);
-  one.join();
-  two.join();
+  test::in_threads(plans.size(), work);
   std::array<int, 2> runs{};
   for (const auto& each : cudnn_->runs()) {
     EXPECT_EQ(each.context, context(static_cast<std::size_t>(each.device)));

@@ -11,6 +11,7 @@
 
 #include "tests/integration/files/file_cache_fixture.h"
 #include "tests/support/child_process.h"
+#include "tests/support/in_threads.h"
 #include "tests/support/is_error.h"
 #include "tests/support/processes.h"
 #include "tests/support/test.h"
@@ -148,14 +149,11 @@ TEST_F(BuildOnceTest, OfThreadsOneBuildsAndItsFailureIsTheirs) {
     EXPECT_TRUE(eventually(20s, [&] { return asking == kThreads; }));
     return by_shell("echo built >> " + log() + "; sleep 0.5; echo no; exit 1")(folder);
   };
-  std::vector<std::jthread> all;
-  for (int i = 0; i < kThreads; ++i)
-    all.emplace_back([&] {
-      ++asking;
-      const auto found = here_.files.build_once(request(), 60s, build);
-      failed += !found && found.error().message == "no\n" ? 1 : 0;
-    });
-  all.clear();
+  in_threads(kThreads, [&] {
+    ++asking;
+    const auto found = here_.files.build_once(request(), 60s, build);
+    failed += !found && found.error().message == "no\n" ? 1 : 0;
+  });
   EXPECT_EQ(failed, kThreads);
   EXPECT_EQ(lines(), 1U);
 }

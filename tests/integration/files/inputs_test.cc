@@ -6,9 +6,9 @@
 #include <iterator>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "tests/integration/files/file_cache_fixture.h"
+#include "tests/support/in_threads.h"
 #include "tests/support/is_error.h"
 #include "tests/support/test.h"
 #include "tests/support/value_of.h"
@@ -67,12 +67,9 @@ TEST_F(InputsTest, LeadEachContentToItsFiles) {
 }
 
 TEST_F(InputsTest, AreReadByManyThreadsAndBuiltFromOnce) {
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 8; ++i)
-    threads.emplace_back([this] {
-      EXPECT_EQ(texts_of(value_of(get(here_.files))), (Texts{{"copy", "1"}}));
-    });
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(8, [this] {
+    EXPECT_EQ(texts_of(value_of(get(here_.files))), (Texts{{"copy", "1"}}));
+  });
   EXPECT_EQ(builds_, 1);
 }
 

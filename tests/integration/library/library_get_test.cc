@@ -267,17 +267,14 @@ TEST_F(LibraryGetTest, AFailureThatMayBeOfAnotherHeaderAnswersItsOwnRequestOnly)
 TEST_F(LibraryGetTest, ThreadsThatAskAtOnceShareOneBuildAndOneLoad) {
   const SimulatedDriver driver("8.0,8.6");
   auto service = open(driver);
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < 16; ++i) {
-    threads.emplace_back([&, device = service->devices().at(i % 2)] {
-      for (int kernel = 0; kernel < 3; ++kernel) {
-        const auto got = service->get(small_source(kernel), device);
-        ASSERT_TRUE(got) << got.error().message;
-        EXPECT_EQ(got->device(), device);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(std::size_t{16}, [&](std::size_t i) {
+    const Device& device = service->devices().at(i % 2);
+    for (int kernel = 0; kernel < 3; ++kernel) {
+      const auto got = service->get(small_source(kernel), device);
+      ASSERT_TRUE(got) << got.error().message;
+      EXPECT_EQ(got->device(), device);
+    }
+  });
   EXPECT_EQ(service->statistics().compiled, 6U);
   EXPECT_EQ(driver.loads_on(0), 3U);
   EXPECT_EQ(driver.loads_on(1), 3U);

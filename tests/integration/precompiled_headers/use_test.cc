@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "tests/integration/precompiled_headers/fixture.h"
+#include "tests/support/in_threads.h"
 #include "tests/support/namespaces.h"
 
 namespace kiln {
@@ -71,14 +72,10 @@ TEST_F(PrecompiledHeadersTest, OfEightServicesAtOnceEachBuildsAndAFewMakeOne) {
     config.jobs = 8;
     services.push_back(test::open_service(config));
   }
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 8; ++i) {
-    threads.emplace_back([this, i, &services] {
-      EXPECT_TRUE(test::fetch(*services[static_cast<std::size_t>(i)],
-                              Request::from_source(source(i + 1))));
-    });
-  }
-  for (auto& thread : threads) thread.join();
+  test::in_threads(8, [this, &services](int i) {
+    EXPECT_TRUE(test::fetch(*services[static_cast<std::size_t>(i)],
+                            Request::from_source(source(i + 1))));
+  });
   std::uint64_t made = 0;
   for (const auto& service : services) {
     made += test::counted(*service, Counter::kPrecompiledMade);

@@ -11,10 +11,10 @@
 #include <fstream>
 #include <limits>
 #include <sstream>
-#include <thread>
 
 #include "tests/support/child_process.h"
 #include "tests/support/faulty_file_system.h"
+#include "tests/support/in_threads.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 #include "util/unique_fd.h"
@@ -330,14 +330,10 @@ TEST_F(CounterFileTest, AHolderIsWaitedForNoLongerThanTheLimit) {
 }
 
 TEST_F(CounterFileTest, ThreadsAddUp) {
-  std::vector<std::jthread> threads;
-  for (int i = 0; i < 8; ++i) {
-    threads.emplace_back([&, i] {
-      for (int round = 0; round < 50; ++round)
-        add({{"hits", 1}, {"thread_" + std::to_string(i), 2}});
-    });
-  }
-  threads.clear();
+  test::in_threads(8, [&](int i) {
+    for (int round = 0; round < 50; ++round)
+      add({{"hits", 1}, {"thread_" + std::to_string(i), 2}});
+  });
   EXPECT_EQ(read().at("hits"), 400U);
   EXPECT_EQ(read().at("thread_7"), 100U);
 }

@@ -1,9 +1,8 @@
 #include "device/launch.h"
 
 #include <array>
-#include <thread>
-#include <vector>
 
+#include "tests/support/in_threads.h"
 #include "tests/support/is_error.h"
 #include "tests/support/test.h"
 #include "tests/unit/device/launches.h"
@@ -136,13 +135,10 @@ TEST_F(Launches, OfMoreThan48KiBOfSharedMemoryAskForItOnce) {
 }
 
 TEST_F(Launches, OfDifferentSharedMemoryAtOnceAllFindRoom) {
-  std::vector<std::thread> threads;
-  for (std::uint32_t kib = 49; kib < 57; ++kib)
-    threads.emplace_back([this, kib] {
-      for (std::uint32_t i = 0; i < 25; ++i)
-        EXPECT_TRUE(run({.shared_bytes = (kib + i) * 1024}));
-    });
-  for (std::thread& each : threads) each.join();
+  test::in_threads(8U, [this](std::uint32_t thread) {
+    for (std::uint32_t kib = 49 + thread; kib < 74 + thread; ++kib)
+      EXPECT_TRUE(run({.shared_bytes = kib * 1024}));
+  });
   EXPECT_EQ(simulated_.launches().size(), 200U);
 }
 

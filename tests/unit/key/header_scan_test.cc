@@ -5,9 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <thread>
-
 #include "header_trees.h"
+#include "tests/support/in_threads.h"
 #include "tests/support/is_error.h"
 #include "tests/support/test.h"
 
@@ -437,15 +436,10 @@ TEST_F(HeaderScanTest, ServesThreadsAtOnce) {
   input_.source = "#include \"0.h\"\n#include <cuda.h>";
   const Fields expected = fields();
   const HeaderScanner scanner(memo_);
-  std::vector<std::thread> threads;
-  threads.reserve(4);
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
-      for (int round = 0; round < 10; ++round)
-        EXPECT_EQ(scanner.scan(input_, toolkit_folders_)->headers->fields, expected);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(4, [&] {
+    for (int round = 0; round < 10; ++round)
+      EXPECT_EQ(scanner.scan(input_, toolkit_folders_)->headers->fields, expected);
+  });
 }
 
 TEST_F(HeaderScanTest, WantsANormalizedInputAndAnAbsoluteToolkit) {

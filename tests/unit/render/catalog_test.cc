@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "render/embedded_templates.h"
@@ -93,10 +92,9 @@ TEST_F(CatalogTest, ThreadsThatAskForOneKernelGetTheSameObject) {
   ASSERT_TRUE(catalog) << catalog.error().message;
   const std::string name = catalog->names().front();
   std::vector<std::shared_ptr<const KernelSpec>> found(8);
-  std::vector<std::thread> threads;
-  for (auto& kernel : found)
-    threads.emplace_back([&] { kernel = catalog->find(name).value_or(nullptr); });
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(found.size(), [&](std::size_t i) {
+    found[i] = catalog->find(name).value_or(nullptr);
+  });
   ASSERT_NE(found.front(), nullptr);
   EXPECT_THAT(found, testing::Each(found.front()));
 }

@@ -2,11 +2,11 @@
 
 #include <atomic>
 #include <string>
-#include <thread>
 
 #include "request/first_resolve.h"
 #include "request/program_name.h"
 #include "request/resolve.h"
+#include "tests/support/in_threads.h"
 #include "tests/support/template_family.h"
 #include "tests/support/test.h"
 
@@ -50,16 +50,14 @@ TEST(Request, WhatItWasFirstResolvedWithHoldsForAllCopies) {
 TEST(Request, ManyThreadsResolveItOnce) {
   const Request request("a");
   std::atomic<int> calls = 0;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 8; ++i)
-    threads.emplace_back([&, copy = request] {
-      const auto value = FirstResolve::get<int>(
-          copy, nullptr, [&]() -> Result<std::shared_ptr<const int>> {
-            return std::make_shared<const int>(++calls);
-          });
-      EXPECT_EQ(**value, 1);
-    });
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(8, [&] {
+    const Request copy = request;
+    const auto value = FirstResolve::get<int>(
+        copy, nullptr, [&]() -> Result<std::shared_ptr<const int>> {
+          return std::make_shared<const int>(++calls);
+        });
+    EXPECT_EQ(**value, 1);
+  });
   EXPECT_EQ(calls, 1);
 }
 

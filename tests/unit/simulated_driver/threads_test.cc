@@ -3,8 +3,8 @@
 #include <array>
 #include <atomic>
 #include <thread>
-#include <vector>
 
+#include "tests/support/in_threads.h"
 #include "tests/unit/simulated_driver/api.h"
 #include "tests/unit/simulated_driver/images.h"
 
@@ -69,21 +69,16 @@ TEST(SimulatedThreads, OnTwoDevicesDoNotMeet) {
 
 TEST(SimulatedThreads, MayBeginAndControlTheDriverAtTheSameTime) {
   const DriverUnderTest driver("9.0,8.0");
-  std::vector<std::thread> threads;
-  threads.reserve(4);
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&driver, i] {
-      EXPECT_EQ(driver.cuInit(0), CUDA_SUCCESS);
-      for (int round = 0; round < kRounds; ++round) {
-        CUcontext context = nullptr;
-        EXPECT_EQ(driver.cuDevicePrimaryCtxRetain(&context, i % 2), CUDA_SUCCESS);
-        EXPECT_EQ(driver.inject("cuMemAlloc", 1, CUDA_ERROR_OUT_OF_MEMORY), 0);
-        std::ignore = driver.calls("cuInit");
-        EXPECT_EQ(driver.cuDevicePrimaryCtxRelease(i % 2), CUDA_SUCCESS);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(4, [&driver](int i) {
+    EXPECT_EQ(driver.cuInit(0), CUDA_SUCCESS);
+    for (int round = 0; round < kRounds; ++round) {
+      CUcontext context = nullptr;
+      EXPECT_EQ(driver.cuDevicePrimaryCtxRetain(&context, i % 2), CUDA_SUCCESS);
+      EXPECT_EQ(driver.inject("cuMemAlloc", 1, CUDA_ERROR_OUT_OF_MEMORY), 0);
+      std::ignore = driver.calls("cuInit");
+      EXPECT_EQ(driver.cuDevicePrimaryCtxRelease(i % 2), CUDA_SUCCESS);
+    }
+  });
   EXPECT_EQ(driver.alive(KILN_SIMULATED_CONTEXTS), 0U);
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/in_threads.h"
 #include "util/striped.h"
 
 namespace kiln {
@@ -16,9 +17,7 @@ TEST(StripedPointer, KeepsItsObjectUntilTheLastPointerOfAnyThreadIsGone) {
   const std::weak_ptr<const int> seen = object;
   std::optional<StripedPointer<const int>> striped(std::move(object));
   std::vector<std::shared_ptr<const int>> taken(2 * kStripes);
-  std::vector<std::thread> threads;
-  for (auto& pointer : taken) threads.emplace_back([&] { pointer = striped->get(); });
-  for (std::thread& thread : threads) thread.join();
+  test::in_threads(taken.size(), [&](std::size_t i) { taken[i] = striped->get(); });
   striped.reset();
   for (auto& pointer : taken) {
     ASSERT_FALSE(seen.expired());
