@@ -80,6 +80,8 @@ TEST_P(ActivationShapes, AreRightForADeviceOfAnySize) {
   }
 }
 
+// Guards against a bias gradient that nobody writes where there is no row: memory that
+// was never set would be added to the weights. The same of a weight without columns.
 TEST_P(ActivationShapes, MayHaveNoRowsOrNoColumns) {
   check({.rows = 0, .cols = 40});
   check({.rows = 3, .cols = 0});

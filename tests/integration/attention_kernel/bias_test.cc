@@ -13,16 +13,6 @@
 namespace kiln::attention_test {
 namespace {
 
-TEST(AttentionBias, IsAddedAndItsGradientIsRight) {
-  for (const ops::DType dtype : {ops::DType::kBf16, ops::DType::kF32}) {
-    check_both(problem_of(dtype, {2, 2, 35, 64}, {2, 1, 70, 64},
-                          {.mask = Mask::kCausal, .bias_kind = Bias::kPostScale}));
-    check_both(problem_of(dtype, {3, 1, 33, 64}, {3, 1, 65, 64},
-                          {.mask = Mask::kPadding, .bias_kind = Bias::kPostScale}),
-               {.lengths_q = {33, 20, 0}, .lengths_kv = {65, 3, 9}});
-  }
-}
-
 /// [batch, heads, sq, skv]; 0: alike.
 Strides bias_by(I64 batch, I64 head, I64 sequence) {
   return {.batch = batch, .head = head, .sequence = sequence, .dim = 1};
@@ -272,17 +262,6 @@ TEST(AttentionDropout, OfEverythingLeavesNothing) {
   for (const auto* const tensor : {&run.o, &run.grad_q, &run.grad_k, &run.grad_v}) {
     for (const test::Bf16& each : *tensor) EXPECT_EQ(each.value(), 0);
   }
-}
-
-TEST(AttentionDropout, GoesWithABiasAndAnyHeadDimension) {
-  check_both(problem_of(
-      ops::DType::kF16, {1, 2, 35, 128}, {1, 2, 70, 128},
-      {.mask = Mask::kCausal, .bias_kind = Bias::kPostScale, .dropout = 0.25}));
-  check_both(problem_of(
-      ops::DType::kF32, {1, 2, 35, 50}, {1, 2, 70, 50},
-      {.mask = Mask::kCausal, .bias_kind = Bias::kPostScale, .dropout = 0.25}));
-  check_both(problem_of(ops::DType::kBf16, {1, 3, 20, 256}, {1, 3, 40, 256},
-                        {.bias_kind = Bias::kAlibi, .dropout = 0.25}));
 }
 
 TEST(AttentionDropout, DropsAsManyAsItIsTold) {

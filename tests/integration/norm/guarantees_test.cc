@@ -95,18 +95,6 @@ TEST_P(NormGuarantees, EveryRowCountsForTheWeightWhateverTheirNumber) {
          .multiprocessors = 1});
 }
 
-// Guards against gradients that are whatever was in memory before, where there is no
-// row to give them one.
-TEST_P(NormGuarantees, WithoutRowsTheGradientsOfTheWeightAreZeros) {
-  with_problem({.rows = 0, .cols = aligned_length(GetParam())}, [](auto& problem) {
-    const auto out = problem.backward();
-    for (std::size_t j = 0; j < out.dweight.size(); ++j)
-      EXPECT_EQ(out.dweight[j].value(), 0) << j;
-    for (std::size_t j = 0; j < out.dbias.size(); ++j)
-      EXPECT_EQ(out.dbias[j].value(), 0) << j;
-  });
-}
-
 // Guards against a vector that crosses the end of its row and takes the next row's
 // elements along. Their NaN would be seen.
 TEST_P(NormGuarantees, TheTailOfARowReadsNoOther) {

@@ -70,6 +70,8 @@ TEST_P(NormShapes, AreRightOffAlignment) {
   }
 }
 
+// Guards against gradients of the weight that are whatever was in memory before, where
+// there is no row to give them one.
 TEST_P(NormShapes, MayHaveNoRowsOrNoColumns) {
   check({.rows = 0, .cols = aligned_length(GetParam())});
   if (GetParam().max_cols == 128)

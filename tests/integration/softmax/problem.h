@@ -8,7 +8,6 @@
 #include <functional>
 #include <limits>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "tests/integration/softmax/shape.h"
@@ -39,25 +38,12 @@ using kiln_cpu::Variant;
 [[nodiscard]] inline std::vector<Variant> forward_variants() {
   return kernels_where(&Variant::is_forward);
 }
-[[nodiscard]] inline std::vector<Variant> backward_variants() {
-  return kernels_where([](const Variant& v) { return !v.is_forward(); });
-}
 [[nodiscard]] inline std::vector<Variant> variants(Kind kind) {
   return kernels_where([=](const Variant& v) { return kind_of(v) == kind; });
 }
 [[nodiscard]] inline std::vector<Variant> forward_variants(Kind kind) {
   return kernels_where(
       [=](const Variant& v) { return v.is_forward() && kind_of(v) == kind; });
-}
-
-/// The kernel `kernel` with the parameters of `like`.
-[[nodiscard]] inline const Variant& variant_like(const Variant& like,
-                                                 std::string_view kernel) {
-  return *std::ranges::find_if(kernels_of_program(), [&](const Variant& v) {
-    return v.kernel() == kernel && !is_uniform(v) &&
-           v.param("dtype") == like.param("dtype") &&
-           v.param("max_cols") == like.param("max_cols");
-  });
 }
 
 template <typename T>
