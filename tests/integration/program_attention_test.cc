@@ -106,7 +106,8 @@ TEST_F(ProgramAttentionTest, ExplainsContextParallelismByItsSteps) {
   EXPECT_EQ(refused[0]["reason"],
             "causal_bottom_right needs cuDNN >= 9.3.0; found 9.1.0");
   EXPECT_THAT(refused[0]["remedy"].get<std::string>(),
-              HasSubstr("upgrade cuDNN to 9.3.0"));
+              AllOf(HasSubstr("upgrade cuDNN to 9.3.0"),
+                    HasSubstr("split by p2p:2 or a2a:2, which cuDNN 9.1.0 runs")));
   for (const char* const mode : {"p2p:2", "a2a:2", "a2a+p2p:2x2"})
     EXPECT_EQ(with("9.1.0", mode)["chosen"], "cudnn") << mode;
   EXPECT_EQ(with("9.3.0", "all_gather:2")["chosen"], "cudnn");

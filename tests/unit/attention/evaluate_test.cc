@@ -27,13 +27,6 @@ TEST(Evaluate, ShowsPoliciesAndLetsThemDecideNothing) {
   EXPECT_THAT(ids(verdict.policies), ElementsAre("dropout.pytorch"));
 }
 
-TEST(Evaluate, NamesTheVersionFoundWhereTheRuleIsAboutVersions) {
-  const Problem problem = with_mask(base(), Mask::kCausalBottomRight);
-  const Finding found = finding(problem, {9, 0}, "9.1", "mask.causal_bottom_right");
-  EXPECT_EQ(found.reason, "causal_bottom_right needs cuDNN >= 9.3.0; found 9.1.0");
-  EXPECT_THAT(found.remedy, HasSubstr("upgrade cuDNN to 9.3.0 or later"));
-}
-
 TEST(Evaluate, FindsTheFirstVersionThatNothingRefuses) {
   Problem problem = with_mask(base(), Mask::kPaddingCausalBottomRight);
   problem.layout = Layout::kThd;
@@ -98,17 +91,6 @@ TEST(Evaluate, OffersAChangeOnlyWhereTheChangedProblemRuns) {
   problem.bias_kind = Bias::kPostScale;  // which padding masks exclude
   EXPECT_THAT(finding(problem, {9, 0}, "9.5", kId).remedy,
               AllOf(Not(HasSubstr("padding")), HasSubstr("outside CUDA graphs")));
-}
-
-TEST(Evaluate, TellsPassesApart) {
-  const Problem forward = with_dims(base(), 192, 128);
-  const Problem backward = with_dims(base(Pass::kBackward), 192, 128);
-  EXPECT_THAT(refusals(forward, {9, 0}, "9.1"), IsEmpty());
-  EXPECT_THAT(refusals(backward, {9, 0}, "9.1"),
-              ElementsAre("head_dim.backward.hopper"));
-  EXPECT_THAT(refusals(backward, {9, 0}, "9.4"),
-              ElementsAre("head_dim.backward.hopper"));
-  EXPECT_THAT(refusals(backward, {9, 0}, "9.5"), IsEmpty());
 }
 
 TEST(Evaluate, WithDropoutAsksForTheGradientOfABiasOnlyWhereItHasOne) {

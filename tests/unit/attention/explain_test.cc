@@ -1,5 +1,4 @@
-// The whole answer: decisions on the steps of context parallelism, and what training
-// will ask for next.
+// The whole answer, beyond what program_attention_test asks of the program.
 
 #include "attention/explain.h"
 
@@ -10,8 +9,8 @@ namespace kiln::attention {
 namespace {
 
 /// NVIDIA/TransformerEngine #1276: Llama 7B, bf16, 4096 long.
-Problem llama(Pass pass) {
-  Problem problem = with_lengths(with_mask(base(pass), Mask::kCausal), 4096, 4096);
+Problem llama() {
+  Problem problem = with_lengths(with_mask(base(), Mask::kCausal), 4096, 4096);
   problem.batch = 1;
   problem.heads = problem.kv_heads = 32;
   problem.layout = Layout::kSbhd;
@@ -27,26 +26,8 @@ Explanation ask(const Problem& problem, ComputeCapability arch, std::string_view
   return explain({problem, arch, version(cudnn)}, options);
 }
 
-TEST(Explain, DecidesOnTheStepsOfContextParallelism) {
-  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
-    const Explanation refused = ask(llama(pass), {9, 0}, "9.1", "all_gather:2");
-    EXPECT_EQ(refused.chosen, Choice::kKiln);
-    EXPECT_TRUE(refused.kiln.supported);
-    EXPECT_EQ(refused.steps.size(), 4U);
-    ASSERT_THAT(ids(refused.cudnn.refusals), ElementsAre("mask.causal_bottom_right"));
-    EXPECT_THAT(refused.cudnn.refusals[0].remedy,
-                AllOf(HasSubstr("upgrade cuDNN to 9.3.0"),
-                      HasSubstr("split by p2p:2 or a2a:2, which cuDNN 9.1.0 runs")));
-    EXPECT_EQ(refused.cudnn.first_supported, version("9.3"));
-    for (const char* const mode : {"p2p:2", "a2a:2", "a2a+p2p:2x2"})
-      EXPECT_EQ(ask(llama(pass), {9, 0}, "9.1", mode).chosen, Choice::kCudnn) << mode;
-    EXPECT_EQ(ask(llama(pass), {9, 0}, "9.3", "all_gather:2").chosen, Choice::kCudnn);
-    EXPECT_EQ(ask(llama(pass), {9, 0}, "9.1").chosen, Choice::kCudnn);
-  }
-}
-
 TEST(Explain, HasNoStepsWhereTheProblemIsNotSplitThatWay) {
-  const Explanation refused = ask(llama(Pass::kForward), {9, 0}, "9.19", "a2a:64");
+  const Explanation refused = ask(llama(), {9, 0}, "9.19", "a2a:64");
   EXPECT_EQ(refused.chosen, Choice::kNone);
   EXPECT_THAT(refused.steps, IsEmpty());
   EXPECT_FALSE(refused.kiln.supported);
@@ -67,43 +48,6 @@ TEST(Explain, TellsTrainingFromInference) {
               Contains(AllOf(testing::Field(&Finding::id, "head_dim.backward.hopper"),
                              testing::Field(&Finding::reason,
                                             HasSubstr("backward pass of this")))));
-}
-
-TEST(Explain, SaysThatNothingWasProbed) {
-  const Explanation explanation = ask(base(), {9, 0}, "9.19");
-  EXPECT_FALSE(explanation.probe.ran);
-  EXPECT_THAT(explanation.probe.message, Not(IsEmpty()));
-  EXPECT_EQ(explanation.steps.size(), 1U);
-}
-
-TEST(Explain, ChoosesKilnsKernelWhereCudnnCannot) {
-  const Problem backward = with_dims(base(Pass::kBackward), 192, 128);
-  const Explanation old = ask(backward, {9, 0}, "9.1");
-  EXPECT_EQ(old.chosen, Choice::kKiln);
-  EXPECT_EQ(old.kiln.reason, "attention_bwd on tensor cores");
-  EXPECT_EQ(ask(backward, {9, 0}, "9.5").chosen, Choice::kCudnn);
-  const Explanation turing = ask(base(), {7, 5}, "9.19");
-  EXPECT_EQ(turing.chosen, Choice::kKiln);
-  EXPECT_THAT(turing.kiln.reason, HasSubstr("attention_plain_fwd in float, as "));
-  const Explanation neither =
-      ask(with_dims(base(Pass::kBackward), 512, 512), {8, 0}, "9.19");
-  EXPECT_EQ(neither.chosen, Choice::kNone);
-  EXPECT_FALSE(neither.kiln.supported);
-  EXPECT_EQ(neither.steps.at(0).kiln.reason, neither.kiln.reason);
-}
-
-TEST(Explain, DecidesForBothPassesWhereTheyDropTheSame) {
-  Problem forward = with_dims(base(), 192, 128);
-  forward.training = true;
-  EXPECT_EQ(ask(forward, {8, 0}, "9.19").chosen, Choice::kCudnn);
-  forward.dropout = 0.1;
-  const Explanation both = ask(forward, {8, 0}, "9.19");
-  EXPECT_EQ(both.chosen, Choice::kKiln);
-  EXPECT_TRUE(both.cudnn.supported);
-  EXPECT_THAT(
-      both.cudnn.policies,
-      Contains(AllOf(testing::Field(&Finding::id, "head_dim.backward.ampere"),
-                     testing::Field(&Finding::reason, HasSubstr("must run it")))));
 }
 
 /// Of 2^25 tokens of 64 elements each.
