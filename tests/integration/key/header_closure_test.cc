@@ -194,21 +194,31 @@ class HeaderClosureTest : public testing::Test {
     for (const HeaderFile& file : headers.files) paths.push_back(file.path);
     return own(paths);
   }
-  enum class Match { kExact, kAtLeast };
-
-  // Every file that the compiler opens is in the key, and no other.
-  void expect_same_files(Match match = Match::kExact) {
+  struct Seen {
+    HeaderSnapshot headers;
+    Compiled compiled;
+    std::optional<Unkeyed> unkeyed;
+  };
+  Seen look() {
     const HeaderSnapshot headers = scan();
     const Compiled compiled = compile(input_, toolkit_);
     EXPECT_EQ(compiled.result, NVRTC_SUCCESS) << compiled.log;
+    return {headers, compiled,
+            find_unkeyed(headers, {compiled.opened, std::chrono::system_clock::now(),
+                                   compiled.missed})};
+  }
+  enum class Match { kExact, kAtLeast };
+
+  // Every file that the compiler opens is in the key, and no other.
+  Seen expect_same_files(Match match = Match::kExact) {
+    const Seen seen = look();
     if (match == Match::kExact) {
-      EXPECT_EQ(own(compiled.opened), own(headers));
+      EXPECT_EQ(own(seen.compiled.opened), own(seen.headers));
     } else {
-      EXPECT_THAT(own(compiled.opened), IsSubsetOf(own(headers)));
+      EXPECT_THAT(own(seen.compiled.opened), IsSubsetOf(own(seen.headers)));
     }
-    const auto unkeyed = find_unkeyed(
-        headers, {compiled.opened, std::chrono::system_clock::now(), compiled.missed});
-    EXPECT_FALSE(unkeyed) << unkeyed->path << " " << unkeyed->reason;
+    EXPECT_FALSE(seen.unkeyed) << seen.unkeyed->path << " " << seen.unkeyed->reason;
+    return seen;
   }
 
   test::TempDir dir_;
@@ -225,25 +235,15 @@ TEST_F(HeaderClosureTest, HoldsEveryFileThatNvrtcOpensForNestedHeadersAndCub) {
   write(one_ / "never.h", "");
   write(two_ / "d/a2.h", "#include <cub/block/block_reduce.cuh>\n");
   input_.source = "#include <d/a.h>\n__global__ void f(__nv_bfloat16*) {}\n";
-  const HeaderSnapshot headers = scan();
-  const Compiled compiled = compile(input_, toolkit_);
-  ASSERT_EQ(compiled.result, NVRTC_SUCCESS) << compiled.log;
-  EXPECT_GT(compiled.opened.size(), 300U);
-  EXPECT_THAT(own(compiled.opened), IsSubsetOf(own(headers)));
-  EXPECT_EQ(own(headers).size(), 5U);
-  const auto unkeyed = find_unkeyed(
-      headers, {compiled.opened, std::chrono::system_clock::now(), compiled.missed});
-  EXPECT_FALSE(unkeyed) << unkeyed->path << " " << unkeyed->reason;
+  const Seen seen = expect_same_files(Match::kAtLeast);
+  EXPECT_GT(seen.compiled.opened.size(), 300U);
+  EXPECT_EQ(own(seen.headers).size(), 5U);
 }
 
 TEST_F(HeaderClosureTest, LeavesAComputedIncludeToTheReport) {
   write(one_ / "conf.h", "");
   input_.source = "#define STR(x) #x\n#include STR(conf.h)\n__global__ void f() {}\n";
-  const HeaderSnapshot headers = scan();
-  const Compiled compiled = compile(input_, toolkit_);
-  ASSERT_EQ(compiled.result, NVRTC_SUCCESS) << compiled.log;
-  const auto unkeyed = find_unkeyed(
-      headers, {compiled.opened, std::chrono::system_clock::now(), compiled.missed});
+  const auto unkeyed = look().unkeyed;
   ASSERT_TRUE(unkeyed);
   EXPECT_EQ(unkeyed->path, one_ / "conf.h");
   EXPECT_THAT(unkeyed->reason, HasSubstr("STR(conf.h)"));
@@ -254,13 +254,7 @@ TEST_F(HeaderClosureTest, SeesAHeaderThatHidesOneOfTheToolkits) {
   write(one_ / "nv/target",
         "#include <" + (toolkit_ / "cccl/nv/target").native() + ">");
   input_.source = "#include <cub/util_type.cuh>\n__global__ void f() {}\n";
-  const HeaderSnapshot headers = scan();
-  const Compiled compiled = compile(input_, toolkit_);
-  EXPECT_THAT(own(compiled.opened), testing::Not(testing::IsEmpty()));
-  EXPECT_THAT(own(compiled.opened), IsSubsetOf(own(headers)));
-  const auto unkeyed = find_unkeyed(
-      headers, {compiled.opened, std::chrono::system_clock::now(), compiled.missed});
-  EXPECT_FALSE(unkeyed) << unkeyed->path << " " << unkeyed->reason;
+  EXPECT_THAT(own(expect_same_files(Match::kAtLeast).compiled.opened), Not(IsEmpty()));
 }
 
 TEST_F(HeaderClosureTest, LooksInMemoryFirstWhoeverAsks) {

@@ -51,12 +51,18 @@ KILN_KERNEL(32, 1) of_gelu_erf(float* out, float u) {
   return code;
 }
 
+class Prelude : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!test::can_compile_ptx())
+      GTEST_SKIP() << "no NVRTC on this machine";
+  }
+};
+
 // What a function computes from a product and from its rounding error is wrong where
 // the compiler adds the product unrounded. ptxas does so too, after what is
 // interpreted.
-TEST(Prelude, ComputesOfFloatsWhatTheCompilerDoesNotContract) {
-  if (!test::can_compile_ptx())
-    GTEST_SKIP() << "no NVRTC on this machine";
+TEST_F(Prelude, ComputesOfFloatsWhatTheCompilerDoesNotContract) {
   const auto contracted = code_of_arithmetic(true);
   const auto plain = code_of_arithmetic(false);
   EXPECT_EQ(contracted.size(), 6U);
@@ -66,9 +72,7 @@ TEST(Prelude, ComputesOfFloatsWhatTheCompilerDoesNotContract) {
   }
 }
 
-TEST(Prelude, HasNothingThatPtxasRefusesForItsLeastArchitecture) {
-  if (!test::can_compile_ptx())
-    GTEST_SKIP() << "no NVRTC on this machine";
+TEST_F(Prelude, HasNothingThatPtxasRefusesForItsLeastArchitecture) {
   const std::string text = std::string(templates::embedded().prelude) + R"(
 KILN_KERNEL(64, 1) all(float* out, kiln_u32* words) {
   const kiln_i64 i = kiln_block() * kiln_threads() + kiln_thread();
@@ -86,9 +90,7 @@ KILN_KERNEL(64, 1) all(float* out, kiln_u32* words) {
   EXPECT_TRUE(image) << image.error().message;
 }
 
-TEST(Prelude, RefusesTensorCoresOfBfloatBefore80ByName) {
-  if (!test::can_compile_ptx())
-    GTEST_SKIP() << "no NVRTC on this machine";
+TEST_F(Prelude, RefusesTensorCoresOfBfloatBefore80ByName) {
   const auto refused =
       test::compile_to_ptx(std::string(templates::embedded().prelude) + R"(
 KILN_KERNEL(32, 1) product(float* out) {
