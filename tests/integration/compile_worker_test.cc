@@ -3,9 +3,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <thread>
 
 #include "compile/pool/worker_pool.h"
@@ -30,11 +28,9 @@ class CompileWorkerTest : public testing::Test {
       GTEST_SKIP() << "no NVRTC on this machine";
   }
 
-  [[nodiscard]] CompileJob job(std::string source,
-                               device::Target target = {
-                                   .architecture = {{8, 0}},
-                                   .kind = device::ImageKind::kCubin}) const {
-    return test::job_for(nvrtc_, std::move(source), target);
+  [[nodiscard]] CompileJob job(std::string source) const {
+    return test::job_for(nvrtc_, std::move(source),
+                         {.architecture = {{8, 0}}, .kind = device::ImageKind::kCubin});
   }
 
   static PoolOptions one_worker() {
@@ -101,26 +97,6 @@ TEST_F(CompileWorkerTest, TheImageIsWhatNvrtcGivesInProcess) {
   EXPECT_EQ(output.image, here.image);
 }
 
-TEST_F(CompileWorkerTest, APtxTargetGivesPtxAsTheImage) {
-  WorkerPool pool(one_worker());
-  const auto output =
-      pool.compile(job(test::kSmallKernel,
-                       {.architecture = {{8, 0}}, .kind = device::ImageKind::kPtx}),
-                   {});
-  ASSERT_TRUE(output) << output.error().message;
-  const auto info = test::value_of(device::read_ptx(output->image));
-  ASSERT_THAT(info.entry_points, SizeIs(1));
-  EXPECT_EQ(info.entry_points[0].name, "scale");
-  EXPECT_EQ(output->ptx, "");
-}
-
-TEST_F(CompileWorkerTest, PtxIsLeftOutWhereNobodyWantsIt) {
-  WorkerPool pool(one_worker());
-  auto wanted = job(test::kSmallKernel);
-  wanted.ptx = PtxPolicy::kDrop;
-  EXPECT_EQ(pool.compile(wanted, {}).value().ptx, "");
-}
-
 TEST_F(CompileWorkerTest, ASourceErrorIsAValueWithTheWholeLogAndCostsNoWorker) {
   WorkerPool pool(one_worker());
   EXPECT_THAT(
@@ -138,13 +114,6 @@ TEST_F(CompileWorkerTest, AnUnknownOptionIsTheCallersFault) {
   wanted.options.emplace_back("--no-such-option");
   EXPECT_THAT(pool.compile(wanted, {}), test::IsError(ErrorCode::kInvalidArgument,
                                                       HasSubstr("--no-such-option")));
-}
-
-TEST_F(CompileWorkerTest, ANulInTheSourceIsRefusedAndNotSilentlyCutOff) {
-  WorkerPool pool(one_worker());
-  EXPECT_THAT(
-      pool.compile(job(std::string(test::kSmallKernel) + '\0' + "syntax error"), {}),
-      test::IsError(ErrorCode::kInvalidArgument));
 }
 
 TEST_F(CompileWorkerTest, AnNvrtcThatIsNotThereIsNamed) {

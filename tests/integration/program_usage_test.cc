@@ -121,7 +121,7 @@ TEST_F(ProgramUsageTest, BadNumbersSizesAndDurationsAreRefused) {
 TEST_F(ProgramUsageTest, BadEnvironmentVariablesAreNamed) {
   const auto expect_named = [this](const std::string& name, const std::string& value) {
     kiln_.set(name, value);
-    expect_wrong({"ls"}, {name});
+    expect_wrong({"ls"}, {name, value});
     kiln_.unset(name);
   };
   expect_named("KILN_CACHE_SIZE", "lots");
@@ -134,6 +134,10 @@ TEST_F(ProgramUsageTest, BadEnvironmentVariablesAreNamed) {
   expect_named("KILN_JOBS", "many");
   expect_named("KILN_NO_JIT", "perhaps");
   expect_named("KILN_TRUSTED_UIDS", "root");
+  expect_named("KILN_TRUSTED_GIDS", "wheel");
+  expect_named("KILN_REMOTE_WAIT", "soon");
+  expect_named("KILN_ATTENTION", "flash");
+  expect_named("KILN_SEED", "/a;sined");
   expect_named("KILN_LOG", "loud");
 }
 

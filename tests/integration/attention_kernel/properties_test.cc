@@ -98,43 +98,6 @@ TEST(AttentionProperties, PackedSequencesGiveTheSameBitsAsPaddedOnes) {
   }
 }
 
-/// Value and key are laid out alike. The gradients of one that heads share are the sums
-/// of those of its copies, which were rounded one by one.
-void expect_sums_of_copies(const char* name, const Call<Bf16>& shared,
-                           const Tensor<Bf16>& sums, const Call<Bf16>& plain,
-                           const Tensor<Bf16>& copies) {
-  const Problem& few = shared.problem;
-  const Problem& many = plain.problem;
-  const I64 group = many.kv_heads / few.kv_heads;
-  double off = 0;
-  shared.each(few.k, false, few.dqk,
-              [&](std::size_t at, I64 batch, I64 h, I64 j, I64 d) {
-                double sum = 0;
-                double largest = 1;
-                for (I64 copy = h * group; copy < (h + 1) * group; ++copy) {
-                  const double each =
-                      copies[plain.at(many.k, batch, copy, j, d, false)].value();
-                  sum += each;
-                  largest = std::max(largest, std::fabs(each));
-                }
-                off = std::max(off, std::fabs(sums[at].value() - sum) / largest);
-              });
-  EXPECT_LE(off, static_cast<double>(group + 1) * kUnit<Bf16>) << name;
-}
-
-TEST(AttentionProperties, SharedHeadsAreAsThoughEachHadACopy) {
-  Problem shared = small_problem();
-  shared.kv_heads = 2;
-  Call<Bf16> grouped(problem_of(shared));
-  Call<Bf16> plain(small_problem());
-  copy_inputs(grouped, plain);
-  grouped.run_both();
-  plain.run_both();
-  expect_same_results(grouped, plain);
-  expect_sums_of_copies("dk", grouped, grouped.grad_k, plain, plain.grad_k);
-  expect_sums_of_copies("dv", grouped, grouped.grad_v, plain, plain.grad_v);
-}
-
 /// Of heads in five dimensions in memory, in rows of `row` elements.
 Strides in_five_dimensions(const ops::GroupedHeads& grouped, I64 rows, I64 row) {
   const auto heads = ops::flattened(grouped);
@@ -205,42 +168,6 @@ TEST(AttentionProperties, ZerosBehindTheValuesChangeNothing) {
   Problem wide = narrow;
   wide.dv = 192;
   expect_same_results(problem_of(narrow), problem_of(wide));
-}
-
-TEST(AttentionProperties, AWindowOverEverythingIsNone) {
-  Problem none = small_problem();
-  none.mask = Mask::kNone;
-  Problem wide = none;
-  wide.window_left = none.sq;
-  wide.window_right = none.skv;
-  expect_same_results(none, wide);
-}
-
-TEST(AttentionProperties, BothCornersAreOneWhereTheLengthsAre) {
-  Problem left = small_problem();
-  left.skv = left.sq;
-  left.mask = Mask::kCausal;
-  left = problem_of(left);
-  Problem right = left;
-  right.mask = Mask::kCausalBottomRight;
-  expect_same_results(left, right);
-}
-
-TEST(AttentionProperties, AConstantAddedToEveryScoreChangesNothing) {
-  Problem problem = small_problem();
-  problem.heads = problem.kv_heads = 1;
-  problem.bias_kind = Bias::kPostScale;
-  problem = problem_of(problem);
-  Call<Bf16> a(problem);
-  Call<Bf16> b(problem);
-  a.bias.fill(0.0F);
-  b.bias.fill(4.0F);
-  a.run(Pass::kForward);
-  b.run(Pass::kForward);
-  for (std::size_t i = 0; i < a.o.size(); ++i)
-    EXPECT_NEAR(a.o[i].value(), b.o[i].value(), 0x1p-6);
-  for (std::size_t i = 0; i < a.stats.size(); ++i)
-    EXPECT_NEAR(a.stats[i].bits + 4, b.stats[i].bits, 1e-5);
 }
 
 }  // namespace

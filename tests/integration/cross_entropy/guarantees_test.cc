@@ -136,15 +136,6 @@ TYPED_TEST(CrossEntropyGuarantees, ATargetOf64BitsIsNotCutTo32) {
   EXPECT_TRUE(std::isnan(out.loss[2].bits));
 }
 
-TYPED_TEST(CrossEntropyGuarantees, TargetsOf32And64BitsGiveTheSameBits) {
-  Setting setting{.rows = 9, .vocabulary = 50};
-  const auto wide = Problem<TypeParam>(setting).fused();
-  setting.target_type = TargetType::kInt32;
-  const auto narrow = Problem<TypeParam>(setting).fused();
-  EXPECT_TRUE(same_bits(wide.loss, narrow.loss));
-  EXPECT_TRUE(same_bits(wide.dlogits, narrow.dlogits));
-}
-
 // Guards against a mean of the smoothing over the padded vocabulary, and sums that take
 // the padding along: NaN is there.
 TYPED_TEST(CrossEntropyGuarantees, ColumnsBeyondTheVocabularyTakeNoPart) {

@@ -198,24 +198,5 @@ TEST(SettingsTest, PrecompiledHeadersMayHaveAFifthOfTheCacheUpTo2GiB) {
   EXPECT_EQ(precompiled_limit(config), 0U);
 }
 
-TEST(SettingsTest, AWrongValueNamesItsVariable) {
-  for (const auto& [name, value] :
-       std::map<std::string, std::string>{{"KILN_CACHE_SIZE", "lots"},
-                                          {"KILN_TRUSTED_UIDS", "root"},
-                                          {"KILN_TRUSTED_GIDS", "wheel"},
-                                          {"KILN_COMPILE_TIMEOUT", "-1"},
-                                          {"KILN_WORKER_MEMORY", "1X"},
-                                          {"KILN_JOBS", "0"},
-                                          {"KILN_REMOTE_WAIT", "soon"},
-                                          {"KILN_ATTENTION", "flash"},
-                                          {"KILN_NO_JIT", "perhaps"},
-                                          {"KILN_SEED", "/a;sined"}}) {
-    SCOPED_TRACE(name);
-    EXPECT_THAT(settings({}, environment({{name, value}})),
-                test::IsError(ErrorCode::kInvalidArgument,
-                              testing::AllOf(HasSubstr(name), HasSubstr(value))));
-  }
-}
-
 }  // namespace
 }  // namespace kiln

@@ -108,18 +108,6 @@ TEST_F(HeaderScanTest, SeesTheOrderOfTheToolkitsTrees) {
   EXPECT_NE(fields(), before);
 }
 
-TEST_F(HeaderScanTest, PutsHeadersInMemoryFirstWhoeverAsks) {
-  write(one_ / "d" / "a.h", "#include \"m.h\"");
-  write(one_ / "d" / "m.h", "disk");
-  input_.source = "#include <d/a.h>";
-  input_.memory_headers = {{"m.h", "#include <b.h>"}};
-  write(two_ / "b.h", "");
-  std::vector<std::string> names;
-  const HeaderScan found = scan();
-  for (const HeaderFile& file : found.headers->files) names.push_back(file.name);
-  EXPECT_THAT(names, ElementsAre("d/a.h", "b.h"));
-}
-
 TEST_F(HeaderScanTest, SeesAHeaderInMemoryThatIsCalledAsAFile) {
   // NVRTC takes it for the file once it has seen #pragma once in it.
   write(two_ / "a.h", "");
@@ -137,15 +125,6 @@ TEST_F(HeaderScanTest, TakesHeadersInMemoryInAnyOrderAndEveryByteOfThem) {
   EXPECT_EQ(fields(), before);
   std::swap(input_.memory_headers[0].name, input_.memory_headers[1].name);
   EXPECT_NE(fields(), before);
-}
-
-TEST_F(HeaderScanTest, FollowsPreIncludesAndNoSourceInclude) {
-  write(one_ / "d" / "a.h", "#include \"b.h\"");
-  write(one_ / "d" / "b.h", "1");
-  input_.options = {"--pre-include=d/a.h"};
-  EXPECT_NE(value("header/b.h"), "not found");
-  input_.options.emplace_back("-no-source-include");
-  EXPECT_EQ(value("header/b.h"), "not found");
 }
 
 TEST_F(HeaderScanTest, ListsComputedIncludesWithTheirPlace) {

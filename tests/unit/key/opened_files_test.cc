@@ -172,25 +172,6 @@ TEST_F(OpenedFilesTest, ThatNameTheTimeOfTheBuildAreUnkeyed) {
   EXPECT_THAT(reason(Paths{toolkit_ / "cuda.h"}), HasSubstr("the time of the build"));
 }
 
-TEST_F(OpenedFilesTest, OfASourceThatNamesTheTimeOfTheBuildAreUnkeyed) {
-  input_.source += "int t = __TIME__;\n";
-  take_snapshot();
-  const auto unkeyed = find_unkeyed(headers_, {{}, std::chrono::system_clock::now()});
-  ASSERT_TRUE(unkeyed);
-  EXPECT_EQ(to_string(*unkeyed),
-            "the compiler read kernel.cu, which names __TIME__ in line 3: each build "
-            "gives it another value");
-}
-
-TEST_F(OpenedFilesTest, WhoseSizeSaysNothingAreUnkeyed) {
-  std::error_code none;
-  if (fs::file_size("/proc/version", none) != 0)
-    GTEST_SKIP() << "no file here has more bytes than its size";
-  input_.source = "#include \"/proc/version\"";
-  take_snapshot();
-  EXPECT_THAT(reason(Paths{"/proc/version"}), HasSubstr("the file system says 0"));
-}
-
 // --- where the compiler found nothing ----------------------------------------------
 
 TEST_F(OpenedFilesTest, MissedWhereTheScanLookedAreKeyed) {
@@ -207,14 +188,6 @@ TEST_F(OpenedFilesTest, MissedWhereTheScanDidNotLookAreUnkeyed) {
   EXPECT_NE(reason_of_missed({own_ / "d" / "a.h"}), "");
   EXPECT_NE(reason_of_missed({own_}), "");
   EXPECT_NE(reason_of_missed({""}), "");
-}
-
-TEST_F(OpenedFilesTest, MissedByAComputedConditionNameIt) {
-  input_.source += "#define CAT(a) <a.h>\n#if __has_include(CAT(opt))\n#endif\n";
-  take_snapshot();
-  EXPECT_EQ(reason_of_missed({own_ / "cuda.h", own_ / "opt.h"}),
-            "for a computed condition, such as '__has_include(CAT(opt))' in kernel.cu "
-            "line 4, which names no file");
 }
 
 TEST_F(OpenedFilesTest, MissedThatWereThereForTheKeyAreUnkeyed) {
