@@ -22,7 +22,6 @@
 namespace kiln {
 namespace {
 
-using test::Campaign;
 using test::FuseMount;
 using test::ReferenceObject;
 
@@ -35,7 +34,7 @@ using Death = void (FuseMount::*)();
 constexpr Death kStops = &FuseMount::stop;
 constexpr Death kIsSilent = &FuseMount::hold;
 
-class DeadMountTest : public testing::Test {
+class DeadMountTest : public test::CampaignTest {
  public:
   struct Place {
     FuseMount& mount;
@@ -113,21 +112,18 @@ void check_seed(const DeadMountTest::Place& at, Death dies) {
 }
 
 TEST_F(DeadMountTest, fault_50_ASeedWhoseServerStopsCostsOneShortWait) {
-  Campaign campaign;
-  campaign.injected();
+  campaign_.injected();
   on_a_mount([](const Place& at) { check_seed(at, kStops); });
 }
 
 TEST_F(DeadMountTest, fault_50_ASeedWhoseServerIsSilentCostsOneShortWait) {
-  Campaign campaign;
-  campaign.injected();
+  campaign_.injected();
   on_a_mount([](const Place& at) { check_seed(at, kIsSilent); });
 }
 
 /// A seed that dies between two questions, and comes back.
 TEST_F(DeadMountTest, fault_51_ASeedThatDiesLaterIsPassedOverUntilItIsBack) {
-  Campaign campaign;
-  campaign.injected();
+  campaign_.injected();
   on_a_mount([](const Place& at) {
     const auto objects = test::sample_objects(3);
     fs::create_directory(at.kiln.folder() / "behind" / "root");
@@ -161,8 +157,7 @@ TEST_F(DeadMountTest, fault_51_ASeedThatDiesLaterIsPassedOverUntilItIsBack) {
 }
 
 TEST_F(DeadMountTest, fault_52_ACacheThatIsDeadAtOpenIsMemoryAlone) {
-  Campaign campaign;
-  campaign.injected(2);
+  campaign_.injected(2);
   on_a_mount([](const Place& at) {
     at.kiln.use_fake_nvrtc();
     at.kiln.set("KILN_CACHE_DIR", at.path / "cache");
@@ -187,8 +182,7 @@ TEST_F(DeadMountTest, fault_52_ACacheThatIsDeadAtOpenIsMemoryAlone) {
 }
 
 TEST_F(DeadMountTest, fault_52_CountsOnADeadMountAreNotKeptAndNotWaitedFor) {
-  Campaign campaign;
-  campaign.injected();
+  campaign_.injected();
   on_a_mount([](const Place& at) {
     const auto objects = test::sample_objects(1);
     test::FaultyFileSystem files;
@@ -212,8 +206,7 @@ TEST_F(DeadMountTest, fault_52_CountsOnADeadMountAreNotKeptAndNotWaitedFor) {
 }
 
 TEST_F(DeadMountTest, fault_53_VerbsThatLookNameTheFolderThatGivesNoAnswer) {
-  Campaign campaign;
-  campaign.injected(8);
+  campaign_.injected(8);
   on_a_mount([](const Place& at) {
     test::KilnProgram& kiln = at.kiln;
     kiln.use_fake_nvrtc();
@@ -266,8 +259,7 @@ const test::KilnProgram::Arguments kWhyNoPlan = test::words(
 
 /// Without a worker no mount is asked, so the program enters the dead one.
 TEST_F(DeadMountTest, fault_53_ASignalEndsAVerbThatHangsInACall) {
-  Campaign campaign;
-  campaign.injected(10);
+  campaign_.injected(10);
   on_a_mount([](const Place& at) {
     at.kiln.set("KILN_CACHE_DIR", at.path / "cache");
     at.kiln.set("KILN_TEMPLATE_DIR", at.path / "templates");
@@ -297,8 +289,7 @@ TEST_F(DeadMountTest, fault_53_ASignalEndsAVerbThatHangsInACall) {
 
 /// The call that touches the mount hangs, and nobody with it.
 TEST_F(DeadMountTest, fault_54_ACacheThatDiesLaterHoldsUpNoForkAndNoOtherKey) {
-  Campaign campaign;
-  campaign.injected(3);
+  campaign_.injected(3);
   on_a_mount([](const Place& at) {
     const auto objects = test::sample_objects(3);
     fs::create_directory(at.kiln.folder() / "behind" / "root");

@@ -24,7 +24,6 @@
 namespace kiln {
 namespace {
 
-using test::Campaign;
 using test::ChildProcess;
 
 constexpr unsigned kDeadlock = 30;  // seconds; then SIGALRM says so
@@ -48,7 +47,7 @@ class Quiet {
   const int before_;
 };
 
-class ForkingHostTest : public testing::Test {
+class ForkingHostTest : public test::CampaignTest {
  protected:
   ForkingHostTest() { ::setenv("KILN_FAKE_NVRTC", "", 1); }
 
@@ -94,7 +93,6 @@ TEST_F(ForkingHostTest, fault_31_AForkedChildIsToldAndAServiceOfItsOwnWorks) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer cannot follow threads into a forked child";
 #endif
-  Campaign campaign;
   auto service = test::open_service(config());
   ASSERT_TRUE(gets(*service, 1));
   const auto before = test::keyed(*service, test::small_kernel(1));
@@ -111,11 +109,11 @@ TEST_F(ForkingHostTest, fault_31_AForkedChildIsToldAndAServiceOfItsOwnWorks) {
                ? 0
                : 1;
   });
-  campaign.injected();
+  campaign_.injected();
   if (!gets(*service, 3))
-    campaign.wrong("the parent gets nothing meanwhile");
+    campaign_.wrong("the parent gets nothing meanwhile");
   if (const int code = child.wait(); code != 0)
-    campaign.wrong("the child ended with " + std::to_string(code));
+    campaign_.wrong("the child ended with " + std::to_string(code));
   EXPECT_EQ(test::fetch(*service, test::small_kernel(2))->outcome, FetchOutcome::kHit);
 }
 
@@ -125,7 +123,6 @@ TEST_F(ForkingHostTest, fault_31_ForksWhileThreadsBuildFindAndLogDeadlockNobody)
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "A sanitizer's own locks do not survive a fork beside busy threads";
 #endif
-  Campaign campaign;
   const int forks = 40 * static_cast<int>(test::fault_length());
   const Quiet quiet;
   fs::create_directory(headers());
@@ -171,15 +168,15 @@ TEST_F(ForkingHostTest, fault_31_ForksWhileThreadsBuildFindAndLogDeadlockNobody)
         return 2;
       return 0;
     });
-    campaign.injected();
+    campaign_.injected();
     std::this_thread::sleep_for(2ms);
   }
-  for (ChildProcess& child : children) campaign.expect_end(child);
+  for (ChildProcess& child : children) campaign_.expect_end(child);
   over = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failed, 0);
   EXPECT_TRUE(gets(*service, 5000)) << "the parent goes on";
-  campaign.check_hits(*cache, forks + 1, "after the forks");
+  campaign_.check_hits(*cache, forks + 1, "after the forks");
 }
 
 /// SQLite's own locks, of its memory and of its files, stay as its threads left them.
@@ -187,7 +184,6 @@ TEST_F(ForkingHostTest, fault_31_ForksWhileThreadsAreInSqliteDeadlockNobody) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "A sanitizer's own locks do not survive a fork beside busy threads";
 #endif
-  Campaign campaign;
   std::atomic<bool> over = false;
   std::atomic<int> failed = 0;
   std::vector<std::thread> threads;
@@ -215,20 +211,19 @@ TEST_F(ForkingHostTest, fault_31_ForksWhileThreadsAreInSqliteDeadlockNobody) {
       cache->flush(20s);
       return is_stored && cache->find(object.key()) && cache->list({}) ? 0 : 1;
     });
-    campaign.injected();
+    campaign_.injected();
     std::this_thread::sleep_for(2ms);
   }
-  for (ChildProcess& child : children) campaign.expect_end(child);
+  for (ChildProcess& child : children) campaign_.expect_end(child);
   over = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failed, 0);
   const auto cache = open_cache();
   EXPECT_EQ(cache->list({}).value().size(), static_cast<std::size_t>(forks));
-  campaign.check_hits(*cache, forks, "after the forks");
+  campaign_.check_hits(*cache, forks, "after the forks");
 }
 
 TEST_F(ForkingHostTest, fault_31_AChildHasAnIndexUnlessItsParentHasOneOpen) {
-  Campaign campaign;
   for (const bool is_open : {true, false}) {
     const auto cache = open_cache();
     ASSERT_TRUE(cache->list({}));  // opens it and closes it
@@ -241,8 +236,8 @@ TEST_F(ForkingHostTest, fault_31_AChildHasAnIndexUnlessItsParentHasOneOpen) {
       const auto own = open_cache();
       return own->list({}) && own->has_index() != is_open ? 0 : 1;
     });
-    campaign.injected();
-    campaign.expect_end(child);
+    campaign_.injected();
+    campaign_.expect_end(child);
   }
 }
 
@@ -250,7 +245,6 @@ TEST_F(ForkingHostTest, fault_31_AChildMayDestroyAServiceThatLooksForNvrtc) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer cannot follow threads into a forked child";
 #endif
-  Campaign campaign;
   ::setenv("KILN_FAKE_NVRTC", "hang-version", 1);
   std::stop_source stop;
   auto service = BuildService::open(config(), {.stop = stop.get_token()}).value();
@@ -265,16 +259,15 @@ TEST_F(ForkingHostTest, fault_31_AChildMayDestroyAServiceThatLooksForNvrtc) {
     ::setenv("KILN_FAKE_NVRTC", "", 1);
     return gets(*test::open_service(config()), 1) ? 0 : 2;
   });
-  campaign.injected();
+  campaign_.injected();
   if (const int code = child.wait(); code != 0)
-    campaign.wrong("the child ended with " + std::to_string(code));
+    campaign_.wrong("the child ended with " + std::to_string(code));
   stop.request_stop();
   service.reset();
   ::setenv("KILN_FAKE_NVRTC", "", 1);
 }
 
 TEST_F(ForkingHostTest, fault_31_AHostMayEndWhileItsThreadsAreInTheService) {
-  Campaign campaign;
   const int hosts = 6 * static_cast<int>(test::fault_length());
   for (int i = 0; i < hosts; ++i) {
     ChildProcess host([&]() -> int {
@@ -290,9 +283,9 @@ TEST_F(ForkingHostTest, fault_31_AHostMayEndWhileItsThreadsAreInTheService) {
       std::this_thread::sleep_for(20ms * (1 + i));
       test::exit_amid_threads(7);
     });
-    campaign.injected();
+    campaign_.injected();
     if (const int code = host.wait(); code != 7)
-      campaign.wrong("the host ended with " + std::to_string(code));
+      campaign_.wrong("the host ended with " + std::to_string(code));
   }
   const auto service = test::open_service(config());
   EXPECT_TRUE(gets(*service, 0));
@@ -300,7 +293,6 @@ TEST_F(ForkingHostTest, fault_31_AHostMayEndWhileItsThreadsAreInTheService) {
 }
 
 TEST_F(ForkingHostTest, fault_31_AForkedChildNeitherKeepsNorFreesALock) {
-  Campaign campaign;
   const auto cache = open_cache();
   auto mine = lock(*cache);
   ASSERT_EQ(mine.outcome, cache::LockOutcome::kHeld);
@@ -314,20 +306,19 @@ TEST_F(ForkingHostTest, fault_31_AForkedChildNeitherKeepsNorFreesALock) {
     return held ? 1 : 0;
   });
   forked.wait();
-  campaign.injected();
+  campaign_.injected();
   cache::KeyLock::LockRequest at_once{.key = test::ReferenceObject(1).key()};
   at_once.wait = false;
   if (cache->lock(at_once).outcome != cache::LockOutcome::kBypassed)
-    campaign.wrong("the child freed it");
+    campaign_.wrong("the child freed it");
   mine.lock.release();
   if (cache->lock(at_once).outcome != cache::LockOutcome::kHeld)
-    campaign.wrong("the child kept it");
+    campaign_.wrong("the child kept it");
   end.raise();
   EXPECT_EQ(child.wait(), 0);
 }
 
 TEST_F(ForkingHostTest, fault_31_ALockIsFreeWhenItsOwnerDiesAlthoughAForkedChildLives) {
-  Campaign campaign;
   test::Signal holds;
   test::Signal end;
   ChildProcess owner([&] {
@@ -344,10 +335,10 @@ TEST_F(ForkingHostTest, fault_31_ALockIsFreeWhenItsOwnerDiesAlthoughAForkedChild
   holds.wait();
   owner.signal(SIGKILL);
   owner.wait();
-  campaign.injected();
+  campaign_.injected();
   const auto acquired = lock(*open_cache());
   if (acquired.outcome != cache::LockOutcome::kHeld || acquired.waited > 5s)
-    campaign.wrong("the child keeps it");
+    campaign_.wrong("the child keeps it");
   end.raise();
 }
 

@@ -7,7 +7,6 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
-#include <functional>
 #include <thread>
 #include <vector>
 
@@ -22,7 +21,6 @@
 namespace kiln {
 namespace {
 
-using test::Campaign;
 using test::ChildProcess;
 using test::SimulatedDriver;
 
@@ -60,6 +58,7 @@ class ForkingLibraryTest : public test::LibraryTest {
 
   static constexpr auto kBounded = 30s;  // half of what that thread would wait
   static constexpr unsigned kDeadlock = 30;
+  test::Campaign campaign_;
 };
 
 /// What a program may do with its service as it ends.
@@ -79,7 +78,6 @@ class ForkingLibraryTest : public test::LibraryTest {
 constexpr std::array kEnds{leave_it, destroy_it, destroy_it_after_main};
 
 TEST_F(ForkingLibraryTest, fault_31_AHostMayEndWhileItsServiceWaitsForACompiler) {
-  Campaign campaign;
   const SimulatedDriver driver;
   for (const auto end : kEnds) {
     const test::Signal asks;
@@ -99,9 +97,9 @@ TEST_F(ForkingLibraryTest, fault_31_AHostMayEndWhileItsServiceWaitsForACompiler)
     const auto workers = test::children_of(host.pid());
     EXPECT_EQ(workers.size(), 1U);
     go_on.raise();
-    campaign.injected();
+    campaign_.injected();
     if (const int code = host.wait(); code != 7)
-      campaign.wrong("a host ended with " + std::to_string(code));
+      campaign_.wrong("a host ended with " + std::to_string(code));
     for (const pid_t worker : workers)
       EXPECT_TRUE(
           test::eventually(kBounded, [&] { return !test::is_running(worker); }));
@@ -112,7 +110,6 @@ TEST_F(ForkingLibraryTest, fault_31_AHostMayForkWhileItsServiceWaitsForACompiler
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer cannot follow threads into a forked child";
 #endif
-  Campaign campaign;
   const SimulatedDriver driver;
   ::setenv("KILN_FAKE_NVRTC", "hang-version", 1);
   auto service = open(fast(driver));
@@ -125,9 +122,9 @@ TEST_F(ForkingLibraryTest, fault_31_AHostMayForkWhileItsServiceWaitsForACompiler
         leave_it(std::move(service));
       return use_in_child(service, fast(driver));
     });
-    campaign.injected();
+    campaign_.injected();
     if (const int code = child.wait(); code != (exits ? 7 : 0))
-      campaign.wrong("a child ended with " + std::to_string(code));
+      campaign_.wrong("a child ended with " + std::to_string(code));
   }
   ::setenv("KILN_FAKE_NVRTC", "", 1);
   for (const pid_t worker : workers) EXPECT_TRUE(test::is_running(worker));
@@ -140,7 +137,6 @@ TEST_F(ForkingLibraryTest, fault_31_AHostMayEndOrForkAtAnyTimeAfterItsServiceIsO
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "A sanitizer's own locks do not survive a fork beside busy threads";
 #endif
-  Campaign campaign;
   const int hosts = 60 * static_cast<int>(test::fault_length());
   const SimulatedDriver driver;
   for (int i = 0; i < hosts; ++i) {
@@ -162,15 +158,14 @@ TEST_F(ForkingLibraryTest, fault_31_AHostMayEndOrForkAtAnyTimeAfterItsServiceIsO
       kEnds[static_cast<std::size_t>(i / 2) % kEnds.size()](std::move(service));
       return 2;
     });
-    campaign.injected();
+    campaign_.injected();
     if (const int code = host.wait(); code != 7)
-      campaign.wrong("host " + std::to_string(i) + " ended with " +
-                     std::to_string(code));
+      campaign_.wrong("host " + std::to_string(i) + " ended with " +
+                      std::to_string(code));
   }
 }
 
 TEST_F(ForkingLibraryTest, fault_31_AForkedChildIsToldAndItsParentGoesOn) {
-  Campaign campaign;
   const SimulatedDriver driver;
   auto service = open(fast(driver));
   const Device device = service->devices().at(0);
@@ -187,9 +182,9 @@ TEST_F(ForkingLibraryTest, fault_31_AForkedChildIsToldAndItsParentGoesOn) {
     service.reset();  // hangs on no thread or lock of the parent's
     return told ? 0 : 1;
   });
-  campaign.injected();
+  campaign_.injected();
   if (const int code = child.wait(); code != 0)
-    campaign.wrong("the child ended with " + std::to_string(code));
+    campaign_.wrong("the child ended with " + std::to_string(code));
   EXPECT_TRUE(service->get(small_source(4), device));
 }
 
@@ -197,7 +192,6 @@ TEST_F(ForkingLibraryTest, fault_31_ForksWhileThreadsGetAndLoadDeadlockNobody) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "A sanitizer's own locks do not survive a fork beside busy threads";
 #endif
-  Campaign campaign;
   const int forks = 40 * static_cast<int>(test::fault_length());
   const SimulatedDriver driver;
   Options quiet = fast(driver);
@@ -237,10 +231,10 @@ TEST_F(ForkingLibraryTest, fault_31_ForksWhileThreadsGetAndLoadDeadlockNobody) {
       auto own = Service::open(quiet);
       return own && own->get(known, own->devices().at(0)) ? 0 : 2;
     });
-    campaign.injected();
+    campaign_.injected();
     std::this_thread::sleep_for(3ms);
   }
-  for (ChildProcess& child : children) campaign.expect_end(child);
+  for (ChildProcess& child : children) campaign_.expect_end(child);
   over = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failed, 0);

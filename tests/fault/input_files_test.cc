@@ -30,10 +30,8 @@
 namespace kiln::key {
 namespace {
 
-using test::Campaign;
 using test::Fate;
 using test::SystemCall;
-using testing::Test;
 
 void write(const fs::path& path, std::string_view text) {
   fs::create_directories(path.parent_path());
@@ -64,7 +62,7 @@ class Mount {
   bool is_there_ = false;
 };
 
-class InputFilesTest : public Test {
+class InputFilesTest : public test::CampaignTest {
  protected:
   /// Of a source with <v.h>: in the folder, or in the toolkit that it is.
   enum class Place : std::uint8_t { kFolder, kToolkit };
@@ -84,16 +82,16 @@ class InputFilesTest : public Test {
   }
 
   /// After the change the key is that of a process without a memo.
-  void expect_seen(Campaign& campaign, const fs::path& folder,
-                   const std::function<void()>& change, const std::string& what) {
+  void expect_seen(const fs::path& folder, const std::function<void()>& change,
+                   const std::string& what) {
     for (const Place place : {Place::kFolder, Place::kToolkit}) {
       const fs::path memo = dir_.path() / fmt::format("memo{}", ++memos_);
       const std::string before = key_of(folder, memo, place);
       EXPECT_EQ(key_of(folder, memo, place), before) << what;
       change();
-      campaign.injected();
+      campaign_.injected();
       if (key_of(folder, memo, place) == before)
-        campaign.wrong(what + ": the key of before");
+        campaign_.wrong(what + ": the key of before");
     }
   }
 
@@ -107,7 +105,6 @@ TEST_F(InputFilesTest,
        fault_61_APathThatBecomesAnotherFileMeanwhileTeachesNothingWrong) {
   if (!test::can_trace())
     GTEST_SKIP() << "A PROCESS MAY NOT TRACE ITS CHILD HERE";
-  Campaign campaign;
   write(dir_.path() / "one/v.h", "#define V 1\n");
   write(dir_.path() / "two/v.h", "#define V 2\n");
   const fs::path current = dir_.path() / "current";
@@ -131,7 +128,7 @@ TEST_F(InputFilesTest,
           [&](const SystemCall& call) {
             if (call.position == at) {
               turn_to("two");
-              campaign.injected();
+              campaign_.injected();
             }
             return Fate{};
           });
@@ -141,9 +138,9 @@ TEST_F(InputFilesTest,
         turn_to(target);
         const fs::path real = dir_.path() / target;
         if (key_of(current, memo, place) != key_of(real, {}, place))
-          campaign.wrong(fmt::format("{} as {}, turned at call {}", target,
-                                     place == Place::kFolder ? "folder" : "toolkit",
-                                     at));
+          campaign_.wrong(fmt::format("{} as {}, turned at call {}", target,
+                                      place == Place::kFolder ? "folder" : "toolkit",
+                                      at));
       }
     }
   }
@@ -156,7 +153,6 @@ TEST_F(InputFilesTest, fault_62_StoresThroughAMappingOnTmpfsAreSeen) {
   if (::mkdtemp(name.data()) == nullptr)
     GTEST_SKIP() << "there is no tmpfs at /dev/shm";
   const fs::path folder = name;
-  Campaign campaign;
   write(folder / "v.h", "#define V 1\n");
   {
     const UniqueFd fd(::open((folder / "v.h").c_str(), O_RDWR | O_CLOEXEC));
@@ -164,7 +160,7 @@ TEST_F(InputFilesTest, fault_62_StoresThroughAMappingOnTmpfsAreSeen) {
         ::mmap(nullptr, 12, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0));
     ASSERT_NE(text, MAP_FAILED);
     expect_seen(
-        campaign, folder, [&] { ++text[10]; }, "a store");
+        folder, [&] { ++text[10]; }, "a store");
     ::munmap(text, 12);
   }
   fs::remove_all(folder);
@@ -178,7 +174,6 @@ TEST_F(InputFilesTest, fault_63_WhatAServerChangesBehindCachedAttributesIsSeen) 
                                {.attributes_live = std::chrono::minutes(1)});
   if (!server.is_mounted())
     GTEST_SKIP() << "FUSE CANNOT BE MOUNTED HERE";
-  Campaign campaign;
   int version = 1;
   const auto put = [&](std::time_t time) {
     write(behind / "v.h", fmt::format("#define V {}\n", version++ % 10));
@@ -188,10 +183,10 @@ TEST_F(InputFilesTest, fault_63_WhatAServerChangesBehindCachedAttributesIsSeen) 
   constexpr std::time_t kTime = 1'600'000'000;
   put(kTime);
   expect_seen(
-      campaign, folder, [&] { put(kTime); }, "size and times as before");
+      folder, [&] { put(kTime); }, "size and times as before");
   std::time_t time = kTime;
   expect_seen(
-      campaign, folder, [&] { put(++time); }, "another time");
+      folder, [&] { put(++time); }, "another time");
 }
 
 class ImageTest : public InputFilesTest {
@@ -217,7 +212,6 @@ class ImageTest : public InputFilesTest {
   /// other.
   template <typename Mounted>
   void expect_two_keys(const fs::path& folder, const Mounted& mounted) {
-    Campaign campaign;
     for (const Place place : {Place::kFolder, Place::kToolkit}) {
       const fs::path memo = dir_.path() / fmt::format("memo{}", ++memos_);
       std::string keys[2];
@@ -225,10 +219,10 @@ class ImageTest : public InputFilesTest {
         const auto mount = mounted(which == 0 ? "32" : "64");
         keys[which] = key_of(folder, memo, place);
         EXPECT_EQ(keys[which], key_of(folder, {}, place));
-        campaign.injected();
+        campaign_.injected();
       }
       if (keys[0] == keys[1])
-        campaign.wrong("the second image has the first one's key");
+        campaign_.wrong("the second image has the first one's key");
     }
   }
 };
@@ -281,21 +275,19 @@ class ShadowTest : public InputFilesTest {
 TEST_F(ShadowTest, fault_66_OfAFolderThatMayNotBeListedAreFound) {
   if (!test::User::can_become_another())
     GTEST_SKIP() << "ROOT ALONE CAN BECOME A USER WHO MAY NOT LIST A FOLDER";
-  Campaign campaign;
   fs::permissions(dir_.path(), fs::perms::owner_all | fs::perms::others_exec);
   fs::permissions(own_, fs::perms::owner_all | fs::perms::others_exec);
   const test::User other(65534);
   const std::string before = other.run([&] { return key(own_); });
   write(own_ / "Inner.h", "shadow");
-  campaign.injected();
+  campaign_.injected();
   if (other.run([&] { return key(own_); }) == before)
-    campaign.wrong("the shadow is not seen");
+    campaign_.wrong("the shadow is not seen");
 }
 
 TEST_F(ShadowTest, fault_66_OfAFolderWhoseListFailsAreFound) {
   if (!test::can_trace())
     GTEST_SKIP() << "A PROCESS MAY NOT TRACE ITS CHILD HERE";
-  Campaign campaign;
   for (int i = 0; i < 3; ++i) write(own_ / std::to_string(i), "");
   const std::string before = key(own_);
   write(own_ / "Inner.h", "shadow");
@@ -318,13 +310,13 @@ TEST_F(ShadowTest, fault_66_OfAFolderWhoseListFailsAreFound) {
           is_open = (is_open && !lists) || opens;
           if (!(failing == SYS_openat ? opens : lists))
             return Fate{};
-          campaign.injected();
+          campaign_.injected();
           return Fate::failed(EIO);
         });
     if (traced.status != 0)
-      campaign.wrong(fmt::format("call {} failed: the shadow is not seen", failing));
+      campaign_.wrong(fmt::format("call {} failed: the shadow is not seen", failing));
   }
-  EXPECT_EQ(campaign.injected_so_far(), 2);
+  EXPECT_EQ(campaign_.injected_so_far(), 2);
 }
 
 TEST_F(ShadowTest, fault_66_OfAFolderThatMatchesNamesInAnotherCaseAreFound) {
@@ -334,12 +326,11 @@ TEST_F(ShadowTest, fault_66_OfAFolderThatMatchesNamesInAnotherCaseAreFound) {
   const test::FuseMount server(own_, behind, {.ignores_case = true});
   if (!server.is_mounted())
     GTEST_SKIP() << "FUSE CANNOT BE MOUNTED HERE";
-  Campaign campaign;
   const std::string before = key(own_);
   write(behind / "iNNER.H", "shadow");
-  campaign.injected();
+  campaign_.injected();
   if (key(own_) == before)
-    campaign.wrong("the shadow is not seen");
+    campaign_.wrong("the shadow is not seen");
 }
 
 }  // namespace

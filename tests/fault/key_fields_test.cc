@@ -14,11 +14,9 @@
 namespace kiln {
 namespace {
 
-using test::Campaign;
-
 template <typename Inputs>
 void expect_all_differ(const std::vector<test::KeyChange<Inputs>>& changes) {
-  Campaign campaign;
+  test::Campaign campaign;
   std::map<Digest, std::string> keys{{Inputs().key(), "nothing"}};
   for (const auto& [name, change] : changes) {
     Inputs changed;
@@ -39,7 +37,7 @@ TEST(KeyFieldsTest, fault_34_EachFieldOfATemplateMakesANewKey) {
 }
 
 /// The program as it is called: each line is another build than every other.
-class KeyOfCommandTest : public testing::Test {
+class KeyOfCommandTest : public test::CampaignTest {
  protected:
   KeyOfCommandTest() {
     kiln_.use_fake_nvrtc();
@@ -67,7 +65,6 @@ class KeyOfCommandTest : public testing::Test {
 };
 
 TEST_F(KeyOfCommandTest, fault_34_EachCommandMakesANewKey) {
-  Campaign campaign;
   const std::string one = kiln_.folder() / "one";
   const std::string two = kiln_.folder() / "two";
   const std::vector<Arguments> table{
@@ -102,27 +99,26 @@ TEST_F(KeyOfCommandTest, fault_34_EachCommandMakesANewKey) {
   for (std::size_t i = 0; i < table.size(); ++i) {
     Arguments words{"compile"};
     words.insert(words.end(), table[i].begin(), table[i].end());
-    campaign.injected();
+    campaign_.injected();
     const auto [other, is_new] = keys.emplace(key_of(words), i);
     if (!is_new)
-      campaign.wrong("lines " + std::to_string(other->second) + " and " +
-                     std::to_string(i) + " of the table make one key");
+      campaign_.wrong("lines " + std::to_string(other->second) + " and " +
+                      std::to_string(i) + " of the table make one key");
   }
   EXPECT_FALSE(keys.contains(""));
 }
 
 TEST_F(KeyOfCommandTest, fault_34_EachParameterOfATemplateMakesANewKey) {
-  Campaign campaign;
   const std::string templates = test::write_tiny_templates(kiln_);
   const auto report =
       kiln_.json_of({"warm", "--template-dir", templates, "--template", "tiny_fwd",
                      "--template", "tiny_bwd", "--arch", "8.0,9.0,9.0a"});
   std::map<std::string, std::string> keys;
   for (const auto& entry : report["entries"]) {
-    campaign.injected();
+    campaign_.injected();
     const auto [other, is_new] = keys.emplace(entry["key"], entry.dump());
     if (!is_new)
-      campaign.wrong(other->second + " and " + entry.dump() + " have one key");
+      campaign_.wrong(other->second + " and " + entry.dump() + " have one key");
   }
   EXPECT_EQ(keys.size(), 36U);
 }

@@ -27,7 +27,6 @@
 namespace kiln {
 namespace {
 
-using test::Campaign;
 using test::SimulatedDriver;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -79,6 +78,8 @@ class ScarceResourcesTest : public test::LibraryTest {
       count += at->path().filename().native().size() == 62 ? 1 : 0;
     return count;
   }
+
+  test::Campaign campaign_;
 };
 
 // The first here: each thread that this process had would leave memory in reserve.
@@ -86,7 +87,6 @@ TEST_F(ScarceResourcesTest, fault_32_AtLimitsOfMemoryThereIsAKernelOrAReason) {
   if (kSanitized)
     GTEST_SKIP() << "A SANITIZER NEEDS MEMORY OF ITS OWN: limits of memory were not "
                     "tried";
-  Campaign campaign;
   const SimulatedDriver driver;
   std::map<std::string, int> outcomes;
   // Of what only a mapping of its own has room for.
@@ -124,20 +124,19 @@ TEST_F(ScarceResourcesTest, fault_32_AtLimitsOfMemoryThereIsAKernelOrAReason) {
         }
         return outcome;
       });
-      campaign.injected();
+      campaign_.injected();
       ++outcomes[said];
       if (!is_answer(said))
-        campaign.wrong("with " + std::to_string(more_mib) + " MiB: " + said);
+        campaign_.wrong("with " + std::to_string(more_mib) + " MiB: " + said);
     }
   }
   for (const auto& [outcome, count] : outcomes)
     std::printf("%d times: %s\n", count, outcome.c_str());
   EXPECT_GT(outcomes["had had "], 0);
-  EXPECT_LT(outcomes["had had "], campaign.injected_so_far()) << "nothing was scarce";
+  EXPECT_LT(outcomes["had had "], campaign_.injected_so_far()) << "nothing was scarce";
 }
 
 TEST_F(ScarceResourcesTest, fault_06_AServiceThatCannotBeOpenedWaitsForNoCompiler) {
-  Campaign campaign;
   const SimulatedDriver driver;
   Options wrong = fast(driver);
   wrong.driver = root() / "libcuda.so.1";
@@ -145,25 +144,23 @@ TEST_F(ScarceResourcesTest, fault_06_AServiceThatCannotBeOpenedWaitsForNoCompile
   const auto began = std::chrono::steady_clock::now();
   const auto service = Service::open(wrong);
   ::setenv("KILN_FAKE_NVRTC", "", 1);
-  campaign.injected();
+  campaign_.injected();
   EXPECT_FALSE(service);
   EXPECT_LT(std::chrono::steady_clock::now() - began, 30s) << "its limit is a minute";
 }
 
 TEST_F(ScarceResourcesTest, fault_32_ARootThatIsNotThereIsMadeWithAllAboveIt) {
-  Campaign campaign;
   const SimulatedDriver driver;
   Options deep = fast(driver);
   deep.cache_dir = root() / "a" / "b" / "c";
   auto service = open(deep);
-  campaign.injected();
+  campaign_.injected();
   ASSERT_TRUE(gets(*service, 1));
   EXPECT_EQ(objects(), 0U);
   EXPECT_TRUE(fs::exists(root() / "a" / "b" / "c" / "objects"));
 }
 
 TEST_F(ScarceResourcesTest, fault_32_ARootThatIsRemovedWhileOpenCostsNobodyItsKernel) {
-  Campaign campaign;
   const int removals = 30 * static_cast<int>(test::fault_length());
   const SimulatedDriver driver;
   auto service = open(fast(driver));
@@ -179,12 +176,12 @@ TEST_F(ScarceResourcesTest, fault_32_ARootThatIsRemovedWhileOpenCostsNobodyItsKe
     std::this_thread::sleep_for(10ms);
     std::error_code busy;  // somebody makes a file in it meanwhile: next time
     fs::remove_all(root(), busy);
-    campaign.injected();
+    campaign_.injected();
   }
   over = true;
   for (std::thread& thread : threads) thread.join();
   if (failed > 0)
-    campaign.wrong(std::to_string(failed) + " kernels were not had");
+    campaign_.wrong(std::to_string(failed) + " kernels were not had");
   // What is still being written down makes new files for a moment.
   EXPECT_TRUE(test::eventually(10s, [&] {
     std::error_code busy;
@@ -201,7 +198,6 @@ TEST_F(ScarceResourcesTest, fault_32_AtEveryLimitOfDescriptorsThereIsAKernelOrAR
   if (kSanitized)
     GTEST_SKIP() << "A SANITIZER NEEDS DESCRIPTORS OF ITS OWN: limits of descriptors "
                     "were not tried";
-  Campaign campaign;
   const SimulatedDriver driver;
   {
     auto service = open(fast(driver));
@@ -232,10 +228,10 @@ TEST_F(ScarceResourcesTest, fault_32_AtEveryLimitOfDescriptorsThereIsAKernelOrAR
         }
         return outcome;
       });
-      campaign.injected();
+      campaign_.injected();
       ++outcomes[said];
       if (!is_answer(said))
-        campaign.wrong("with " + std::to_string(more) + " descriptors: " + said);
+        campaign_.wrong("with " + std::to_string(more) + " descriptors: " + said);
     }
   }
   for (const auto& [outcome, count] : outcomes)
@@ -244,7 +240,6 @@ TEST_F(ScarceResourcesTest, fault_32_AtEveryLimitOfDescriptorsThereIsAKernelOrAR
 }
 
 TEST_F(ScarceResourcesTest, fault_10_ALimitOfFileSizesIsAnErrorAndNeverEndsTheHost) {
-  Campaign campaign;
   const SimulatedDriver driver;
 #ifdef __SANITIZE_THREAD__
   constexpr rlim_t kLeast = 1;  // it writes to a file itself as a process starts
@@ -278,9 +273,9 @@ TEST_F(ScarceResourcesTest, fault_10_ALimitOfFileSizesIsAnErrorAndNeverEndsTheHo
         }
         return "had had";
       });
-      campaign.injected();
+      campaign_.injected();
       if (said != "had had")
-        campaign.wrong("with " + std::to_string(limit) + " bytes: " + said);
+        campaign_.wrong("with " + std::to_string(limit) + " bytes: " + said);
     }
     std::error_code error;
     fs::remove_all(root(), error);

@@ -18,12 +18,10 @@
 namespace kiln {
 namespace {
 
-using test::Campaign;
-
 constexpr int kKernels = 32;
 constexpr int kNoNamespace = 77;
 
-class WarmTest : public testing::Test {
+class WarmTest : public test::CampaignTest {
  protected:
   WarmTest() {
     kiln_.use_fake_nvrtc();
@@ -86,50 +84,47 @@ class WarmTest : public testing::Test {
 };
 
 TEST_F(WarmTest, fault_37_KilledAnywhereItIsResumedAndNothingIsBuiltTwice) {
-  Campaign campaign;
   const int rounds = 12 * static_cast<int>(test::fault_length());
   const auto most = whole_run();
   int partial = 0;
   for (int round = 0; round < rounds; ++round) {
     const test::Finished killed = warm_until(SIGKILL, round, most);
-    campaign.injected();
+    campaign_.injected();
     partial += stored() > 0 && stored() < kKernels ? 1 : 0;
     if (killed.status != 128 + SIGKILL && killed.status != 0)
-      campaign.wrong(killed.text());
+      campaign_.wrong(killed.text());
     if (const auto wrong = resumed(); !wrong.empty())
-      campaign.wrong(wrong);
+      campaign_.wrong(wrong);
   }
   EXPECT_GT(partial, 0) << "none was killed in the middle";
 }
 
 TEST_F(WarmTest, fault_37_InterruptedAnywhereItSaysWhatWasDoneAndIsResumed) {
-  Campaign campaign;
   const int rounds = 12 * static_cast<int>(test::fault_length());
   const auto most = whole_run();
   int partial = 0;
   for (int round = 0; round < rounds; ++round) {
     const int signal = round / 2 % 2 == 0 ? SIGINT : SIGTERM;
     const test::Finished ended = warm_until(signal, round, most);
-    campaign.injected();
+    campaign_.injected();
     if (ended.status != 128 + signal && ended.status != 0)
-      campaign.wrong(ended.text());
+      campaign_.wrong(ended.text());
     // Before it has looked at its arguments it has nothing to say.
     if (!ended.out.empty()) {
       const json report = ended.json();
       const int done = report["compiled"].get<int>() - report["not_stored"].get<int>();
       if (done != stored() || report["requested"] != kKernels ||
           report["failed"] != kKernels - report["compiled"].get<int>())
-        campaign.wrong(std::to_string(stored()) + " are stored: " + report.dump());
+        campaign_.wrong(std::to_string(stored()) + " are stored: " + report.dump());
       partial += done > 0 && done < kKernels ? 1 : 0;
     }
     if (const auto wrong = resumed(); !wrong.empty())
-      campaign.wrong(wrong);
+      campaign_.wrong(wrong);
   }
   EXPECT_GT(partial, 0) << "none was interrupted in the middle";
 }
 
 TEST_F(WarmTest, fault_37_OnAFullDiskItEndsSoonSaysSoAndIsResumedOnceThereIsRoom) {
-  Campaign campaign;
   std::filesystem::create_directory(kiln_.cache_dir());
   test::ChildProcess child([&] {
     const auto& disk = kiln_.cache_dir();
@@ -158,9 +153,9 @@ TEST_F(WarmTest, fault_37_OnAFullDiskItEndsSoonSaysSoAndIsResumedOnceThereIsRoom
   const int code = child.wait();
   if (code == kNoNamespace)
     GTEST_SKIP() << "NO MOUNT NAMESPACES HERE: a full disk was not tried";
-  campaign.injected();
+  campaign_.injected();
   if (code != 0)
-    campaign.wrong("the child ended with " + std::to_string(code));
+    campaign_.wrong("the child ended with " + std::to_string(code));
 }
 
 }  // namespace

@@ -17,7 +17,6 @@
 namespace kiln::cache {
 namespace {
 
-using test::Campaign;
 using test::ChildProcess;
 using test::ReferenceObject;
 
@@ -66,7 +65,7 @@ class WatchedFileSystem final : public test::FaultyFileSystem {
   Shared& shared_;
 };
 
-class EvictionTest : public testing::Test {
+class EvictionTest : public test::CampaignTest {
  protected:
   [[nodiscard]] CacheOptions options() const {
     CacheOptions options;
@@ -148,7 +147,7 @@ class EvictionTest : public testing::Test {
   }
 
   /// All of them at once, until the readers are done.
-  void run(Campaign& campaign, int collectors, Spare spare) {
+  void run(int collectors, Spare spare) {
     const int rounds = 150 * static_cast<int>(test::fault_length());
     std::vector<ChildProcess> others;
     for (int i = 0; i < collectors; ++i) others.push_back(collector());
@@ -157,11 +156,11 @@ class EvictionTest : public testing::Test {
     for (unsigned i = 0; i < kReaders; ++i) readers.push_back(reader(i, rounds));
     for (ChildProcess& each : readers) {
       if (const int code = each.wait(); code != 0)
-        campaign.wrong("a reader ended with " + std::to_string(code));
+        campaign_.wrong("a reader ended with " + std::to_string(code));
     }
     shared_->over = true;
     for (ChildProcess& each : others) EXPECT_EQ(each.wait(), 0);
-    campaign.injected(shared_->evicted + shared_->removed);
+    campaign_.injected(shared_->evicted + shared_->removed);
     EXPECT_GT(shared_->evicted, 0);
     EXPECT_GT(shared_->removed, 0);
     EXPECT_GT(shared_->hits, 0) << "nothing lived long enough to be read";
@@ -174,8 +173,7 @@ class EvictionTest : public testing::Test {
 
 TEST_F(EvictionTest,
        fault_20_ReadersHaveTheRightBytesOrAMissUnderACollectorAndRemovals) {
-  Campaign campaign;
-  run(campaign, 1, Spare::kNothing);
+  run(1, Spare::kNothing);
   CacheOptions roomy = options();
   roomy.limit_bytes = 1U << 30U;
   const auto cache = Cache::open(roomy);
@@ -183,11 +181,11 @@ TEST_F(EvictionTest,
     std::ignore = cache->publish(*ReferenceObject(number));
   for (int number = 0; number < kKeys; ++number) {
     if (!cache->find(ReferenceObject(number).key()))
-      campaign.wrong("object " + std::to_string(number) + " cannot be had");
+      campaign_.wrong("object " + std::to_string(number) + " cannot be had");
   }
-  campaign.check_hits(*cache, kKeys, "after it");
+  campaign_.check_hits(*cache, kKeys, "after it");
   if (const auto verified = cache->verify({}); !verified || !verified->problems.empty())
-    campaign.wrong("verify finds damage");
+    campaign_.wrong("verify finds damage");
   EXPECT_EQ(cache->list({}).value().size(), std::size_t{kKeys});
 }
 
@@ -195,13 +193,12 @@ TEST_F(EvictionTest,
 /// lock says that a collector is at work lets a second one begin, so that one is
 /// spared.
 TEST_F(EvictionTest, fault_20_ThereIsNeverMoreThanOneCollectorAtATime) {
-  Campaign campaign;
-  run(campaign, kCollectors, Spare::kCollectorLock);
+  run(kCollectors, Spare::kCollectorLock);
   std::printf("%d trims of %d collectors, %d turned away, at most %d at a time\n",
               shared_->trims.load(), kCollectors, shared_->turned_away.load(),
               shared_->most_removing.load());
   if (shared_->most_removing != 1)
-    campaign.wrong(std::to_string(shared_->most_removing) + " removed at once");
+    campaign_.wrong(std::to_string(shared_->most_removing) + " removed at once");
   EXPECT_GT(shared_->turned_away, 0) << "no two wanted to collect at once";
 }
 

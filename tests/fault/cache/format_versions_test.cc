@@ -24,7 +24,6 @@
 namespace kiln::cache {
 namespace {
 
-using test::Campaign;
 using test::ChildProcess;
 using test::ReferenceObject;
 
@@ -32,7 +31,7 @@ constexpr int kObjects = 8;
 // Other versions, and what is no version's name though it looks like one.
 constexpr std::array kUntouchable{"v0", "v2", "v999", "v00", "v-0", "V0"};
 
-class FormatVersionsTest : public testing::Test {
+class FormatVersionsTest : public test::CampaignTest {
  protected:
   FormatVersionsTest() {
     const auto cache = Cache::open(options());
@@ -109,16 +108,15 @@ class FormatVersionsTest : public testing::Test {
 };
 
 TEST_F(FormatVersionsTest, fault_35_ObjectsOfOtherVersionsAreNeitherSeenNorTouched) {
-  Campaign campaign;
   const auto before = untouchable();
   const auto expect_untouched = [&](const std::string& after) {
-    campaign.injected(static_cast<int>(kUntouchable.size()) * kObjects);
+    campaign_.injected(static_cast<int>(kUntouchable.size()) * kObjects);
     if (untouchable() != before)
-      campaign.wrong("the others' objects are not as they were after " + after);
+      campaign_.wrong("the others' objects are not as they were after " + after);
   };
   {
     const auto cache = Cache::open(options());
-    campaign.check_hits(*cache, kObjects, "beside other versions");
+    campaign_.check_hits(*cache, kObjects, "beside other versions");
     EXPECT_TRUE(cache->remove(ReferenceObject(0).key()));
     EXPECT_FALSE(cache->find(ReferenceObject(0).key())) << "the other's was found";
     EXPECT_EQ(cache->publish(*ReferenceObject(0)).outcome, Published::kStored);
@@ -154,7 +152,6 @@ TEST_F(FormatVersionsTest, fault_35_ObjectsOfOtherVersionsAreNeitherSeenNorTouch
 }
 
 TEST_F(FormatVersionsTest, fault_35_TheTrimAfterAPublishLeavesOtherVersionsAlone) {
-  Campaign campaign;
   const auto before = untouchable();
   CacheOptions small = options();
   // Too small for ours, so that each publish trims.
@@ -164,25 +161,24 @@ TEST_F(FormatVersionsTest, fault_35_TheTrimAfterAPublishLeavesOtherVersionsAlone
     const fs::path ours = cache->layout().object(ReferenceObject(i).key());
     fs::last_write_time(ours, fs::file_time_type::clock::now() - 24h * 60);
   }
-  campaign.injected(static_cast<int>(kUntouchable.size()) * kObjects);
+  campaign_.injected(static_cast<int>(kUntouchable.size()) * kObjects);
   EXPECT_TRUE(cache->remove(ReferenceObject(0).key()));
   EXPECT_EQ(cache->publish(*ReferenceObject(0)).outcome, Published::kStored);
   cache->flush(10s);
   EXPECT_GT(cache->counters().get(Counter::kEvicted), 0U);
   if (untouchable() != before)
-    campaign.wrong("the others' objects are not as they were");
+    campaign_.wrong("the others' objects are not as they were");
 }
 
 TEST_F(FormatVersionsTest, fault_35_AnObjectOfAnotherVersionInOurFolderIsQuarantined) {
-  Campaign campaign;
   const auto cache = Cache::open(options());
   for (int i = 0; i < kObjects; ++i) {
     const fs::path ours = cache->layout().object(ReferenceObject(i).key());
     fs::permissions(ours, fs::perms::owner_write, fs::perm_options::add);
     std::fstream(ours).seekp(8) << static_cast<char>(i == 0 ? 0 : i + 1);
-    campaign.injected();
+    campaign_.injected();
   }
-  campaign.check_hits(*cache, kObjects, "with another version's number in its header");
+  campaign_.check_hits(*cache, kObjects, "with another version's number in its header");
   EXPECT_EQ(cache->counters().get(Counter::kQuarantined), std::uint64_t{kObjects});
   for (int i = 0; i < kObjects; ++i) {
     EXPECT_EQ(cache->publish(*ReferenceObject(i)).outcome, Published::kStored);
@@ -191,7 +187,6 @@ TEST_F(FormatVersionsTest, fault_35_AnObjectOfAnotherVersionInOurFolderIsQuarant
 }
 
 TEST_F(FormatVersionsTest, fault_35_AWriterOfAnotherVersionTakesOnlyTheIndexInTurns) {
-  Campaign campaign;
   const int rounds = 40 * static_cast<int>(test::fault_length());
   // Publishes its own objects, and puts an index of its version in place of ours.
   ChildProcess newer([&] {
@@ -213,15 +208,15 @@ TEST_F(FormatVersionsTest, fault_35_AWriterOfAnotherVersionTakesOnlyTheIndexInTu
   });
   const auto cache = Cache::open(options());
   for (int round = 0; round < rounds; ++round) {
-    campaign.injected();
+    campaign_.injected();
     const ReferenceObject mine(round % kObjects);
     EXPECT_TRUE(cache->remove(mine.key()));
     if (cache->publish(*ReferenceObject(round % kObjects)).outcome !=
         Published::kStored)
-      campaign.wrong("nothing can be published");
-    campaign.check_hits(*cache, kObjects, "beside a newer writer");
+      campaign_.wrong("nothing can be published");
+    campaign_.check_hits(*cache, kObjects, "beside a newer writer");
     if (cache->list({}).value().size() != std::size_t{kObjects})
-      campaign.wrong("the list is not that of our objects");
+      campaign_.wrong("the list is not that of our objects");
   }
   EXPECT_EQ(newer.wait(), 0);
   for (const auto& [version, found] : untouchable())

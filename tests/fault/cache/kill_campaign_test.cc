@@ -20,7 +20,6 @@
 namespace kiln::cache {
 namespace {
 
-using test::Campaign;
 using test::ChildProcess;
 using test::ReferenceObject;
 
@@ -41,7 +40,7 @@ struct Shared {
   std::array<std::atomic<std::int64_t>, kWaiters> done_ns;  // when each had its kernel
 };
 
-class KillCampaignTest : public testing::Test {
+class KillCampaignTest : public test::CampaignTest {
  protected:
   [[nodiscard]] CacheOptions options() const {
     CacheOptions options;
@@ -136,19 +135,19 @@ class KillCampaignTest : public testing::Test {
     return child;
   }
 
-  void expect_whole(Campaign& campaign) {
+  void expect_whole() {
     if (shared_->wrong > 0)
-      campaign.wrong(std::to_string(shared_->wrong) + " hits had other bytes");
+      campaign_.wrong(std::to_string(shared_->wrong) + " hits had other bytes");
     const auto cache = Cache::open(options());
-    campaign.check_hits(*cache, kKeys, "after the campaign");
+    campaign_.check_hits(*cache, kKeys, "after the campaign");
     for (int number = 0; number < kKeys; ++number) {
       if (shared_->published[static_cast<std::size_t>(number)] &&
           !cache->find(ReferenceObject(number).key()))
-        campaign.wrong("object " + std::to_string(number) + " was published and lost");
+        campaign_.wrong("object " + std::to_string(number) + " was published and lost");
     }
     const auto verified = cache->verify({});
     if (!verified || !verified->problems.empty())
-      campaign.wrong("verify finds damage");
+      campaign_.wrong("verify finds damage");
   }
 
   const test::TempDir dir_;
@@ -156,7 +155,6 @@ class KillCampaignTest : public testing::Test {
 };
 
 TEST_F(KillCampaignTest, fault_02_RandomKillsAmongManyProcessesHurtNobody) {
-  Campaign campaign;
   const int kills = 500 * static_cast<int>(test::fault_length());
   std::mt19937 random(20'260);  // the kills differ all the same: so does time
   std::list<ChildProcess> users;
@@ -167,13 +165,13 @@ TEST_F(KillCampaignTest, fault_02_RandomKillsAmongManyProcessesHurtNobody) {
         std::next(users.begin(), static_cast<std::ptrdiff_t>(random() % users.size()));
     victim->signal(SIGKILL);
     if (victim->wait() != -SIGKILL)
-      campaign.wrong("a process ended by itself");
-    campaign.injected();
+      campaign_.wrong("a process ended by itself");
+    campaign_.injected();
     users.erase(victim);
     users.push_back(user(static_cast<unsigned>(kill) + 1000));
   }
   users.clear();
-  expect_whole(campaign);
+  expect_whole();
   EXPECT_GT(shared_->gets, kills) << "they were killed before they did anything";
 }
 
@@ -181,7 +179,6 @@ TEST_F(KillCampaignTest, fault_03_EachWaiterGoesOnAtOnceWhenTheHolderIsKilled) {
   // Some fifty milliseconds where the machine is at rest, and far less than the ten
   // seconds without a heartbeat after which each would go on without the lock.
   constexpr auto kLongestWait = 2s;
-  Campaign campaign;
   test::Signal holds;
   ChildProcess holder([&] {
     const auto cache = Cache::open(options());
@@ -209,7 +206,7 @@ TEST_F(KillCampaignTest, fault_03_EachWaiterGoesOnAtOnceWhenTheHolderIsKilled) {
   EXPECT_EQ(shared_->builds[0], 0) << "somebody built beside a living holder";
   const auto killed = now();  // before it: who waits may be done before this goes on
   holder.signal(SIGKILL);
-  campaign.injected();
+  campaign_.injected();
   for (ChildProcess& waiter : waiters) EXPECT_EQ(waiter.wait(), 0);
   std::vector<std::chrono::nanoseconds> waited;
   for (const auto& done : shared_->done_ns)
@@ -217,50 +214,47 @@ TEST_F(KillCampaignTest, fault_03_EachWaiterGoesOnAtOnceWhenTheHolderIsKilled) {
   std::ranges::sort(waited);
   for (const auto& each : waited) {
     if (each <= 0s || each > kLongestWait)
-      campaign.wrong("one waited for " + std::to_string(each / 1ms) + " ms");
+      campaign_.wrong("one waited for " + std::to_string(each / 1ms) + " ms");
   }
   std::printf(
       "of %zu waiters the first was done %lld ms after the kill, the last %lld\n",
       kWaiters, static_cast<long long>(waited.front() / 1ms),
       static_cast<long long>(waited.back() / 1ms));
   EXPECT_EQ(shared_->builds[0], 1);
-  expect_whole(campaign);
+  expect_whole();
 }
 
 TEST_F(KillCampaignTest, fault_41_ASingleBuildWaitsForTwoOfAProcessThatNeverEnds) {
-  Campaign campaign;
   const ChildProcess warm = builds_without_end(one_slot(), 10ms);
   const auto cache = Cache::open(one_slot());
   while (shared_->builds[0] == 0) std::this_thread::sleep_for(1ms);
   for (int turn = 0; turn < 20; ++turn) {
     const int before = shared_->builds[0];
     const auto slot = cache->acquire_slot({});
-    campaign.injected();
+    campaign_.injected();
     if (slot.outcome != SlotOutcome::kHeld || shared_->builds[0] - before > 2)
-      campaign.wrong("it waited for " + std::to_string(shared_->builds[0] - before));
+      campaign_.wrong("it waited for " + std::to_string(shared_->builds[0] - before));
   }
 }
 
 TEST_F(KillCampaignTest, fault_41_AStoppedProcessThatIsFirstInTheQueueIsPassedBy) {
-  Campaign campaign;
   const auto cache = Cache::open(one_slot());
   auto held = cache->acquire_slot({});
   ChildProcess first = stopped_in_the_queue(one_slot());
-  campaign.injected();
+  campaign_.injected();
   held.slot.release();
   const auto began = now();
   EXPECT_EQ(cache->acquire_slot({}).outcome, SlotOutcome::kHeld);
   EXPECT_LT(now() - began, 10s);
   first.signal(SIGCONT);
-  campaign.expect_end(first);
+  campaign_.expect_end(first);
 }
 
 TEST_F(KillCampaignTest, fault_41_AProcessStoppedInManyPlacesCostsNoMoreThanInOne) {
-  Campaign campaign;
   const auto cache = Cache::open(one_slot());
   auto held = cache->acquire_slot({});
   const ChildProcess stopped = stopped_in_the_queue(one_slot(), 64);
-  campaign.injected();
+  campaign_.injected();
   held.slot.release();
   const auto slot = cache->acquire_slot({});
   EXPECT_EQ(slot.outcome, SlotOutcome::kHeld);
@@ -268,43 +262,40 @@ TEST_F(KillCampaignTest, fault_41_AProcessStoppedInManyPlacesCostsNoMoreThanInOn
 }
 
 TEST_F(KillCampaignTest, fault_41_BehindAStoppedProcessASingleBuildWaitsForTwo) {
-  Campaign campaign;
   const auto cache = Cache::open(one_slot());
   auto held = cache->acquire_slot({});
   const ChildProcess stopped = stopped_in_the_queue(one_slot());
   const ChildProcess warm = builds_without_end(one_slot(), 10ms);
-  campaign.injected();
+  campaign_.injected();
   held.slot.release();
   while (shared_->builds[0] == 0) std::this_thread::sleep_for(1ms);  // it passed by
   for (int turn = 0; turn < 5; ++turn) {
     const int before = shared_->builds[0];
     const auto slot = cache->acquire_slot({});
     if (slot.outcome != SlotOutcome::kHeld || shared_->builds[0] - before > 2)
-      campaign.wrong("it waited for " + std::to_string(shared_->builds[0] - before));
+      campaign_.wrong("it waited for " + std::to_string(shared_->builds[0] - before));
   }
 }
 
 TEST_F(KillCampaignTest, fault_41_AProcessThatWasStoppedForAMomentIsServedAgain) {
-  Campaign campaign;
   const auto cache = Cache::open(one_slot());
   auto held = cache->acquire_slot({});
   const ChildProcess stopped = stopped_in_the_queue(one_slot());
   ChildProcess single = stopped_in_the_queue(one_slot());
   const ChildProcess warm = builds_without_end(one_slot(), 100ms);
-  campaign.injected();
+  campaign_.injected();
   held.slot.release();
   while (shared_->builds[0] == 0)
     std::this_thread::sleep_for(1ms);  // it passed by both
   const int before = shared_->builds[0];
   single.signal(SIGCONT);
-  campaign.expect_end(single);
+  campaign_.expect_end(single);
   // One runs, and one more begins before the single build is seen to be awake.
   if (shared_->builds[0] - before > 5)
-    campaign.wrong("it waited for " + std::to_string(shared_->builds[0] - before));
+    campaign_.wrong("it waited for " + std::to_string(shared_->builds[0] - before));
 }
 
 TEST_F(KillCampaignTest, fault_36_AStampedeBuildsEachKeyOnce) {
-  Campaign campaign;
   constexpr int kProcesses = 64;
   test::Signal go;
   std::vector<ChildProcess> children;
@@ -318,9 +309,9 @@ TEST_F(KillCampaignTest, fault_36_AStampedeBuildsEachKeyOnce) {
   }
   for (int i = 0; i < kProcesses; ++i) go.raise();
   for (ChildProcess& child : children) EXPECT_EQ(child.wait(), 0);
-  campaign.injected(kProcesses * kKeys);
+  campaign_.injected(kProcesses * kKeys);
   for (const auto& builds : shared_->builds) EXPECT_EQ(builds, 1);
-  expect_whole(campaign);
+  expect_whole();
 }
 
 }  // namespace

@@ -20,7 +20,6 @@
 namespace kiln::cache {
 namespace {
 
-using test::Campaign;
 using test::ChildProcess;
 using test::ReferenceObject;
 
@@ -31,7 +30,7 @@ struct Shared {
   std::array<std::atomic<int>, kKeys> builds;
 };
 
-class SamePidTest : public testing::Test {
+class SamePidTest : public test::CampaignTest {
  protected:
   [[nodiscard]] CacheOptions options() const {
     CacheOptions options;
@@ -69,7 +68,7 @@ class SamePidTest : public testing::Test {
   /// Several containers that do the same for every key at once, `body(cache)` each;
   /// skips the test where there are none.
   template <typename Body>
-  void run_in_containers(Campaign& campaign, const Body& body) {
+  void run_in_containers(const Body& body) {
     constexpr int kContainers = 6;
     test::Signal go;
     std::vector<ChildProcess> containers;
@@ -84,9 +83,9 @@ class SamePidTest : public testing::Test {
     const int worst = wait_for_all(containers);
     if (worst == kNoNamespace)
       GTEST_SKIP() << "NO PID NAMESPACES HERE: equal process numbers were not tried";
-    campaign.injected(kContainers * kKeys);
+    campaign_.injected(kContainers * kKeys);
     if (worst != 0)
-      campaign.wrong("a container ended with " + std::to_string(worst));
+      campaign_.wrong("a container ended with " + std::to_string(worst));
   }
 
   const test::TempDir dir_;
@@ -94,8 +93,7 @@ class SamePidTest : public testing::Test {
 };
 
 TEST_F(SamePidTest, fault_30_ProcessesOfOneNumberBuildEachKeyOnce) {
-  Campaign campaign;
-  run_in_containers(campaign, [this](Cache& cache) {
+  run_in_containers([this](Cache& cache) {
     for (int number = 0; number < kKeys; ++number) {
       ReferenceObject object(number);
       std::optional<StoredObject> found = cache.find(object.key());
@@ -120,12 +118,11 @@ TEST_F(SamePidTest, fault_30_ProcessesOfOneNumberBuildEachKeyOnce) {
   if (IsSkipped())
     return;
   for (const auto& builds : shared_->builds) EXPECT_EQ(builds, 1);
-  campaign.check_hits(*Cache::open(options()), kKeys, "afterwards");
+  campaign_.check_hits(*Cache::open(options()), kKeys, "afterwards");
 }
 
 TEST_F(SamePidTest, fault_30_PublishersOfOneNumberWithoutALockDoNotClash) {
-  Campaign campaign;
-  run_in_containers(campaign, [this](Cache& cache) {
+  run_in_containers([this](Cache& cache) {
     for (int number = 0; number < kKeys; ++number) {
       const auto outcome = cache.publish(*ReferenceObject(number)).outcome;
       shared_->builds[static_cast<std::size_t>(number)] +=
@@ -139,12 +136,11 @@ TEST_F(SamePidTest, fault_30_PublishersOfOneNumberWithoutALockDoNotClash) {
     return;
   for (const auto& stored : shared_->builds) EXPECT_EQ(stored, 1);
   const auto cache = Cache::open(options());
-  campaign.check_hits(*cache, kKeys, "afterwards");
+  campaign_.check_hits(*cache, kKeys, "afterwards");
   EXPECT_TRUE(cache->verify({}).value().problems.empty());
 }
 
 TEST_F(SamePidTest, fault_30_NoLockIsTakenFromALivingHolderOfTheSameNumber) {
-  Campaign campaign;
   test::Signal holds;
   test::Signal waits;
   const auto key = ReferenceObject(0).key();
@@ -173,13 +169,12 @@ TEST_F(SamePidTest, fault_30_NoLockIsTakenFromALivingHolderOfTheSameNumber) {
   if (first == kNoNamespace)
     GTEST_SKIP() << "NO PID NAMESPACES HERE: equal process numbers were not tried";
   EXPECT_EQ(first, 0);
-  campaign.injected();
+  campaign_.injected();
   if (const int second = containers[1].wait(); second != 0)
-    campaign.wrong("the waiter ended with " + std::to_string(second));
+    campaign_.wrong("the waiter ended with " + std::to_string(second));
 }
 
 TEST_F(SamePidTest, fault_30_AForkedChildThatIsNumberOneAsWellHoldsNothing) {
-  Campaign campaign;
   std::vector<ChildProcess> containers;
   containers.push_back(container([&] {
     auto cache = Cache::open(options());
@@ -213,9 +208,9 @@ TEST_F(SamePidTest, fault_30_AForkedChildThatIsNumberOneAsWellHoldsNothing) {
   const int worst = wait_for_all(containers);
   if (worst == kNoNamespace)
     GTEST_SKIP() << "NO PID NAMESPACES HERE: equal process numbers were not tried";
-  campaign.injected();
+  campaign_.injected();
   if (worst != 0)
-    campaign.wrong("the container ended with " + std::to_string(worst));
+    campaign_.wrong("the container ended with " + std::to_string(worst));
 }
 
 }  // namespace

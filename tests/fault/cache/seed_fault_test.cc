@@ -19,13 +19,12 @@
 namespace kiln::cache {
 namespace {
 
-using test::Campaign;
 using test::ChildProcess;
 using test::ReferenceObject;
 
 constexpr int kObjects = 6;
 
-class SeedFaultTest : public testing::Test {
+class SeedFaultTest : public test::CampaignTest {
  protected:
   SeedFaultTest() {
     log_to([](LogLevel, const std::string&) {});  // a warning for each fault
@@ -66,7 +65,6 @@ class SeedFaultTest : public testing::Test {
 };
 
 TEST_F(SeedFaultTest, fault_43_ADamagedPackGivesRightBytesOrAMiss) {
-  Campaign campaign;
   std::mt19937 random(43);
   const auto number = [&](std::size_t below) { return random() % below; };
   const unsigned rounds = 400 * test::fault_length();
@@ -87,8 +85,8 @@ TEST_F(SeedFaultTest, fault_43_ADamagedPackGivesRightBytesOrAMiss) {
       damaged[number(damaged.size())] ^= std::byte(1U << number(8));
     }
     test::write_bytes(path_, damaged);
-    campaign.injected();
-    campaign.check_hits(*Cache::open(without_root({path_})), kObjects, what);
+    campaign_.injected();
+    campaign_.check_hits(*Cache::open(without_root({path_})), kObjects, what);
   }
   test::write_bytes(path_, pack_);
   expect_whole();
@@ -102,7 +100,6 @@ struct Shared {
 };
 
 TEST_F(SeedFaultTest, fault_44_APackThatIsCutOverwrittenAndReplacedWhileItIsRead) {
-  Campaign campaign;
   const test::SharedWithChildren<Shared> shared;
   std::vector<ChildProcess> readers;
   for (unsigned seed = 0; seed < 4; ++seed) {
@@ -128,7 +125,7 @@ TEST_F(SeedFaultTest, fault_44_APackThatIsCutOverwrittenAndReplacedWhileItIsRead
   };
   const unsigned rounds = 300 * test::fault_length();
   for (unsigned round = 0; round < rounds; ++round) {
-    campaign.injected();
+    campaign_.injected();
     switch (random() % 4) {
       case 0:
         fs::resize_file(path_, random() % pack_.size());
@@ -149,13 +146,12 @@ TEST_F(SeedFaultTest, fault_44_APackThatIsCutOverwrittenAndReplacedWhileItIsRead
     replace();
   }
   shared->over = true;
-  for (ChildProcess& reader : readers) campaign.expect_end(reader);
+  for (ChildProcess& reader : readers) campaign_.expect_end(reader);
   EXPECT_GT(shared->hits, 0);
   expect_whole();
 }
 
 TEST_F(SeedFaultTest, fault_45_EachCallOnASeedFails) {
-  Campaign campaign;
   for (const fs::path& seed : {path_, folder_}) {
     for (const int error : {EIO, ESTALE, EACCES, ENOMEM, EMFILE}) {
       int calls = 1;
@@ -166,10 +162,10 @@ TEST_F(SeedFaultTest, fault_45_EachCallOnASeedFails) {
         };
         CacheOptions options = without_root({seed});
         options.file_system = &files;
-        campaign.check_hits(*Cache::open(options), kObjects,
-                            "when a call fails with " + std::to_string(error));
+        campaign_.check_hits(*Cache::open(options), kObjects,
+                             "when a call fails with " + std::to_string(error));
         calls = static_cast<int>(files.calls().size());
-        campaign.injected(failing < calls ? 1 : 0);
+        campaign_.injected(failing < calls ? 1 : 0);
       }
     }
   }

@@ -20,7 +20,6 @@
 namespace kiln::cache {
 namespace {
 
-using test::Campaign;
 using test::ChildProcess;
 using test::ReferenceObject;
 
@@ -32,7 +31,7 @@ bool is_stopped(pid_t pid) {
   return ::waitpid(pid, &status, WUNTRACED | WNOHANG) == pid && WIFSTOPPED(status);
 }
 
-class StoppedProcessTest : public testing::Test {
+class StoppedProcessTest : public test::CampaignTest {
  protected:
   StoppedProcessTest() {
     const auto cache = Cache::open(options());
@@ -78,12 +77,11 @@ class StoppedProcessTest : public testing::Test {
 
 TEST_F(StoppedProcessTest,
        fault_05_AStoppedCollectorIsNotWaitedForAndHurtsNobodyLater) {
-  Campaign campaign;
   ChildProcess collector = stops_at(
       "unlink", [](Cache& cache) { return cache.trim(to_nothing()).has_value(); });
-  campaign.injected();
+  campaign_.injected();
   const auto cache = Cache::open(options());
-  campaign.check_hits(*cache, kObjects, "beside a stopped collector");
+  campaign_.check_hits(*cache, kObjects, "beside a stopped collector");
   EXPECT_TRUE(publish(*cache, kObjects));
   const auto first = cache->trim({});
   ASSERT_FALSE(first) << "there is one already";
@@ -94,12 +92,11 @@ TEST_F(StoppedProcessTest,
       << "it is never given up";
   collector.signal(SIGCONT);
   EXPECT_EQ(collector.wait(), 0);
-  campaign.check_hits(*cache, kObjects + 1, "when the collector went on");
+  campaign_.check_hits(*cache, kObjects + 1, "when the collector went on");
   EXPECT_TRUE(cache->verify({}).value().problems.empty());
 }
 
 TEST_F(StoppedProcessTest, fault_21_WhatIsUsedWhileACollectorIsStoppedStays) {
-  Campaign campaign;
   // All are old: the collector has chosen them, and looks at each again.
   for (int i = 0; i < kObjects; ++i) {
     std::filesystem::last_write_time(
@@ -108,9 +105,9 @@ TEST_F(StoppedProcessTest, fault_21_WhatIsUsedWhileACollectorIsStoppedStays) {
   }
   ChildProcess collector = stops_at(
       "unlink", [](Cache& cache) { return cache.trim(to_nothing()).has_value(); });
-  campaign.injected();
+  campaign_.injected();
   const auto cache = Cache::open(options());
-  campaign.check_hits(*cache, kObjects, "beside a stopped collector");
+  campaign_.check_hits(*cache, kObjects, "beside a stopped collector");
   collector.signal(SIGCONT);
   EXPECT_EQ(collector.wait(), 0);
   int left = 0;
@@ -120,15 +117,14 @@ TEST_F(StoppedProcessTest, fault_21_WhatIsUsedWhileACollectorIsStoppedStays) {
 }
 
 TEST_F(StoppedProcessTest, fault_05_AStoppedRebuilderOfTheIndexIsNotWaitedFor) {
-  Campaign campaign;
   std::filesystem::remove(dir_.path() / "root/index.sqlite");
   ChildProcess rebuilder = stops_at("rename", [](Cache& cache) {
     return cache.list({}).value().size() >= std::size_t{kObjects};
   });
-  campaign.injected();
+  campaign_.injected();
   const auto cache = Cache::open(options());
   const auto began = Clock::now();
-  campaign.check_hits(*cache, kObjects, "beside a stopped rebuilder");
+  campaign_.check_hits(*cache, kObjects, "beside a stopped rebuilder");
   EXPECT_TRUE(publish(*cache, kObjects));
   EXPECT_EQ(cache->list({}).value().size(), std::size_t{kObjects + 1});
   EXPECT_LT(Clock::now() - began, kPatience);
@@ -138,27 +134,25 @@ TEST_F(StoppedProcessTest, fault_05_AStoppedRebuilderOfTheIndexIsNotWaitedFor) {
 }
 
 TEST_F(StoppedProcessTest, fault_05_AStoppedPublisherIsNotWaitedForAndLosesToOthers) {
-  Campaign campaign;
   for (const char* call : {"write", "fdatasync", "fchmod", "link", "unlink"}) {
     SCOPED_TRACE(call);
     ChildProcess publisher = stops_at(call, [](Cache& cache) {
       ReferenceObject object(kObjects);
       return cache.publish(*object).outcome != Published::kNotStored;
     });
-    campaign.injected();
+    campaign_.injected();
     const auto cache = Cache::open(options());
     std::ignore = cache->publish(*ReferenceObject(kObjects));
     EXPECT_TRUE(cache->find(ReferenceObject(kObjects).key()));
     publisher.signal(SIGCONT);
     EXPECT_EQ(publisher.wait(), 0);
-    campaign.check_hits(*cache, kObjects + 1,
-                        std::string("when it went on at ") + call);
+    campaign_.check_hits(*cache, kObjects + 1,
+                         std::string("when it went on at ") + call);
     EXPECT_TRUE(cache->remove(ReferenceObject(kObjects).key()));
   }
 }
 
 TEST_F(StoppedProcessTest, fault_05_AStoppedHolderOfALockIsGivenUpAndGoesOnUnharmed) {
-  Campaign campaign;
   ChildProcess holder([&] {
     const auto cache = Cache::open(options());
     auto held = cache->lock({.key = ReferenceObject(kObjects).key()});
@@ -170,18 +164,17 @@ TEST_F(StoppedProcessTest, fault_05_AStoppedHolderOfALockIsGivenUpAndGoesOnUnhar
                : 1;
   });
   ASSERT_TRUE(test::eventually(kPatience, [&] { return is_stopped(holder.pid()); }));
-  campaign.injected();
+  campaign_.injected();
   const auto cache = Cache::open(options());
   const auto acquired = cache->lock({.key = ReferenceObject(kObjects).key()});
   EXPECT_EQ(acquired.outcome, LockOutcome::kBypassed);
   EXPECT_TRUE(publish(*cache, kObjects));
   holder.signal(SIGCONT);
   EXPECT_EQ(holder.wait(), 0);
-  campaign.check_hits(*cache, kObjects + 1, "when the holder went on");
+  campaign_.check_hits(*cache, kObjects + 1, "when the holder went on");
 }
 
 TEST_F(StoppedProcessTest, fault_05_AStoppedHolderOfASlotIsGivenUp) {
-  Campaign campaign;
   ChildProcess holder([&] {
     const auto cache = Cache::open(options());
     const auto slot = cache->acquire_slot({});
@@ -189,7 +182,7 @@ TEST_F(StoppedProcessTest, fault_05_AStoppedHolderOfASlotIsGivenUp) {
     return slot.outcome == SlotOutcome::kHeld ? 0 : 1;
   });
   ASSERT_TRUE(test::eventually(kPatience, [&] { return is_stopped(holder.pid()); }));
-  campaign.injected();
+  campaign_.injected();
   const auto cache = Cache::open(options());
   const auto began = Clock::now();
   EXPECT_EQ(cache->acquire_slot({}).outcome, SlotOutcome::kHeld);

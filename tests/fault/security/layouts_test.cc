@@ -21,7 +21,6 @@
 namespace kiln::cache {
 namespace {
 
-using test::Campaign;
 using test::kStranger;
 using test::kVictim;
 using test::ReferenceObject;
@@ -204,7 +203,7 @@ std::string wrong_use(const Kind& kind, const fs::path& base, CacheOptions optio
 }
 
 TEST_F(LayoutsTest, fault_33_EachHasItsPlaceAndASecondRunHits) {
-  Campaign campaign;
+  test::Campaign campaign;
   for (const Kind& kind : kLayouts) {
     const fs::path base = dir_.path() / std::to_string(&kind - kLayouts.data());
     make(base, kRoot, kRoot, 0755);
@@ -238,7 +237,7 @@ TEST_F(LayoutsTest, fault_33_WhereNothingIsMadeOneThatCouldBeHeldIsAbsent) {
 }
 
 TEST_F(LayoutsTest, fault_33_SecretsOfKubernetesAreKeysAndCredentials) {
-  Campaign campaign;
+  test::Campaign campaign;
   const auto key = PrivateKey::generate()->to_pem();
   struct Case {
     const char* what;
@@ -315,11 +314,11 @@ class HeldRootTest : public LayoutsTest {
 
   const fs::path open_ = dir_.path() / "open";
   const fs::path root_ = open_ / "kiln";
+  test::Campaign campaign_;
 };
 
 TEST_F(HeldRootTest, fault_33_WhoMovesItPlantsNothingInIt) {
-  Campaign campaign;
-  campaign.injected();
+  campaign_.injected();
   const auto wrong = kVictim.run([&]() -> std::string {
     const auto cache = Cache::open(options(root_));
     if (!cache->is_held())
@@ -337,11 +336,10 @@ TEST_F(HeldRootTest, fault_33_WhoMovesItPlantsNothingInIt) {
     return fs::is_empty(dir_.path() / "precious") ? "" : "something was planted";
   });
   if (!wrong.empty())
-    campaign.wrong(wrong);
+    campaign_.wrong(wrong);
 }
 
 TEST_F(HeldRootTest, fault_33_WhatIsPlantedInItsPlaceIsNotUsed) {
-  Campaign campaign;
   struct Plant {
     const char* what;
     std::function<bool()> make;
@@ -361,7 +359,7 @@ TEST_F(HeldRootTest, fault_33_WhatIsPlantedInItsPlaceIsNotUsed) {
       {"a FIFO", [&] { return ::mkfifo(root_.c_str(), 0666) == 0; }}};
   for (const Plant& plant : plants) {
     ASSERT_EQ(swap(plant.make), "") << plant.what;
-    campaign.injected();
+    campaign_.injected();
     const auto wrong = kVictim.run([&]() -> std::string {
       const auto cache = Cache::open(options(root_));
       if (cache->find(ReferenceObject(0).key()))
@@ -372,7 +370,7 @@ TEST_F(HeldRootTest, fault_33_WhatIsPlantedInItsPlaceIsNotUsed) {
       return fs::is_empty(dir_.path() / "precious") ? "" : "something was planted";
     });
     if (!wrong.empty())
-      campaign.wrong(std::string(plant.what) + ": " + wrong);
+      campaign_.wrong(std::string(plant.what) + ": " + wrong);
     fs::remove_all(root_);
     fs::rename(open_ / "away", root_);
   }
@@ -383,8 +381,7 @@ TEST_F(HeldRootTest, fault_33_WhatIsPlantedInItsPlaceIsNotUsed) {
 }
 
 TEST_F(HeldRootTest, fault_33_AHostThatClosesItsDescriptorKeepsItsFiles) {
-  Campaign campaign;
-  campaign.injected();
+  campaign_.injected();
   const auto wrong = kVictim.run([&]() -> std::string {
     const auto cache = Cache::open(options(root_));
     const fs::path reached = cache->reach(root_);
@@ -402,7 +399,7 @@ TEST_F(HeldRootTest, fault_33_AHostThatClosesItsDescriptorKeepsItsFiles) {
                                                   : "the host's folder was changed";
   });
   if (!wrong.empty())
-    campaign.wrong(wrong);
+    campaign_.wrong(wrong);
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 
 #include <sys/stat.h>
 
-#include <tuple>
-
 #include "build/settings.h"
 #include "cache/cache.h"
 #include "tests/fault/security/plants.h"
@@ -15,7 +13,6 @@
 namespace kiln::cache {
 namespace {
 
-using test::Campaign;
 using test::kStranger;
 using test::kVictim;
 using test::ReferenceObject;
@@ -26,7 +23,7 @@ void own(const fs::path& path, const User& user, mode_t mode) {
   EXPECT_EQ(::chmod(path.c_str(), mode), 0) << path;
 }
 
-class PlacesTest : public testing::Test {
+class PlacesTest : public test::CampaignTest {
  protected:
   void SetUp() override {
     if (!User::can_become_another())
@@ -87,7 +84,6 @@ class PlacesTest : public testing::Test {
 
 TEST_F(PlacesTest,
        fault_33_AFolderOnTheWayThatIsNotOursTurnsTheCacheOffAndAnOpenOneIsNotAsked) {
-  Campaign campaign;
   struct Case {
     const char* what;
     const User* owner;
@@ -105,16 +101,15 @@ TEST_F(PlacesTest,
     own(way, kVictim, 0755);
     ASSERT_EQ(filled_by(kVictim, root), "");
     own(way, *each.owner, each.mode);
-    campaign.injected();
+    campaign_.injected();
     const bool is_ours = each.owner == &kVictim;
     if (const auto wrong = is_ours ? is_held(root) : is_off(root, way); !wrong.empty())
-      campaign.wrong(std::string(each.what) + ": " + wrong);
+      campaign_.wrong(std::string(each.what) + ": " + wrong);
     own(way, kVictim, 0755);
   }
 }
 
 TEST_F(PlacesTest, fault_33_ARootOrAFolderOfItThatIsNotOursTurnsTheCacheOff) {
-  Campaign campaign;
   for (const char* below : {"", "objects", "objects/v1"}) {
     for (const mode_t mode : {mode_t{0777}, mode_t{0755}}) {
       if (*below == '\0' && mode == 0777)
@@ -125,23 +120,22 @@ TEST_F(PlacesTest, fault_33_ARootOrAFolderOfItThatIsNotOursTurnsTheCacheOff) {
       // As it is printed: without a slash at the end.
       const fs::path place = *below == '\0' ? root : root / below;
       own(place, mode == 0777 ? kVictim : kStranger, mode);
-      campaign.injected();
+      campaign_.injected();
       if (const auto wrong = is_off(root, place); !wrong.empty())
-        campaign.wrong(place.native() + ": " + wrong);
+        campaign_.wrong(place.native() + ": " + wrong);
     }
   }
 }
 
 TEST_F(PlacesTest, fault_33_ALinkOnTheWayIsItsOwnersDoing) {
-  Campaign campaign;
   const fs::path real = dir_.path() / "real";
   const fs::path link = dir_.path() / "link";
   ASSERT_EQ(filled_by(kVictim, real), "");
   fs::create_symlink(real, link);
   ASSERT_EQ(::lchown(link.c_str(), kStranger.uid(), kStranger.uid()), 0);
-  campaign.injected();
+  campaign_.injected();
   if (const auto wrong = is_off(link, link); !wrong.empty())
-    campaign.wrong(wrong);
+    campaign_.wrong(wrong);
   ASSERT_EQ(::lchown(link.c_str(), kVictim.uid(), kVictim.uid()), 0);
   EXPECT_EQ(kVictim.run([&] {
     const auto cache = Cache::open(options(link));
@@ -152,7 +146,6 @@ TEST_F(PlacesTest, fault_33_ALinkOnTheWayIsItsOwnersDoing) {
 }
 
 TEST_F(PlacesTest, fault_33_AFolderForLocksThatAStrangerWasFirstToMakeIsNotUsed) {
-  Campaign campaign;
   const fs::path shared = dir_.path() / "var-tmp";
   const fs::path root = dir_.path() / "root";
   fs::create_directory(shared);
@@ -172,7 +165,7 @@ TEST_F(PlacesTest, fault_33_AFolderForLocksThatAStrangerWasFirstToMakeIsNotUsed)
                : "no folder";
   }),
             "");
-  campaign.injected();
+  campaign_.injected();
   const auto wrong = kVictim.run([&] {
     const auto cache = Cache::open(network);
     if (cache->lock_folder().usable())
@@ -186,11 +179,10 @@ TEST_F(PlacesTest, fault_33_AFolderForLocksThatAStrangerWasFirstToMakeIsNotUsed)
                : std::string("nothing can be stored");
   });
   if (!wrong.empty())
-    campaign.wrong(wrong);
+    campaign_.wrong(wrong);
 }
 
 TEST_F(PlacesTest, fault_33_OnlyOwnersThatAreNamedAreTrusted) {
-  Campaign campaign;
   const fs::path root = dir_.path() / "root";
   ASSERT_EQ(filled_by(kVictim, root), "");
   const Layout layout(root);
@@ -205,7 +197,7 @@ TEST_F(PlacesTest, fault_33_OnlyOwnersThatAreNamedAreTrusted) {
   const std::string named = std::to_string(kStranger.uid());
   for (const Case& each : {Case{"", false}, Case{"47112", false}, Case{named, true},
                            Case{"47112," + named, true}}) {
-    campaign.injected();
+    campaign_.injected();
     const auto wrong = kVictim.run([&] {
       const auto config = settings({}, [&](const std::string& variable) {
         return variable == "KILN_TRUSTED_UIDS" ? std::optional(each.uids)
@@ -224,7 +216,7 @@ TEST_F(PlacesTest, fault_33_OnlyOwnersThatAreNamedAreTrusted) {
                  : "wrongly counted";
     });
     if (!wrong.empty())
-      campaign.wrong("KILN_TRUSTED_UIDS=" + each.uids + ": " + wrong);
+      campaign_.wrong("KILN_TRUSTED_UIDS=" + each.uids + ": " + wrong);
   }
 }
 

@@ -6,7 +6,6 @@
 #include <fstream>
 #include <functional>
 #include <tuple>
-#include <vector>
 
 #include "cache/cache.h"
 #include "tests/fault/security/plants.h"
@@ -18,7 +17,6 @@
 namespace kiln::cache {
 namespace {
 
-using test::Campaign;
 using test::kPlants;
 using test::kStranger;
 using test::kVictim;
@@ -40,7 +38,7 @@ bool folder_refused(Cache& cache, Plant plant) {
   return plant == Plant::kHardLink || refused(cache, plant);
 }
 
-class PlantedFilesTest : public testing::Test {
+class PlantedFilesTest : public test::CampaignTest {
  protected:
   using Counted = std::function<bool(Cache&, Plant)>;
 
@@ -131,8 +129,7 @@ class PlantedFilesTest : public testing::Test {
   }
 
   /// Each plant, in a fresh root each time, at the place that `place` names.
-  void attack(Campaign& campaign, const std::function<fs::path()>& place,
-              const Counted& counted) {
+  void attack(const std::function<fs::path()>& place, const Counted& counted) {
     for (const Plant plant : kPlants) {
       SCOPED_TRACE(test::to_string(plant));
       fs::remove_all(root_);
@@ -144,19 +141,19 @@ class PlantedFilesTest : public testing::Test {
         std::printf("not tried here: %s\n", test::to_string(plant));
         continue;
       }
-      campaign.injected();
+      campaign_.injected();
       if (const auto wrong = kVictim.run([&] { return use(plant, counted); });
           !wrong.empty())
-        campaign.wrong(path.native() + ": " + wrong);
+        campaign_.wrong(path.native() + ": " + wrong);
       if (const auto change = outside_->change(); !change.empty())
-        campaign.wrong(path.native() + ": " + change);
+        campaign_.wrong(path.native() + ": " + change);
       fs::remove_all(path);
-      expect_whole(campaign);
+      expect_whole();
     }
   }
 
   /// Once the plant is gone everything is as always.
-  void expect_whole(Campaign& campaign) const {
+  void expect_whole() {
     const auto wrong = kVictim.run([&] {
       const auto cache = Cache::open(options());
       for (int i = 0; i < kObjects; ++i) {
@@ -169,7 +166,7 @@ class PlantedFilesTest : public testing::Test {
       return clean ? wrong_hit(*cache) : std::string("verify finds something");
     });
     if (!wrong.empty())
-      campaign.wrong("afterwards: " + wrong);
+      campaign_.wrong("afterwards: " + wrong);
   }
 
   mutable test::FaultyFileSystem files_;
@@ -179,97 +176,74 @@ class PlantedFilesTest : public testing::Test {
 };
 
 TEST_F(PlantedFilesTest, fault_33_InPlaceOfAnObjectItIsRefusedAndCounted) {
-  Campaign campaign;
-  attack(
-      campaign, [&] { return object(); },
-      [](Cache& cache, Plant plant) {
-        // Of a file of the victim's own only the bytes tell.
-        return cache.counters().get(plant == Plant::kHardLink
-                                        ? Counter::kQuarantined
-                                        : Counter::kUntrusted) > 0;
-      });
+  attack([&] { return object(); },
+         [](Cache& cache, Plant plant) {
+           // Of a file of the victim's own only the bytes tell.
+           return cache.counters().get(plant == Plant::kHardLink
+                                           ? Counter::kQuarantined
+                                           : Counter::kUntrusted) > 0;
+         });
 }
 
 TEST_F(PlantedFilesTest, fault_33_InPlaceOfAFolderOfObjectsItIsRefusedAndCounted) {
-  Campaign campaign;
-  attack(
-      campaign, [&] { return object().parent_path(); },
-      [](Cache& cache, Plant /*plant*/) {
-        return cache.counters().get(Counter::kUntrusted) > 0 ||
-               cache.counters().snapshot().contains("publish_refused.ENOTDIR");
-      });
+  attack([&] { return object().parent_path(); },
+         [](Cache& cache, Plant /*plant*/) {
+           return cache.counters().get(Counter::kUntrusted) > 0 ||
+                  cache.counters().snapshot().contains("publish_refused.ENOTDIR");
+         });
 }
 
 TEST_F(PlantedFilesTest, fault_33_InPlaceOfAllObjectsItIsRefusedAndCounted) {
-  Campaign campaign;
-  attack(
-      campaign, [&] { return fs::path(Layout(root_).objects()); }, folder_refused);
-  attack(
-      campaign, [&] { return root_ / "objects"; }, folder_refused);
+  attack([&] { return fs::path(Layout(root_).objects()); }, folder_refused);
+  attack([&] { return root_ / "objects"; }, folder_refused);
 }
 
 TEST_F(PlantedFilesTest, fault_33_InPlaceOfALockItIsRefusedAndCounted) {
-  Campaign campaign;
   const auto bypassed = [](Cache& cache, Plant plant) {
     return cache.counters().get(Counter::kLockBypassed) > 0 && refused(cache, plant);
   };
+  attack([&] { return root_ / "locks"; },
+         [](Cache& cache, Plant plant) {
+           return cache.counters().get(Counter::kLockBypassed) > 0 &&
+                  folder_refused(cache, plant);
+         });
+  attack([&] { return root_ / "locks" / "slots"; }, bypassed);
+  attack([&] { return root_ / "locks" / object().parent_path().filename(); }, bypassed);
   attack(
-      campaign, [&] { return root_ / "locks"; },
-      [](Cache& cache, Plant plant) {
-        return cache.counters().get(Counter::kLockBypassed) > 0 &&
-               folder_refused(cache, plant);
-      });
-  attack(
-      campaign, [&] { return root_ / "locks" / "slots"; }, bypassed);
-  attack(
-      campaign, [&] { return root_ / "locks" / object().parent_path().filename(); },
-      bypassed);
-  attack(
-      campaign,
       [&] {
         fs::remove(root_ / "index.sqlite");  // so that it is built
         return root_ / "locks" / "index";
       },
       refused);
-  attack(
-      campaign, [&] { return root_ / "locks" / "trim"; }, refused);
+  attack([&] { return root_ / "locks" / "trim"; }, refused);
 }
 
 TEST_F(PlantedFilesTest,
        fault_33_InPlaceOfTheIndexItIsReplacedOrDoneWithoutAndCounted) {
-  Campaign campaign;
-  attack(
-      campaign, [&] { return root_ / "index.sqlite"; },
-      [](Cache& cache, Plant plant) {
-        return (cache.counters().get(Counter::kIndexRebuilt) > 0 ||
-                cache.counters().get(Counter::kIndexFailed) > 0) &&
-               refused(cache, plant);
-      });
+  attack([&] { return root_ / "index.sqlite"; },
+         [](Cache& cache, Plant plant) {
+           return (cache.counters().get(Counter::kIndexRebuilt) > 0 ||
+                   cache.counters().get(Counter::kIndexFailed) > 0) &&
+                  refused(cache, plant);
+         });
   for (const char* beside : {"-journal", "-wal", "-shm"}) {
-    attack(
-        campaign, [&] { return root_ / (std::string("index.sqlite") + beside); },
-        refused);
+    attack([&] { return root_ / (std::string("index.sqlite") + beside); }, refused);
   }
 }
 
 /// It cannot be counted there; but whoever is refused says so himself.
 TEST_F(PlantedFilesTest, fault_33_InPlaceOfTheCountersItIsLeftAloneAndTold) {
-  Campaign campaign;
-  attack(
-      campaign, [&] { return root_ / "counters"; }, refused);
+  attack([&] { return root_ / "counters"; }, refused);
 }
 
 TEST_F(PlantedFilesTest, fault_33_InPlaceOfWhatOnlyCareUsesItIsLeftAloneAndCounted) {
-  Campaign campaign;
-  attack(
-      campaign, [&] { return root_ / "quarantine"; }, refused);
+  attack([&] { return root_ / "quarantine"; }, refused);
   // Where there is no index, the stamp says when to look whether to trim. A fresh one
   // is refused as well: whoever planted it could hold off every look.
   files_.on_type = [&](std::string_view path) {
     return path.starts_with(root_.native()) ? std::int64_t{0x6969} : 0;
   };
-  attack(
-      campaign, [&] { return root_ / "trim.stamp"; }, refused);
+  attack([&] { return root_ / "trim.stamp"; }, refused);
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "build/build_options.h"
@@ -21,13 +20,12 @@
 namespace kiln {
 namespace {
 
-using test::Campaign;
 using test::kPlants;
 using test::kVictim;
 using test::Outside;
 using test::Plant;
 
-class ServiceFilesTest : public testing::Test {
+class ServiceFilesTest : public test::CampaignTest {
  protected:
   void SetUp() override {
     if (!test::User::can_become_another())
@@ -107,7 +105,7 @@ class ServiceFilesTest : public testing::Test {
     });
   }
 
-  void attack(Campaign& campaign, const std::function<fs::path()>& place) {
+  void attack(const std::function<fs::path()>& place) {
     for (const Plant plant : kPlants) {
       SCOPED_TRACE(test::to_string(plant));
       fs::remove_all(root_);
@@ -122,16 +120,16 @@ class ServiceFilesTest : public testing::Test {
       }
       // So that all of it is asked again.
       fs::remove_all(root_ / "objects");
-      campaign.injected();
+      campaign_.injected();
       if (const auto wrong =
               kVictim.run([&] { return fetch(payload_file_, root_) + crash(); });
           !wrong.empty())
-        campaign.wrong(path.native() + ": " + wrong);
+        campaign_.wrong(path.native() + ": " + wrong);
       // A file of the victim's own is not refused, but holds nothing of use.
       if (const auto wrong = check_counted(plant != Plant::kHardLink); !wrong.empty())
-        campaign.wrong(path.native() + ": " + wrong);
+        campaign_.wrong(path.native() + ": " + wrong);
       if (const auto change = outside.change(); !change.empty())
-        campaign.wrong(path.native() + ": " + change);
+        campaign_.wrong(path.native() + ": " + change);
     }
   }
 
@@ -143,30 +141,26 @@ class ServiceFilesTest : public testing::Test {
 
 TEST_F(ServiceFilesTest,
        fault_33_InPlaceOfWhatIsKnownOfToolchainsItIsNotBelievedButCounted) {
-  Campaign campaign;
-  attack(campaign, [&] { return root_ / "toolchains"; });
-  attack(campaign, [&] { return first_of(root_ / "toolchains"); });
-  attack(campaign, [&] { return root_ / "toolchains" / "recorded.json"; });
+  attack([&] { return root_ / "toolchains"; });
+  attack([&] { return first_of(root_ / "toolchains"); });
+  attack([&] { return root_ / "toolchains" / "recorded.json"; });
 }
 
 TEST_F(ServiceFilesTest, fault_33_InPlaceOfAMemoItIsNotBelievedButCounted) {
   if (!fs::exists(dir_.path() / "reference" / "memo"))
     GTEST_SKIP() << "what headers hold is not remembered on this file system";
-  Campaign campaign;
-  attack(campaign, [&] { return root_ / "memo"; });
-  attack(campaign, [&] { return first_of(root_ / "memo"); });
+  attack([&] { return root_ / "memo"; });
+  attack([&] { return first_of(root_ / "memo"); });
 }
 
 TEST_F(ServiceFilesTest,
        fault_33_InPlaceOfPrecompiledHeadersItIsNotWrittenToButCounted) {
-  Campaign campaign;
-  attack(campaign, [&] { return root_ / "pch"; });
-  attack(campaign, [&] { return root_ / "pch" / "new"; });
+  attack([&] { return root_ / "pch"; });
+  attack([&] { return root_ / "pch" / "new"; });
 }
 
 TEST_F(ServiceFilesTest, fault_33_InPlaceOfTheReproductionsItIsNotWrittenToButCounted) {
-  Campaign campaign;
-  attack(campaign, [&] { return root_ / "repro"; });
+  attack([&] { return root_ / "repro"; });
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include <map>
 #include <sstream>
 #include <string>
-#include <utility>
 
 #include "build/settings.h"
 #include "tests/fault/security/plants.h"
@@ -61,7 +60,7 @@ const Settings kEvil{{"KILN_CACHE_DIR", "/evil/cache"},
                      {"LD_LIBRARY_PATH", "/evil/libraries"},
                      {"VIRTUAL_ENV", "/evil/python"}};
 
-class SetUidTest : public testing::Test {
+class SetUidTest : public test::CampaignTest {
  protected:
   void SetUp() override {
     if (!test::User::can_become_another())
@@ -102,7 +101,6 @@ class SetUidTest : public testing::Test {
 };
 
 TEST_F(SetUidTest, fault_33_ASetUidProgramAsksNothingOfTheEnvironment) {
-  test::Campaign campaign;
   const Settings defaults = run(plain_, {});
   ASSERT_EQ(defaults.at("secure"), "no");
   for (const Setting& setting : every_setting())
@@ -112,36 +110,34 @@ TEST_F(SetUidTest, fault_33_ASetUidProgramAsksNothingOfTheEnvironment) {
   if (silent.at("secure") != "yes")
     GTEST_SKIP() << "NO SET-UID PROGRAMS IN " << dir_.path() << ": nothing was tried";
   for (const auto& [name, value] : kEvil) {
-    campaign.injected();
+    campaign_.injected();
     EXPECT_NE(run(plain_, {{name, value}}).at(name), defaults.at(name))
         << name << " changes nothing anyway";
   }
   if (run(set_uid_, kEvil) != silent)
-    campaign.wrong("the environment of a stranger counts");
+    campaign_.wrong("the environment of a stranger counts");
 }
 
 TEST_F(SetUidTest, fault_33_ASetUidProgramHasNoCacheInTheFoldersOfItsStarter) {
-  test::Campaign campaign;
   for (const char* name : {"HOME", "XDG_CACHE_HOME"}) {
-    campaign.injected();
+    campaign_.injected();
     const Settings evil{{name, "/evil"}};
     EXPECT_NE(run(plain_, evil).at("KILN_CACHE_DIR"), "");
     if (const Settings told = run(set_uid_, evil); told.at("secure") != "yes")
       GTEST_SKIP() << "NO SET-UID PROGRAMS IN " << dir_.path() << ": nothing was tried";
     else if (!told.at("KILN_CACHE_DIR").empty())
-      campaign.wrong(std::string(name) + " names the cache");
+      campaign_.wrong(std::string(name) + " names the cache");
   }
 }
 
 TEST_F(SetUidTest, fault_33_TheWorkerOfASetUidProgramGetsNoVariable) {
-  test::Campaign campaign;
   const Settings evil{{"KILN_FAKE_NVRTC", "hang"}, {"TMPDIR", "/evil"}};
   EXPECT_NE(run(plain_, evil).at("worker"), "");
-  campaign.injected();
+  campaign_.injected();
   if (const Settings told = run(set_uid_, evil); told.at("secure") != "yes")
     GTEST_SKIP() << "NO SET-UID PROGRAMS IN " << dir_.path() << ": nothing was tried";
   else if (!told.at("worker").empty())
-    campaign.wrong("the worker gets " + told.at("worker"));
+    campaign_.wrong("the worker gets " + told.at("worker"));
 }
 
 }  // namespace
