@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <set>
 
 #include "tests/integration/program_machines.h"
 #include "tests/support/object_server.h"

@@ -1,6 +1,5 @@
 // --quiet and --verbose: what stands on stderr beside errors.
 
-#include <algorithm>
 #include <string>
 
 #include "tests/support/program.h"

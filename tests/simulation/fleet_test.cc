@@ -3,8 +3,6 @@
 
 #include "tests/simulation/fleet.h"
 
-#include <algorithm>
-
 #include "tests/support/test.h"
 
 namespace kiln::simulation {

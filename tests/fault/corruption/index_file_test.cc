@@ -2,7 +2,6 @@
 // deleted while many processes have it open. Hits are unaffected, and it is rebuilt
 // once.
 
-#include <array>
 #include <atomic>
 #include <filesystem>
 #include <fstream>

@@ -4,7 +4,6 @@
 
 #include <set>
 #include <string>
-#include <vector>
 
 #include "tests/fault/power_loss/crash_checker.h"
 #include "tests/support/sample_object.h"

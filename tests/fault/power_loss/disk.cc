@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <vector>
 
 #include "cache/file_system.h"
 #include "cache/unix_time.h"

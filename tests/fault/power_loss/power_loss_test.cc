@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
 

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "tests/integration/activation/kernels.h"
 #include "tests/integration/activation/problem.h"
 

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <initializer_list>
 
 #include "tests/integration/attention_kernel/check.h"

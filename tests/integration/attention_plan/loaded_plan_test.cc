@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <thread>
 
 #include "cudnn/table.h"
 #include "tests/integration/attention_plan/loaded_plans.h"

@@ -1,7 +1,5 @@
 // What holds for cross-entropy whatever the logits.
 
-#include <array>
-
 #include "ops/plans.h"
 #include "tests/integration/cross_entropy/problem.h"
 #include "tests/support/kernels/run_plan.h"

@@ -3,10 +3,7 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "kiln/c.h"
 #include "tests/support/temp_dir.h"

@@ -7,7 +7,6 @@
 
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <mutex>

@@ -7,8 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstring>
-#include <functional>
 #include <mutex>
 #include <thread>
 

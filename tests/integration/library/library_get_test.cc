@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <set>
 #include <thread>
 
 #include "library_service.h"

@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 
 #include <atomic>
-#include <memory>
 #include <stdexcept>
 #include <thread>
 

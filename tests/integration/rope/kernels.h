@@ -2,9 +2,7 @@
 
 #pragma once
 
-#include <algorithm>
 #include <string>
-#include <string_view>
 
 #include "tests/integration/rope/shape.h"
 #include "tests/support/kernels/run_plan.h"

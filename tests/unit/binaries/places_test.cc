@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <fstream>
-
 #include "binaries/folder.h"
 #include "binaries/process.h"
 #include "binaries/python_environment.h"

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <string>
 
 #include "tests/support/child_process.h"
 #include "tests/support/processes.h"

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>

@@ -3,7 +3,6 @@
 #include "device/device_properties.h"
 
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "tests/support/simulated_driver.h"
 #include "tests/support/test.h"

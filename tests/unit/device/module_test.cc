@@ -2,7 +2,6 @@
 
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "device/devices.h"
 #include "tests/support/child_process.h"

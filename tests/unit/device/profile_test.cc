@@ -2,7 +2,6 @@
 
 #include "device/profile.h"
 
-#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 

@@ -2,7 +2,6 @@
 
 #include "library/prefetcher.h"
 
-#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <iterator>

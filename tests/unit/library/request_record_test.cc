@@ -4,7 +4,6 @@
 
 #include <sys/resource.h>
 
-#include <fstream>
 #include <vector>
 
 #include "request/manifest.h"

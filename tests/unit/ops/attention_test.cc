@@ -2,7 +2,6 @@
 
 #include "ops/attention.h"
 
-#include <algorithm>
 #include <array>
 #include <vector>
 

@@ -1,7 +1,5 @@
 // Memory of each space: what accesses do, and what is wrong with them.
 
-#include <cstring>
-
 #include "tests/support/test.h"
 #include "tests/unit/ptx/whole_kernel.h"
 

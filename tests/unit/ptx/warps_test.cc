@@ -1,7 +1,5 @@
 // What the lanes of a warp tell each other, how they part, and how they meet again.
 
-#include <bit>
-
 #include "tests/support/test.h"
 #include "tests/unit/ptx/whole_kernel.h"
 

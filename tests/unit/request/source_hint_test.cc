@@ -2,7 +2,6 @@
 
 #include "request/source_hint.h"
 
-#include <array>
 #include <string>
 
 #include "request/nvcc_words.h"

@@ -4,8 +4,6 @@
 
 #include <dlfcn.h>
 
-#include <algorithm>
-
 #include "tests/support/temp_dir.h"
 #include "tests/support/test.h"
 #include "util/elf.h"
