@@ -132,6 +132,22 @@ TEST_F(ServiceFaultTest, fault_06_AStopEndsABuildAndItsFollowersGoOn) {
   EXPECT_EQ(follower->error().code, ErrorCode::kTimeout) << follower->error().message;
 }
 
+TEST_F(ServiceFaultTest, fault_06_AStopEndsTheQuestionToACompilerThatDoesNotAnswer) {
+  fake("hang-version");
+  const auto service = test::open_service(config());
+  const auto prepared = service->prepare(test::small_kernel(1)).value();
+  std::stop_source stop;
+  std::jthread stopper([&] {
+    EXPECT_TRUE(
+        test::eventually(30s, [] { return !test::children_of(::getpid()).empty(); }));
+    stop.request_stop();
+  });
+  const auto began = std::chrono::steady_clock::now();
+  const auto keyed = service->key(prepared, device::Target{{{8, 0}}}, stop.get_token());
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 30s) << "its limit is a minute";
+  EXPECT_THAT(keyed, test::IsError(ErrorCode::kCancelled));
+}
+
 TEST_F(ServiceFaultTest, fault_02_WorkersKilledInMidCompileCostOneBuild) {
   learn_toolchain();
   fake("hang");

@@ -116,6 +116,13 @@ TEST_F(CompileWorkerTest, AnUnknownOptionIsTheCallersFault) {
                                                       HasSubstr("--no-such-option")));
 }
 
+TEST_F(CompileWorkerTest, ANulInTheSourceIsRefusedAndNotSilentlyCutOff) {
+  WorkerPool pool(one_worker());
+  EXPECT_THAT(
+      pool.compile(job(std::string(test::kSmallKernel) + '\0' + "syntax error"), {}),
+      test::IsError(ErrorCode::kInvalidArgument));
+}
+
 TEST_F(CompileWorkerTest, AnNvrtcThatIsNotThereIsNamed) {
   WorkerPool pool(one_worker());
   auto wanted = job(test::kSmallKernel);

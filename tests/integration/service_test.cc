@@ -143,6 +143,20 @@ TEST_F(ServiceTest, WhatIsNotAsItsKeySaysAnswersNoOtherRequest) {
   EXPECT_THAT(objects(), testing::IsEmpty());
 }
 
+TEST_F(ServiceTest, ADeviceNewerThanTheNvrtcGetsPtxForIt) {
+  const auto service = test::open_service(config());
+  const auto prepared = service->prepare(test::small_kernel(1));
+  ASSERT_TRUE(prepared);
+  const auto keyed =
+      test::value_of(service->key(*prepared, device::ComputeCapability{99, 0}));
+  const auto fetched = test::value_of(service->fetch(std::get<KeyedRequest>(keyed)));
+  EXPECT_EQ(fetched.object->kind(), cache::Kind::kPtx);
+  EXPECT_THAT(fetched.object->target(), testing::StartsWith("compute_"));
+  EXPECT_THAT(std::string(as_text(fetched.object->payload())),
+              HasSubstr(".target sm_"));
+  EXPECT_EQ(service->fetch(std::get<KeyedRequest>(keyed))->outcome, FetchOutcome::kHit);
+}
+
 TEST_F(ServiceTest, AFailedBuildIsAValueAndIsTriedAgain) {
   const auto service = test::open_service(config());
   SourceOptions source;
@@ -153,6 +167,20 @@ TEST_F(ServiceTest, AFailedBuildIsAValueAndIsTriedAgain) {
     EXPECT_EQ(test::counted(*service, Counter::kCompileFailed), i);
   }
   EXPECT_THAT(objects(), IsEmpty());
+}
+
+TEST_F(ServiceTest, ADamagedObjectIsQuarantinedAndRebuiltTheSame) {
+  const auto service = test::open_service(config());
+  const auto first = test::fetch(*service, test::small_kernel(1));
+  ASSERT_TRUE(first);
+  const auto file = objects().at(0);
+  fs::resize_file(file, fs::file_size(file) - 1);
+  const auto second = test::fetch(*service, test::small_kernel(1));
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->outcome, FetchOutcome::kCompiled);
+  EXPECT_TRUE(std::ranges::equal(second->object->payload(), first->object->payload()));
+  EXPECT_EQ(test::counted(*service, Counter::kQuarantined), 1U);
+  EXPECT_EQ(test::fetch(*service, test::small_kernel(1))->outcome, FetchOutcome::kHit);
 }
 
 TEST_F(ServiceTest, ALibraryReplacedBetweenKeyAndCompileIsNotStoredUnderTheOldKey) {

@@ -288,6 +288,18 @@ def test_options_that_exclude_each_other_are_refused():
             ops.scaled_dot_product_attention(q, q, q, **options)
 
 
+def test_a_window_leaves_out_what_is_farther():
+    q, k, v = (torch.randn(7, 4, 16) for _ in "qkv")
+    ends = torch.tensor([0, 7], dtype=torch.int32)
+    at = torch.arange(7)
+    near = (at[:, None] - at).abs() <= 2
+    expected = F.scaled_dot_product_attention(
+        *(t.transpose(0, 1) for t in (q, k, v)), attn_mask=near
+    ).transpose(0, 1)
+    result = ops.varlen_attention(q, k, v, ends, ends, window_size=(2, 2))
+    torch.testing.assert_close(result, expected)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=id_of)
 @pytest.mark.parametrize(
     "begins, longest",

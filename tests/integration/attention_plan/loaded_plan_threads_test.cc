@@ -87,5 +87,21 @@ TEST_F(LoadedPlans, MayGoBeforeTheThreadsThatRanThem) {
   EXPECT_EQ(simulated_.alive(KILN_SIMULATED_CONTEXTS), 0U);
 }
 
+TEST_F(LoadedPlans, OfTwoDevicesByTwoThreadsGoEachToItsOwn) {
+  const std::array plans{load(0), load(1)};
+  ASSERT_TRUE(plans[0] && plans[1]);
+  const auto work = [&](std::size_t device) {
+    const auto with = arguments(plans[device]->plan(), context(device));
+    for (int i = 0; i < 50; ++i) EXPECT_TRUE(run(*plans[device], with));
+  };
+  test::in_threads(plans.size(), work);
+  std::array<int, 2> runs{};
+  for (const auto& each : cudnn_->runs()) {
+    EXPECT_EQ(each.context, context(static_cast<std::size_t>(each.device)));
+    ++runs.at(static_cast<std::size_t>(each.device));
+  }
+  EXPECT_THAT(runs, testing::ElementsAre(50, 50));
+}
+
 }  // namespace
 }  // namespace kiln::attention

@@ -12,6 +12,17 @@ template <typename T>
 class CrossEntropyProperties : public testing::Test {};
 TYPED_TEST_SUITE(CrossEntropyProperties, ElementTypes, TypeNames);
 
+/// Multiples of 1/8 from 0 to 16, shifted: exact in every type up to 32.
+template <typename T>
+void fill_with_eighths(Problem<T>& problem, float shift) {
+  std::mt19937 random(11);  // NOLINT(cert-msc51-cpp): the same every time
+  for (I64 row = 0; row < problem.setting().rows; ++row) {
+    for (I64 j = 0; j < problem.setting().vocabulary; ++j) {
+      problem.logit(row, j) = T::from(static_cast<float>(random() % 128) / 8 + shift);
+    }
+  }
+}
+
 // Out of the definition alone: how the loss, taken term by term, changes with a logit.
 TYPED_TEST(CrossEntropyProperties, TheGradientIsTheDifferenceQuotientOfTheLoss) {
   for (const float smoothing : {0.0F, 0.3F, 1.0F}) {
@@ -31,6 +42,21 @@ TYPED_TEST(CrossEntropyProperties, TheGradientIsTheDifferenceQuotientOfTheLoss) 
             << "column " << j;
       }
     }
+  }
+}
+
+TYPED_TEST(CrossEntropyProperties, AShiftThatIsExactChangesNothingButLse) {
+  for (const I64 vocabulary : {24, 3001}) {
+    const Setting setting{.vocabulary = vocabulary, .smoothing = 0.1F};
+    Problem<TypeParam> problem(setting);
+    fill_with_eighths(problem, 0);
+    const auto out = problem.fused();
+    Problem<TypeParam> shifted(setting);
+    fill_with_eighths(shifted, 16);
+    const auto again = shifted.fused();
+    EXPECT_TRUE(same_bits(out.loss, again.loss));
+    EXPECT_TRUE(same_bits(out.dlogits, again.dlogits));
+    EXPECT_FLOAT_EQ(out.lse[0].bits + 16, again.lse[0].bits);
   }
 }
 

@@ -193,5 +193,15 @@ TEST_F(BuildOnceTest, AResultThatIsTooLargeIsGivenAndNotStored) {
   EXPECT_FALSE(value_of(here_.files.get(request().fields)));
 }
 
+TEST_F(BuildOnceTest, WithoutACacheEachBuilds) {
+  Opened off(service_config("/proc/kiln"));
+  for (int i = 0; i < 2; ++i) {
+    const auto found =
+        value_of(off.files.build_once(request(), 20s, by_shell("echo 1 > a")));
+    EXPECT_EQ(texts_of(found), (Texts{{"a", "1\n"}}));
+    EXPECT_TRUE(found.not_stored);
+  }
+}
+
 }  // namespace
 }  // namespace kiln::test

@@ -1,5 +1,6 @@
 // Tickets: a build that its caller makes by himself while others wait for it.
 
+#include <csignal>
 #include <fstream>
 #include <optional>
 #include <thread>
@@ -81,6 +82,22 @@ TEST_F(FileBuildTest, ThatFailsIsTheAnswerOfThoseWhoWait) {
   wait_until_asked(1);
   ticket(begun).fail({ErrorCode::kCompileFailed, "no such register"});
   EXPECT_EQ(other.wait(), 0);
+}
+
+TEST_F(FileBuildTest, OfAStoppedProcessIsWaitedForNoLongerThanItsLimitAndFiveSeconds) {
+  ChildProcess holder([this] {
+    Opened own(config());
+    auto begun = own.files.begin(request(), 1s);
+    std::ofstream(log()) << "begun\n";
+    ::pause();
+    return 0;
+  });
+  EXPECT_TRUE(eventually(20s, [&] { return fs::exists(log()); }));
+  holder.signal(SIGSTOP);
+  const auto since = std::chrono::steady_clock::now();
+  auto begun = value_of(here_.files.begin(request(), 1s));
+  EXPECT_LT(std::chrono::steady_clock::now() - since, 8s);
+  EXPECT_TRUE(std::holds_alternative<FileBuild>(begun));
 }
 
 }  // namespace

@@ -117,6 +117,14 @@ TEST_F(PlanServiceTest, CudnnCompilesWithTheNvrtcOfTheService) {
               testing::Contains(read_build_id(copy).value()));
 }
 
+TEST_F(PlanServiceTest, TwoDevicesThatAPlanCannotTellApartAreServedByOne) {
+  EXPECT_NE(object_of(here_.plans->fetch(key(attention_problem(), h200_))), nullptr);
+  const auto fetched =
+      here_.plans->fetch(key(attention_problem(), test::published_device("h100-sxm")));
+  EXPECT_NE(object_of(fetched), nullptr);
+  EXPECT_EQ(fetched->outcome, FetchOutcome::kHit);
+}
+
 TEST_F(PlanServiceTest, ARefusalByTheFrontendIsItsOwnWords) {
   const auto attempts =
       expect_refused(key(backward([](Problem& each) { each.dqk = each.dv = 192; }),
@@ -192,6 +200,22 @@ TEST_F(PlanServiceTest, APlanThatCannotBeStoredIsUsedAndItIsSaidWhy) {
   EXPECT_EQ(again->outcome, FetchOutcome::kHit);
   EXPECT_TRUE(again->not_stored) << "it is in memory, not in the cache";
   EXPECT_EQ(compiled(opened), 1U);
+}
+
+TEST_F(PlanServiceTest, ThreadsThatAskAtOnceBuildOnce) {
+  const KeyedPlan plan = key(attention_problem(), h200_);
+  std::vector<std::future<Result<FetchedPlan>>> all;
+  for (int i = 0; i < 4; ++i)
+    all.push_back(
+        std::async(std::launch::async, [&] { return here_.plans->fetch(plan); }));
+  int built = 0;
+  for (auto& each : all) {
+    const auto fetched = each.get();
+    EXPECT_NE(object_of(fetched), nullptr);
+    built += fetched && fetched->outcome == FetchOutcome::kCompiled ? 1 : 0;
+  }
+  EXPECT_EQ(built, 1);
+  EXPECT_EQ(compiled(here_), 1U);
 }
 
 TEST_F(PlanServiceTest, ServicesThatAskAtOnceBuildOnce) {

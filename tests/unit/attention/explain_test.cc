@@ -9,8 +9,8 @@ namespace kiln::attention {
 namespace {
 
 /// NVIDIA/TransformerEngine #1276: Llama 7B, bf16, 4096 long.
-Problem llama() {
-  Problem problem = with_lengths(with_mask(base(), Mask::kCausal), 4096, 4096);
+Problem llama(Pass pass) {
+  Problem problem = with_lengths(with_mask(base(pass), Mask::kCausal), 4096, 4096);
   problem.batch = 1;
   problem.heads = problem.kv_heads = 32;
   problem.layout = Layout::kSbhd;
@@ -26,8 +26,26 @@ Explanation ask(const Problem& problem, ComputeCapability arch, std::string_view
   return explain({problem, arch, version(cudnn)}, options);
 }
 
+TEST(Explain, DecidesOnTheStepsOfContextParallelism) {
+  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+    const Explanation refused = ask(llama(pass), {9, 0}, "9.1", "all_gather:2");
+    EXPECT_EQ(refused.chosen, Choice::kKiln);
+    EXPECT_TRUE(refused.kiln.supported);
+    EXPECT_EQ(refused.steps.size(), 4U);
+    ASSERT_THAT(ids(refused.cudnn.refusals), ElementsAre("mask.causal_bottom_right"));
+    EXPECT_THAT(refused.cudnn.refusals[0].remedy,
+                AllOf(HasSubstr("upgrade cuDNN to 9.3.0"),
+                      HasSubstr("split by p2p:2 or a2a:2, which cuDNN 9.1.0 runs")));
+    EXPECT_EQ(refused.cudnn.first_supported, version("9.3"));
+    for (const char* const mode : {"p2p:2", "a2a:2", "a2a+p2p:2x2"})
+      EXPECT_EQ(ask(llama(pass), {9, 0}, "9.1", mode).chosen, Choice::kCudnn) << mode;
+    EXPECT_EQ(ask(llama(pass), {9, 0}, "9.3", "all_gather:2").chosen, Choice::kCudnn);
+    EXPECT_EQ(ask(llama(pass), {9, 0}, "9.1").chosen, Choice::kCudnn);
+  }
+}
+
 TEST(Explain, HasNoStepsWhereTheProblemIsNotSplitThatWay) {
-  const Explanation refused = ask(llama(), {9, 0}, "9.19", "a2a:64");
+  const Explanation refused = ask(llama(Pass::kForward), {9, 0}, "9.19", "a2a:64");
   EXPECT_EQ(refused.chosen, Choice::kNone);
   EXPECT_THAT(refused.steps, IsEmpty());
   EXPECT_FALSE(refused.kiln.supported);

@@ -291,6 +291,19 @@ TEST_F(CacheTest, ATrimWaitsForTheTrimOfItsOwnThread) {
   EXPECT_TRUE(trimmed) << trimmed.error().message;
 }
 
+TEST_F(CacheTest, APrefixOfSixDigitsNamesAKeyIfItIsTheOnlyOne) {
+  const auto cache = open();
+  std::ignore = cache->publish(*sample_);
+  std::string hex = sample_.key().hex();
+  EXPECT_EQ(cache->resolve(hex.substr(0, 6)).value(), sample_.key());
+  std::ranges::transform(hex, hex.begin(), ::toupper);
+  EXPECT_EQ(cache->resolve(hex).value(), sample_.key());
+  EXPECT_EQ(cache->resolve(hex.substr(0, 5)).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(cache->resolve("no hex!").error().code, ErrorCode::kInvalidArgument);
+  hex[5] = hex[5] == '0' ? '1' : '0';
+  EXPECT_EQ(cache->resolve(hex).error().code, ErrorCode::kNotFound);
+}
+
 TEST_F(CacheTest, VerifyReportsEachKindAndQuarantinesOnRequest) {
   const auto cache = open();
   SampleObject corrupt(2);

@@ -336,6 +336,21 @@ TEST_F(KeyLockTest, AnObjectOfABuildThatEndsDuringALookIsFound) {
   EXPECT_EQ(looks, 3);
 }
 
+TEST_F(KeyLockTest, AWaiterIsToldWhomItWaitsFor) {
+  auto holder = acquire(request());
+  holder.lock.set_phase(Phase::kCompiling);
+  auto waiting = request();
+  pid_t seen = 0;
+  Phase phase = Phase::kStarting;
+  waiting.on_wait = [&](const OwnerRecord& owner) {
+    seen = owner.pid;
+    phase = owner.phase;
+  };
+  EXPECT_EQ(acquire_within(100ms, waiting).outcome, LockOutcome::kCancelled);
+  EXPECT_EQ(seen, ::getpid());
+  EXPECT_EQ(phase, Phase::kCompiling);
+}
+
 TEST_F(KeyLockTest, WhereLocksDoNotWorkItGoesOnWithoutAndCounts) {
   for (const int err : {-ENOLCK, -ENOSYS, -EOPNOTSUPP}) {
     files_.before = [&](std::string_view call, int) {

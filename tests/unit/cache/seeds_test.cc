@@ -387,6 +387,15 @@ TEST_F(SeedsTest, AFolderHasNeitherSignatureNorSerialAndIsRefusedWhereOneIsWante
   EXPECT_TRUE(open({other.native() + ";signed=0;;min_serial=0"})->find(key_));
 }
 
+TEST_F(SeedsTest, APackThatIsOlderThanMinSerialIsRefused) {
+  EXPECT_TRUE(open({pack_.native() + ";min_serial=17"})->find(key_));
+  fs::remove_all(root_);
+  const auto cache = open({pack_.native() + ";min_serial=18"});
+  EXPECT_FALSE(cache->find(key_));
+  EXPECT_THAT(cache->seeds()->states().at(0).error->message,
+              testing::HasSubstr("its serial is 17, and min_serial=18"));
+}
+
 TEST_F(SeedsTest, OptionsOfASeedAreReadAndUnknownOnesNamed) {
   EXPECT_EQ(parse_seed("/a b.kpack;signed=1;min_serial=9223372036854775807").value(),
             (SeedPlace{"/a b.kpack", true, 9223372036854775807U}));

@@ -190,6 +190,14 @@ TEST_F(OpenedFilesTest, MissedWhereTheScanDidNotLookAreUnkeyed) {
   EXPECT_NE(reason_of_missed({""}), "");
 }
 
+TEST_F(OpenedFilesTest, MissedByAComputedConditionNameIt) {
+  input_.source += "#define CAT(a) <a.h>\n#if __has_include(CAT(opt))\n#endif\n";
+  take_snapshot();
+  EXPECT_EQ(reason_of_missed({own_ / "cuda.h", own_ / "opt.h"}),
+            "for a computed condition, such as '__has_include(CAT(opt))' in kernel.cu "
+            "line 4, which names no file");
+}
+
 TEST_F(OpenedFilesTest, MissedThatWereThereForTheKeyAreUnkeyed) {
   EXPECT_THAT(reason_of_missed({own_ / "a.h"}), HasSubstr("was there"));
   EXPECT_THAT(reason_of_missed({toolkit_ / "cuda.h"}), HasSubstr("was there"));

@@ -3,6 +3,7 @@
 #include "library/request_record.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <vector>
 
@@ -149,6 +150,13 @@ TEST_F(RequestRecordTest, ADeviceIsRefused) {
   const auto record = RequestRecord::open("/dev/full");
   ASSERT_FALSE(record);
   EXPECT_THAT(record.error().message, HasSubstr("/dev/full"));
+}
+
+TEST_F(RequestRecordTest, APipeThatNobodyReadsIsAnErrorAndNoWait) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  const auto record = RequestRecord::open(path_);
+  ASSERT_FALSE(record);
+  EXPECT_THAT(record.error().message, HasSubstr(path_.native()));
 }
 
 }  // namespace

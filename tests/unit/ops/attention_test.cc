@@ -3,6 +3,7 @@
 #include "ops/attention.h"
 
 #include <array>
+#include <cmath>
 #include <vector>
 
 #include "render/catalog.h"
@@ -24,6 +25,19 @@ Launches planned(const Problem& problem, const AttentionTensors& tensors = {},
   auto launches = plan(AttentionCall{problem, tensors}, device);
   EXPECT_TRUE(launches) << launches.error().message;
   return launches ? *std::move(launches) : Launches{};
+}
+
+TEST(AttentionPlan, RefusesAProblemThatIsNone) {
+  const Problem problem = attention_problem([](Problem& p) { p.heads = 0; });
+  EXPECT_THAT(refusal(plan(AttentionCall{problem, {}}, kDevice)),
+              HasSubstr("problem.heads: 0"));
+}
+
+TEST(AttentionPlan, RefusesAScaleThatIsNoNumber) {
+  const Problem problem = attention_problem();
+  const AttentionTensors tensors{.scale = std::nanf("")};
+  EXPECT_EQ(refusal(plan(AttentionCall{problem, tensors}, kDevice)),
+            "attention_forward: scale is nan");
 }
 
 TEST(AttentionPlan, RefusesANegativeNumberOfTokens) {
@@ -98,6 +112,20 @@ TEST(AttentionPlan, LooksAtTheTensorsOfItsPassAlone) {
   problem.pass = Pass::kBackward;
   problem.training = true;
   EXPECT_EQ(planned(problem, tensors).front().kernel, "attention_plain_bwd");
+}
+
+TEST(AttentionPlan, RefusesAWorkspaceThatIsTooSmall) {
+  const Problem problem = attention_problem([](Problem& p) {
+    p.pass = Pass::kBackward;
+    p.training = true;
+  });
+  std::array<float, 4> memory{};
+  const AttentionTensors tensors{.workspace = memory.data(),
+                                 .workspace_bytes = sizeof(memory)};
+  EXPECT_THAT(refusal(plan(AttentionCall{problem, tensors}, kDevice)),
+              HasSubstr("workspace"));
+  EXPECT_EQ(attention_workspace_bytes(problem), 2U * 4 * 256 * 4);
+  EXPECT_EQ(attention_workspace_bytes(attention_problem()), 0U);
 }
 
 TEST(AttentionPlan, IsOneLaunchForwardAndTwoBackwardAndOneForABias) {
