@@ -1,6 +1,8 @@
 // kiln attention explain: would cuDNN run this attention problem there, and if not, why
 // and what to do.
 
+#include "attention/explain.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "attention/explain.h"
 #include "attention/explanation_json.h"
 #include "cudnn/plan_service.h"
 #include "device/profile.h"
