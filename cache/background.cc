@@ -195,8 +195,9 @@ void Background::write_counts(std::chrono::milliseconds limit) {
   const auto added = counter_file_->add(unwritten_, limit);
   if (added)
     unwritten_.clear();
-  else
-    counters_.add_if_untrusted(added.error());
+  else if (added.error().code == ErrorCode::kUntrusted &&
+           !std::exchange(is_refused_, true))
+    counters_.add_if_untrusted(added.error());  // once, and not for each batch
 }
 
 }  // namespace kiln::cache

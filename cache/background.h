@@ -80,6 +80,7 @@ class Background {
 
   Mutex counts_mutex_;  // of the thread, and of the end of the process
   CounterFile::Counts unwritten_ KILN_GUARDED_BY(counts_mutex_);  // of a failed write
+  bool is_refused_ KILN_GUARDED_BY(counts_mutex_) = false;
 };
 
 }  // namespace kiln::cache

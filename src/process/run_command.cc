@@ -5,11 +5,14 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -32,6 +35,7 @@ constexpr int kLastStandard = STDERR_FILENO;
 constexpr int kNotStarted = 127;  // as a shell says it
 constexpr milliseconds kStep{5};
 constexpr milliseconds kGrace{200};
+constexpr milliseconds kDrained{1000};
 
 struct Pipe {
   UniqueFd read;
@@ -91,18 +95,24 @@ std::optional<int> status_of(pid_t pid) {
 /// In the child of vfork(), whose memory is its parent's: nothing here returns or
 /// allocates.
 [[noreturn]] void become(char* const* words, const std::array<int, 3>& standard,
-                         pid_t parent) {
+                         pid_t parent, int most_files) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::setpgid(0, 0);
-  for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
+  // By no function that another library of this process may have replaced.
+  constexpr std::array<std::uint64_t, 4> kDefault{};  // a sigaction of the kernel's
+  for (int signal = 1; signal < NSIG; ++signal)
+    ::syscall(SYS_rt_sigaction, signal, kDefault.data(), nullptr,
+              sizeof(std::uint64_t));
   for (int i = 0; i < 3; ++i) ::dup2(standard[static_cast<std::size_t>(i)], i);
-  ::close_range(kLastStandard + 1, ~0U, 0);
+  if (::close_range(kLastStandard + 1, ~0U, 0) != 0) {  // before Linux 5.9
+    for (int file = kLastStandard + 1; file < most_files; ++file) ::close(file);
+  }
   sigset_t none{};
   ::sigemptyset(&none);
   ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
   if (::getppid() == parent)
     ::execvp(words[0], words);
-  ::dprintf(2, "%s\n", ::strerrordesc_np(errno));
+  ::dprintf(2, "%s: %s\n", words[0], ::strerrordesc_np(errno));
   ::_exit(kNotStarted);
 }
 
@@ -118,10 +128,13 @@ pid_t spawn(std::vector<std::string> words, const std::array<int, 3>& standard) 
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   const pid_t parent = ::getpid();
+  constexpr long kMostFiles = 1L << 20U;
+  const auto most_files = static_cast<int>(
+      std::clamp(::sysconf(_SC_OPEN_MAX), long{kLastStandard}, kMostFiles));
   // NOLINTBEGIN(clang-analyzer-security.insecureAPI.vfork,clang-analyzer-unix.Vfork)
   const pid_t pid = ::vfork();
   if (pid == 0)
-    become(arguments.data(), standard, parent);
+    become(arguments.data(), standard, parent, most_files);
   // NOLINTEND(clang-analyzer-security.insecureAPI.vfork,clang-analyzer-unix.Vfork)
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);  // errno stays
   return pid;
@@ -152,16 +165,19 @@ Result<std::string> run_command(const CommandRun& run) {
   std::optional<int> status;
   const auto is_too_much = [&] { return output.text.size() > run.most_bytes; };
   // Once it has ended, who still has its pipes is not waited for.
+  auto end = deadline;
   for (bool has_read = true; !status || (has_read && (fds[0] >= 0 || fds[1] >= 0));) {
-    if (Clock::now() >= deadline || is_too_much())
+    if (Clock::now() >= end || is_too_much())
       break;
     has_read = read_some(fds, status ? kGrace : kStep, output);
-    if (!status)
-      status = status_of(pid);
+    if (!status && (status = status_of(pid))) {
+      has_read = true;  // what it wrote since
+      end = Clock::now() + kDrained;
+    }
   }
   if (!status) {
     ::kill(-pid, SIGKILL);
-    const auto end = Clock::now() + std::chrono::seconds(1);
+    end = Clock::now() + std::chrono::seconds(1);
     while (!status_of(pid) && Clock::now() < end) std::this_thread::sleep_for(kStep);
   }
   if (is_too_much())

@@ -248,6 +248,13 @@ TEST(RunCommandTest, WhoItLeavesBehindWithItsPipesHoldsNobodyUp) {
   EXPECT_EQ(run("yes >&2 & echo all", milliseconds(500)), "all\n");
 }
 
+TEST(RunCommandTest, WhatItWritesJustBeforeItEndsCounts) {
+  for (int i = 0; i < 60; ++i)
+    ASSERT_EQ(run(i % 2 == 0 ? "echo all" : "sleep 0.004; echo all", seconds(20)),
+              "all\n");
+  EXPECT_EQ(run("head -c 4000 /dev/zero", seconds(20)).value().size(), 4000U);
+}
+
 TEST(RunCommandTest, AProgramWithoutStandardFilesRunsOneThatHasThem) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
