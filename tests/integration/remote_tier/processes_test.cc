@@ -109,7 +109,7 @@ TEST_F(RemoteNodeTest, ADeadServerCostsANodeThreeWaitsAndNotEachOfItsProcesses) 
   const auto next_process = [&] {
     auto machine = std::make_unique<Machine>(std::vector{server_.address()});
     machine->root = root_;
-    machine->options.wait = 100ms;
+    machine->options.wait = 300ms;  // a loaded machine sends a request in this time
     return machine;
   };
   int key = 0;
