@@ -24,6 +24,9 @@ inline constexpr std::size_t kReadingThreads = 8;
 void in_threads(std::size_t threads, std::size_t count, const std::stop_token& stop,
                 const std::function<void(std::size_t)>& handle);
 
+/// Of objects that are read at a time, beside one that is larger.
+inline constexpr std::uint64_t kMostHeld = 32ULL << 20U;
+
 /// Bounds the bytes that threads hold at a time. Thread safety: every method may run
 /// concurrently.
 class HeldBytes {

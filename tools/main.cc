@@ -3,6 +3,7 @@
 // nearest match.
 
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <csignal>
@@ -349,6 +350,9 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   // A file over RLIMIT_FSIZE, likewise, is an error of the write.
   std::signal(SIGXFSZ, SIG_IGN);
+  // The memory of a large object is given back with the object: left to itself, glibc
+  // keeps up to 64 MiB for each thread.
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 20U);
   try {
     kiln::tools::print_warnings();
     return kiln::tools::run_command_line({argv + 1, argv + argc});

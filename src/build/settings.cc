@@ -165,7 +165,8 @@ constexpr std::array kSettings{
         "File of the private key that kiln pack and uploads sign with.", ""),
     setting<&Options::remote_auth, path_of, of_remote<&RemoteSettings::auth>>(
         "Options::remote_auth", "KILN_REMOTE_AUTH", SettingKind::kPath,
-        "File that only you can read, of mode 0600, with 'bearer TOKEN', 'basic "
+        "File that no other user can read, as of mode 0600, with 'bearer TOKEN', "
+        "'basic "
         "USER:PASSWORD', 'aws' or 'command PROGRAM', or such a line behind the URL of "
         "each server.",
         ""),

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
@@ -47,8 +48,13 @@ class ProgramPacksTest : public ProgramMachinesTest {
       // Between fork and exec it is that of this process; after its end it is none.
       if (const auto peak = peak_mib(running.pid()); peak != 0)
         run.kiln_mib = peak;
-      for (const pid_t child : test::children_of(running.pid()))
-        run.helper_mib = std::max(run.helper_mib, peak_mib(child));
+      for (const pid_t child : test::children_of(running.pid())) {
+        std::error_code ended;  // and before it is another program it has its parent's
+        const auto program = std::filesystem::read_symlink(
+            "/proc/" + std::to_string(child) + "/exe", ended);
+        if (program.filename() == "kiln-remote")
+          run.helper_mib = std::max(run.helper_mib, peak_mib(child));
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     run.finished = running.finish();

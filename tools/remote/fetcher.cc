@@ -126,7 +126,7 @@ class Fetcher {
     for (std::size_t server = 0; server < run_.server_count(); ++server) {
       Answer answer =
           run_.ask(server, Method::kGet, [&](Server& asked, Server::Done done) {
-            return asked.get(wanted_[i].key, {}, std::move(done));
+            return asked.get(wanted_[i].key, {}, std::move(done), kObjectLimits);
           });
       if (answer.object)
         return store(i, server, answer);
@@ -176,7 +176,7 @@ class Fetcher {
   cache::Cache& cache_;
   const std::span<const Wanted> wanted_;
   Progress& progress_;
-  HeldBytes held_{64ULL << 20U};  // in objects that have come and are not stored yet
+  HeldBytes held_{kMostHeld};  // in objects that have come and are not stored yet
   Mutex mutex_;
   FetchReport report_ KILN_GUARDED_BY(mutex_);
   std::vector<std::optional<Failure>> failures_ KILN_GUARDED_BY(mutex_);

@@ -123,10 +123,10 @@ Result<void> send_pack(RemoteRun& run, std::size_t server, const std::string& na
                        const RemotePack& pack) {
   const auto put = [&](const std::string& to, const BodyFile& file,
                        std::uint64_t bytes) -> Result<void> {
-    const Answer answer =
-        run.ask(server, Method::kPut, [&](Server& asked, Server::Done done) {
-          return asked.put_file(to, file, bytes, std::move(done), kPackLimits);
-        });
+    const auto start = [&](Server& asked, Server::Done done) {
+      return asked.put_file(to, file, bytes, std::move(done), kPackLimits);
+    };
+    const Answer answer = run.ask(server, Method::kPut, start, kMostTries - 1);
     return answer.is_there ? Result<void>() : tl::unexpected(error_of(answer));
   };
   KILN_TRY(run.check_is_cache(server));

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -22,6 +23,10 @@ namespace kiln::tools {
 
 /// Of an answer that is not what was asked for.
 [[nodiscard]] Error error_of(const remote::Answer& answer);
+
+/// A verb waits for an object of any size as long as its bytes move.
+inline constexpr remote::TransferLimits kObjectLimits{.whole =
+                                                          std::chrono::minutes(10)};
 
 /// A key that nobody has made.
 [[nodiscard]] Digest random_key();

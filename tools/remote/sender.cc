@@ -120,7 +120,10 @@ void Sender::work() {
 void Sender::send(const Wanted& object) {
   if (progress_ != nullptr)
     progress_->start(object.label);
+  held_.take(0);
   const auto read = sound_object(cache_, object.key, options_.source);
+  const std::size_t size = read ? read->file().size() : 0;
+  held_.add(size);
   for (std::size_t i = 0; i < run_.server_count(); ++i) {
     const auto cache = run_.check_is_cache(i);
     auto sent = !cache  ? cache
@@ -133,6 +136,7 @@ void Sender::send(const Wanted& object) {
     if (++totals_.servers[i].failed == 1 || cache)
       totals_.add_problem(object, std::move(sent).error(), run_.address(i).base);
   }
+  held_.give_back(size);
   if (progress_ != nullptr)
     progress_->finish(object.label, std::nullopt);
 }
@@ -172,7 +176,7 @@ Result<Sender::There> Sender::look(std::size_t server,
     if (is_same(server, object, answer))
       return There::kGood;
     answer = run_.ask(server, Method::kGet, [&](Server& asked, Server::Done done) {
-      return asked.get(object.key(), {}, std::move(done));
+      return asked.get(object.key(), {}, std::move(done), kObjectLimits);
     });
   }
   if (answer.rejected &&
@@ -201,7 +205,8 @@ Result<void> Sender::send_to(std::size_t server, const cache::StoredObject& obje
       there == There::kBad ? remote::Existing::kIsReplaced : options_.existing;
   const Answer answer =
       run_.ask(server, Method::kPut, [&](Server& asked, Server::Done done) {
-        return asked.put(object, options_.signers, std::move(done), {}, existing);
+        return asked.put(object, options_.signers, std::move(done), kObjectLimits,
+                         existing);
       });
   if (!answer.is_there)
     return tl::unexpected(error_of(answer));

@@ -10,6 +10,7 @@
 
 #include "cache/cache.h"
 #include "codec/signature.h"
+#include "tools/in_threads.h"
 #include "tools/output/progress.h"
 #include "tools/remote/remote_run.h"
 #include "tools/remote/transfer_totals.h"
@@ -74,6 +75,7 @@ class Sender {
   const cache::Cache& cache_;
   const SendOptions options_;
   Progress* const progress_;
+  HeldBytes held_{kMostHeld};  // in objects that are sent
   Mutex mutex_;
   ConditionVariable changed_;
   std::deque<Wanted> queue_ KILN_GUARDED_BY(mutex_);
