@@ -1,4 +1,4 @@
-"""Servers on the loopback: nginx, an S3 server, one of ours that does as a test says, and their certificates.
+"""Servers on the loopback: nginx, an S3 server, tinyproxy, one of ours that does as a test says, and certificates.
 
 Each is a context manager, and ends with it. nginx is the system's or in .deps; moto is in .deps/s3.
 """
@@ -6,11 +6,13 @@ Each is a context manager, and ends with it. nginx is the system's or in .deps; 
 import base64
 import collections
 import contextlib
+import grp
 import hashlib
 import hmac
 import http.client
 import http.server
 import os
+import pwd
 import re
 import select
 import shutil
@@ -31,6 +33,9 @@ from conftest import ROOT
 DEPS = ROOT / ".deps"
 # In front of a command: what it mounts is its own.
 PRIVATE = ["unshare", "--mount"] + ([] if os.geteuid() == 0 else ["--map-root-user"])
+# A user without rights, and its group.
+WORKER = "www-data" if any(each.pw_name == "www-data" for each in pwd.getpwall()) else "nobody"
+WORKER = (WORKER, grp.getgrgid(pwd.getpwnam(WORKER).pw_gid).gr_name)
 NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin:{DEPS}/nginx/usr/sbin")
 
 
@@ -43,11 +48,12 @@ def free_ports(number):
 
 
 @contextlib.contextmanager
-def daemon(command, port, log, **env):
-    """Runs a server until it listens on that port, and ends it at the end."""
+def daemon(command, port, log, folder=None, **env):
+    """Runs a server, in a folder, until it listens on that port, and ends it at the end."""
     with log.open("wb") as out:
         process = subprocess.Popen(
-            command, env={"PATH": os.environ["PATH"], **env}, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+            command, cwd=folder, env={"PATH": os.environ["PATH"], **env}, stdin=subprocess.DEVNULL,
+            stdout=out, stderr=out,
         )
     try:
         deadline = time.monotonic() + 20
@@ -82,35 +88,45 @@ class Nginx:
 @contextlib.contextmanager
 def nginx(folder, server, http="", disk=None):
     """nginx whose one server has these directives beside a root folder; `http` stands before it. `disk`: its
-    files lie on a file system of that size."""
+    files lie on a file system of that size.
+
+    Where root runs the tests, workers of a server with PUT are WORKER, as on a real server. pytest's folders are
+    closed to this user: so every path is relative. `folder`/files keeps its owner, if it is there already."""
     if NGINX is None:
         pytest.skip("no nginx here (tools/setup.sh puts it into .deps)")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "files").mkdir(exist_ok=True)
+    user = () if os.geteuid() != 0 else WORKER if "PUT" in server else ("root",)
+    if not (folder / "files").exists():
+        (folder / "files").mkdir()
+        if user:
+            shutil.chown(folder / "files", *user)
+    if user == WORKER:
+        folder.chmod(0o755)
+        server = server.replace(f"{folder.parent}/", "../")
     (folder / "access.log").touch()
     (port,) = free_ports(1)
     temporary = "".join(
-        f"{kind}_temp_path {folder}/{'files/t' if disk else 'temporary'}-{kind};"
+        f"{kind}_temp_path {'files/t' if disk else 'temporary'}-{kind};"
         for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     (folder / "nginx.conf").write_text(
-        f"""daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;
-{"user root;" if os.geteuid() == 0 else ""}
+        f"""daemon off; worker_processes 1; pid pid; error_log error.log;
+{f"user {' '.join(user)};" if user else ""}
 events {{ worker_connections 1024; }}
 http {{
-  log_format asked '$request_method $uri $status'; access_log {folder}/access.log asked;
+  log_format asked '$request_method $uri $status'; access_log access.log asked;
   client_max_body_size 64m; {temporary} {http}
-  server {{ listen 127.0.0.1:{port}; root {folder}/files; {server} }}
+  server {{ listen 127.0.0.1:{port}; root files; {server} }}
 }}
 """
     )
-    command = [NGINX, "-p", folder, "-e", folder / "error.log", "-c", folder / "nginx.conf"]
+    command = [NGINX, "-p", ".", "-e", "error.log", "-c", "nginx.conf"]
     if disk is not None:
         mount = f'mount -t tmpfs -o size={disk} none "{folder}/files" && exec "$@"'
         command = [*PRIVATE, "sh", "-c", mount, "sh", *command]
         if subprocess.run([*PRIVATE, "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
             pytest.skip("no mount namespace can be made here")
-    with daemon(command, port, folder / "out"):
+    with daemon(command, port, folder / "out", folder):
         yield Nginx(folder, port)
 
 
@@ -381,6 +397,22 @@ class Proxy(Server):
             connection.request(request.method, url.path, request.body, kept | {"Host": url.netloc})
             reply = connection.getresponse()
             return reply.status, {}, reply.read()
+
+
+@contextlib.contextmanager
+def tinyproxy(folder, user, password):
+    """A forward proxy that is not ours, which wants this user and password: its URL, and its log."""
+    program = shutil.which("tinyproxy")
+    if program is None:
+        pytest.skip("no tinyproxy here (tools/packages.txt has it)")
+    folder.mkdir()
+    (port,) = free_ports(1)
+    (folder / "conf").write_text(
+        f"Port {port}\nListen 127.0.0.1\nAllow 127.0.0.1\nBasicAuth {user} {password}\nLogLevel Connect\n"
+    )
+    log = folder / "log"
+    with daemon([program, "-d", "-c", folder / "conf"], port, log):
+        yield f"http://127.0.0.1:{port}", log
 
 
 class ProxyHandler(Handler):

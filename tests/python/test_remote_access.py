@@ -196,6 +196,28 @@ def test_a_line_with_the_proxys_url_has_its_password(built, node, tmp_path):
             assert [f"sent to {far} without encryption" in each for each in said] == [to == far] * 2, said
 
 
+def test_tinyproxy_takes_the_password_of_its_line_and_refuses_another(built, node, tmp_path):
+    auth = tmp_path / "auth"
+    with servers.Server() as server, servers.tinyproxy(tmp_path / "proxy", "node", "hunter2") as (proxy, log):
+        served(built, server)
+        url = f"http://0.0.0.0:{server.server_port}"  # not a loopback address: Kiln asks the proxy
+        settings = {"KILN_REMOTE": url, "http_proxy": proxy, "KILN_REMOTE_AUTH": str(auth), **built.trusted}
+        write_secret(auth, f"{proxy} basic node:hunter2\n")
+        job = node("job", KILN_NO_JIT="1", **settings)
+        assert job.warm() == (built.number, 0, {"remote"})
+        asked = re.findall(rf"Request .*: GET {url}/(\S+)", log.read_text())
+        assert len(asked) == built.number and "tinyproxy" in server.asked[0].headers["Via"], log.read_text()
+        assert {each.headers["Proxy-Authorization"] for each in server.asked} == {None}
+        server.asked.clear()
+        write_secret(auth, f"{proxy} basic node:hunter3\n")
+        denied = node("denied", **settings)
+        assert denied.warm() == (0, built.number, set())
+        assert denied.said.count("it answers 401") == 1 and "hunter" not in denied.said, denied.said
+        check, _ = remote(denied.json("doctor", status=1), url)
+        assert "it answers 401" in check["detail"] and f"proxy {proxy} (http_proxy)" in check["detail"], check
+        assert server.asked == []
+
+
 # AWS.
 
 
