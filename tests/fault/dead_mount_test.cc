@@ -327,6 +327,7 @@ TEST_F(DeadMountTest, fault_54_ACacheThatDiesLaterHoldsUpNoForkAndNoOtherKey) {
 
 /// Each transfer of another server is answered, and sent once.
 TEST_F(DeadMountTest, AFolderThatIsARemoteCacheHoldsUpNoOtherServer) {
+  campaign_.injected();
   on_a_mount([](const Place& at) {
     const test::FaultServer web([](const test::Exchange& exchange) {
       exchange.answer("404 Not Found", "");

@@ -73,7 +73,7 @@ int probe() {
   print("KILN_EVENTS", text(config->events));
   print("KILN_LOG", config->log_level.value_or(""));
   const auto proxy =
-      remote::find_proxy({.base = "https://c"}, remote::process_variable);
+      remote::find_proxy({.base = "https://c"}, remote::read_variables());
   print("https_proxy", proxy ? proxy->url : proxy.error().message);
   const LibraryPlaces places = LibraryPlaces::of_process();
   print("CUDA_HOME", places.cuda_home.native());
