@@ -353,6 +353,7 @@ int main(int argc, char** argv) {
   // The memory of a large object is given back with the object: left to itself, glibc
   // keeps up to 64 MiB for each thread.
   ::mallopt(M_MMAP_THRESHOLD, 1 << 20U);
+  ::mallopt(M_TRIM_THRESHOLD, 1 << 20U);  // which the first call has set to 128 KiB
   try {
     kiln::tools::print_warnings();
     return kiln::tools::run_command_line({argv + 1, argv + argc});

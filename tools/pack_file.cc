@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <tuple>
 #include <utility>
 
 #include "cache/file_system.h"
@@ -27,6 +28,7 @@ namespace {
 
 constexpr mode_t kMode = 0644;
 constexpr int kLevel = 3;
+constexpr int kJob = 2 << 20;
 constexpr std::size_t kChunk = std::size_t{1} << 20U;
 constexpr std::uint64_t kLargestMinisig = 65536;
 // A pack of cubins shrinks four or five times. What grows more than this is no pack.
@@ -137,6 +139,9 @@ Result<std::unique_ptr<PackFile>> PackFile::create(const std::filesystem::path& 
             ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, kLevel)) != 0 ||
         ZSTD_isError(ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1)) != 0)
       return fail(ErrorCode::kUnavailable, "zstd does not start");
+    // In a thread of its own, where this libzstd has threads.
+    std::ignore = ZSTD_CCtx_setParameter(context, ZSTD_c_nbWorkers, 1);
+    std::ignore = ZSTD_CCtx_setParameter(context, ZSTD_c_jobSize, kJob);
   }
   return made;
 }
