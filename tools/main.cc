@@ -352,8 +352,10 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   // The memory of a large object is given back with the object: left to itself, glibc
   // keeps up to 64 MiB for each thread.
+  // NOLINTBEGIN(concurrency-mt-unsafe): no other thread runs yet
   ::mallopt(M_MMAP_THRESHOLD, 1 << 20U);
   ::mallopt(M_TRIM_THRESHOLD, 1 << 20U);  // which the first call has set to 128 KiB
+  // NOLINTEND(concurrency-mt-unsafe)
   try {
     kiln::tools::print_warnings();
     return kiln::tools::run_command_line({argv + 1, argv + argc});
