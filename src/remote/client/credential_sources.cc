@@ -260,9 +260,10 @@ Result<FoundCredentials> of_last_profile(AwsProfile& profile, const Asking& ask)
   return found;
 }
 
-Result<FoundCredentials> of_profile(const std::string& name, std::string region,
-                                    const Asking& ask) {
-  auto chain = KILN_TRY(read_aws_profiles(name, ask.variable));
+/// `chain`: of read_aws_profiles(name).
+Result<FoundCredentials> of_profiles(std::vector<AwsProfile> chain,
+                                     const std::string& name, std::string region,
+                                     const Asking& ask) {
   if (region.empty())
     region = chain.front()["region"];
   FoundCredentials found = KILN_TRY(of_last_profile(chain.back(), ask));
@@ -276,6 +277,12 @@ Result<FoundCredentials> of_profile(const std::string& name, std::string region,
   return found;
 }
 
+Result<FoundCredentials> of_profile(const std::string& name, const std::string& region,
+                                    const Asking& ask) {
+  return of_profiles(KILN_TRY(read_aws_profiles(name, ask.variable)), name, region,
+                     ask);
+}
+
 /// The first of AWS's sources that is there, and no other if that one fails.
 Result<FoundCredentials> of_any(const std::string& region, const Asking& ask) {
   if (auto keys = of_environment(ask))
@@ -287,9 +294,10 @@ Result<FoundCredentials> of_any(const std::string& region, const Asking& ask) {
   if (!role.empty() && !token_file.empty())
     return of_role({{"role_arn", role}, {"web_identity_token_file", token_file}}, {},
                    region_for(region, ask), ask);
-  if (const auto by_default = read_aws_profiles("default", ask.variable);
+  constexpr const char* kDefault = "default";
+  if (auto by_default = read_aws_profiles(kDefault, ask.variable);
       by_default || by_default.error().code != ErrorCode::kNotFound)
-    return of_profile("default", region, ask);
+    return of_profiles(KILN_TRY(std::move(by_default)), kDefault, region, ask);
   if (!ask.variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI").empty() ||
       !ask.variable("AWS_CONTAINER_CREDENTIALS_FULL_URI").empty())
     return of_container(ask);
