@@ -46,14 +46,14 @@ class ProgramPacksTest : public ProgramMachinesTest {
     Run run{};
     while (test::is_running(running.pid())) {
       // Between fork and exec it is that of this process; after its end it is none.
-      if (const auto peak = peak_mib(running.pid()); peak != 0)
+      if (const auto peak = test::peak_kib(running.pid()) >> 10U; peak != 0)
         run.kiln_mib = peak;
       for (const pid_t child : test::children_of(running.pid())) {
         std::error_code ended;  // and before it is another program it has its parent's
         const auto program = std::filesystem::read_symlink(
             "/proc/" + std::to_string(child) + "/exe", ended);
         if (program.filename() == "kiln-remote")
-          run.helper_mib = std::max(run.helper_mib, peak_mib(child));
+          run.helper_mib = std::max(run.helper_mib, test::peak_kib(child) >> 10U);
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -92,16 +92,6 @@ class ProgramPacksTest : public ProgramMachinesTest {
   }
 
   test::ObjectServer server_;
-
- private:
-  static std::uint64_t peak_mib(pid_t pid) {
-    std::ifstream status("/proc/" + std::to_string(pid) + "/status");
-    for (std::string line; std::getline(status, line);) {
-      if (line.starts_with("VmHWM:"))
-        return std::stoull(line.substr(6)) >> 10U;
-    }
-    return 0;
-  }
 };
 
 }  // namespace kiln

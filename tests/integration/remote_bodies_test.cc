@@ -2,8 +2,6 @@
 // the loss of kiln-remote, or of one transfer, costs the others.
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 
 #include <array>
@@ -16,16 +14,11 @@
 
 #include "tests/integration/remote_transfers.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "util/little_endian.h"
 
 namespace kiln::remote {
 namespace {
-
-namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::Each;
-using testing::HasSubstr;
-using testing::Not;
 
 constexpr std::string_view kMagic = "BODY";
 

@@ -1,8 +1,6 @@
 // When credentials are found and renewed, by a command that counts its runs, and what
 // requests do meanwhile.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -25,13 +23,10 @@
 #include "tests/integration/remote_transfers.h"
 #include "tests/support/is_error.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 
 namespace kiln::remote {
 namespace {
-
-using testing::Each;
-using testing::HasSubstr;
-using testing::SizeIs;
 
 const Digest kKey = Digest::from_hex(std::string(64, 'a')).value();
 

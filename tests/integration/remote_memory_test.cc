@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <array>
@@ -20,12 +19,12 @@
 #include "tests/support/processes.h"
 #include "tests/support/sample_object.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "tests/support/trusted_keys.h"
 
 namespace kiln::remote {
 namespace {
 
-namespace fs = std::filesystem;
 using std::chrono::seconds;
 using test::Exchange;
 using test::FaultServer;
@@ -33,16 +32,6 @@ using test::FaultServer;
 constexpr std::size_t kPayload = 80U << 20U;
 constexpr int kAtOnce = 6;
 constexpr std::uint64_t kMostKib = 64U << 10U;
-
-std::uint64_t peak_kib(pid_t pid) {
-  std::ifstream status(fmt::format("/proc/{}/status", pid));
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmHWM:"))
-      return std::stoull(line.substr(6));
-  }
-  ADD_FAILURE() << "no peak of " << pid;
-  return 0;
-}
 
 void forget_peak() {
   std::ofstream refs("/proc/self/clear_refs");
@@ -89,7 +78,7 @@ class RemoteMemoryTest : public testing::Test {
             cache::real_file_system(), cache::TrustPolicy::of_this_process({}), keys_),
         {}, transfers);
     forget_peak();
-    const std::uint64_t before = peak_kib(::getpid());
+    const std::uint64_t before = test::peak_kib(::getpid());
     std::vector<std::promise<Answer>> promises(kAtOnce);
     for (auto& each : promises)
       server.get(key_, "sm_90a",
@@ -97,10 +86,11 @@ class RemoteMemoryTest : public testing::Test {
                  {.whole = seconds(60), .slow_for = seconds(60)});
     std::vector<Answer> answers;
     for (auto& each : promises) answers.push_back(each.get_future().get());
-    const std::uint64_t own = peak_kib(::getpid()) - before;
-    const std::uint64_t helpers = peak_kib(test::children_of(::getpid()).front());
+    const std::uint64_t own = test::peak_kib(::getpid()) - before;
+    const std::uint64_t helpers = test::peak_kib(test::children_of(::getpid()).front());
     fmt::print("{} KiB here, {} KiB in kiln-remote\n", own, helpers);
     EXPECT_LT(own + helpers, kMostKib);
+    EXPECT_GT(helpers, 0U);
     for (const Answer& each : answers) {
       EXPECT_EQ(each.verdict, answers.front().verdict) << each.why;
       EXPECT_EQ(each.why, answers.front().why);

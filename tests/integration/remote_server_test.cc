@@ -2,8 +2,6 @@
 // believed, and what each says of the server.
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,20 +19,15 @@
 #include "tests/support/paths.h"
 #include "tests/support/sample_object.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "tests/support/trusted_keys.h"
 
 namespace kiln::remote {
 namespace {
 
-namespace fs = std::filesystem;
 using std::chrono::seconds;
 using test::Exchange;
 using test::FaultServer;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
-using testing::SizeIs;
 
 constexpr std::string_view kForAnother = "\177ELF for another device";
 

@@ -3,8 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 
 #include <csignal>
@@ -17,16 +15,11 @@
 #include "tests/integration/remote_transfers.h"
 #include "tests/support/child_process.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test.h"
 #include "util/this_library.h"
 
 namespace kiln::remote {
 namespace {
-
-using testing::AllOf;
-using testing::Each;
-using testing::HasSubstr;
-using testing::Not;
-using testing::SizeIs;
 
 TEST_F(RemoteTransferTest, BytesArriveAsTheyAreOverOneConnection) {
   std::string bytes(3'000'000, '\0');

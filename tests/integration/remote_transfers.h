@@ -2,7 +2,6 @@
 
 #pragma once
 
-#include <gtest/gtest.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "tests/support/fault_server.h"
 #include "tests/support/paths.h"
 #include "tests/support/processes.h"
+#include "tests/support/test.h"
 
 namespace kiln::remote {
 
@@ -24,7 +24,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using test::Exchange;
 using test::FaultServer;
-using Clock = std::chrono::steady_clock;
 
 /// The helper of this process; -1 if there is none.
 inline pid_t helper_pid() {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -35,6 +36,17 @@ inline bool is_running(pid_t pid) {
     return false;
   const auto state = line.rfind(')');  // the name before it may hold anything
   return state + 2 < line.size() && line[state + 2] != 'Z' && line[state + 2] != 'X';
+}
+
+/// The most memory that it has had resident since it began or since its peak was reset;
+/// 0 for a process that is gone.
+inline std::uint64_t peak_kib(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:"))
+      return std::stoull(line.substr(6));
+  }
+  return 0;
 }
 
 /// Asks `condition` every 10 ms until it is true or `patience` is over.
