@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "util/file_size_limit.h"
+#include "util/little_endian.h"
 #include "util/log.h"
 #include "util/posix_error.h"
 #include "util/proc_file.h"
@@ -37,6 +38,7 @@ constexpr milliseconds kLeaveTimeout{20};
 constexpr std::size_t kOutputBytes = 64U << 10U;
 constexpr std::size_t kOutputTailBytes = 2048;
 constexpr std::size_t kReadStepBytes = 256U << 10U;
+constexpr std::size_t kReceiveStepBytes = 64U << 10U;
 constexpr int kFirstSafeFd = 10;  // above every number the child's set-up dup2s to
 
 tl::unexpected<Error> start_error(const ChildCommand& command, std::string_view call,
@@ -208,9 +210,8 @@ bool send_to_host(ByteView bytes) {
 }
 
 bool receive_from_host(Bytes& bytes, std::deque<UniqueFd>& descriptors) {
-  const std::size_t begun = bytes.size();
-  bytes.resize(begun + kReadStepBytes);
-  iovec part{.iov_base = bytes.data() + begun, .iov_len = kReadStepBytes};
+  std::array<std::byte, kReceiveStepBytes> step;  // NOLINT(*-member-init): read into
+  iovec part{.iov_base = step.data(), .iov_len = step.size()};
   DescriptorRoom room;
   msghdr message{};
   message.msg_iov = &part;
@@ -218,10 +219,9 @@ bool receive_from_host(Bytes& bytes, std::deque<UniqueFd>& descriptors) {
   message.msg_control = room.bytes.data();
   message.msg_controllen = room.bytes.size();
   const ssize_t n = ::recvmsg(kWorkerSocket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  const int error = errno;
-  bytes.resize(begun + static_cast<std::size_t>(n > 0 ? n : 0));
   if (n < 0)
-    return error == EINTR || error == EAGAIN;
+    return errno == EINTR || errno == EAGAIN;
+  append(bytes, ByteView(step).first(static_cast<std::size_t>(n)));
   const cmsghdr* const header = CMSG_FIRSTHDR(&message);
   if (header != nullptr && header->cmsg_type == SCM_RIGHTS &&
       header->cmsg_len == CMSG_LEN(sizeof(int))) {

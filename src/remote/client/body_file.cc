@@ -15,6 +15,7 @@ namespace kiln::remote {
 namespace {
 
 constexpr auto kName = "the file of a transfer";
+constexpr off_t kMostKept = 1 << 20;
 
 Result<UniqueFd> copied(int file) {
   UniqueFd copy(::fcntl(file, F_DUPFD_CLOEXEC, 0));
@@ -33,8 +34,12 @@ Result<BodyFile> BodyFile::copy_of(int file) {
   return BodyFile(KILN_TRY(copied(file)));
 }
 
-bool BodyFile::clear() const {
-  return ::ftruncate(descriptor(), 0) == 0 && ::lseek(descriptor(), 0, SEEK_SET) == 0;
+bool BodyFile::rewind() const {
+  const int file = descriptor();
+  const off_t size = ::lseek(file, 0, SEEK_END);
+  // To write over blocks that are there is much faster than to drop and get them.
+  return size >= 0 && (size <= kMostKept || ::ftruncate(file, 0) == 0) &&
+         ::lseek(file, 0, SEEK_SET) == 0;
 }
 
 Result<void> BodyFile::append(ByteView bytes) const {
@@ -76,7 +81,7 @@ Result<BodyFile> SpareFiles::take() {
 
 void SpareFiles::keep(const BodyFile& file) {
   const MutexLock lock(mutex_);
-  if (files_.size() < kMost && file.clear())
+  if (files_.size() < kMost && file.rewind())
     files_.push_back(file);
 }
 

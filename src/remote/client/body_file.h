@@ -29,9 +29,10 @@ class BodyFile {
   [[nodiscard]] static Result<BodyFile> make();
   /// Of a copy of `file`, which its owner may close. Errors: kIo.
   [[nodiscard]] static Result<BodyFile> copy_of(int file);
-  /// False where it cannot be made empty.
-  [[nodiscard]] bool clear() const;
-  /// Behind what was appended before. Errors: kIo.
+  /// For another body, whose bytes take the place of these; a large file is made empty.
+  /// False where it cannot.
+  [[nodiscard]] bool rewind() const;
+  /// Behind the bytes appended since rewind(). Errors: kIo.
   [[nodiscard]] Result<void> append(ByteView bytes) const;
 
   /// -1 if there is none, or this program has closed it.
@@ -56,7 +57,7 @@ class BodyFile {
 /// Fork safety: a forked child uses none of its parent's.
 class SpareFiles {
  public:
-  /// An empty one. Errors: kIo.
+  /// It may have bytes of an older body behind those of the next. Errors: kIo.
   [[nodiscard]] Result<BodyFile> take();
   /// For another body; nobody else may use it any more.
   void keep(const BodyFile& file);

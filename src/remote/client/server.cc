@@ -37,7 +37,7 @@ enum Status : std::uint32_t {  // NOLINT(performance-enum-size): HTTP's
   kNotImplemented = 501,
 };
 
-/// Into an empty file. Returns the bytes.
+/// Into a file that was made or rewound. Returns the bytes.
 Result<std::uint64_t> write_signed(const cache::StoredObject& object,
                                    std::span<const Signer> signers,
                                    const BodyFile& file) {
@@ -162,13 +162,14 @@ struct Server::State {
         credentials(std::make_shared<CredentialKeeper>(address, std::move(files), by)) {
   }
 
-  /// `done`, and then the file is there for the next object, if there was an answer:
-  /// only then no helper has it open any more.
-  static Done keeping(std::shared_ptr<State> state, BodyFile file, Done done) {
-    return [state = std::move(state), file = std::move(file),
+  /// `done`, and then `files` have the file for the next object, if there was an
+  /// answer: only then no helper has it open any more.
+  static Done keeping(std::shared_ptr<State> state, SpareFiles State::*files,
+                      BodyFile file, Done done) {
+    return [state = std::move(state), files, file = std::move(file),
             done = std::move(done)](Answer answer) {
       if (answer.status != 0)
-        state->bodies.keep(file);
+        ((*state).*files).keep(file);
       done(std::move(answer));
     };
   }
@@ -231,7 +232,8 @@ struct Server::State {
   const cache::PayloadCheck payload_check;
   Transfers& transfers;
   const std::shared_ptr<CredentialKeeper> credentials;
-  SpareFiles bodies;  // of objects
+  SpareFiles received;  // bodies of answers
+  SpareFiles sent;      // objects
 };
 
 Server::Server(ServerAddress address, ServerFiles files,
@@ -252,7 +254,7 @@ std::uint64_t Server::get(const Digest& key, std::string target, Done done,
   // No server is blamed for it.
   if (const auto keys = cache::keys_of(state_->trusted); !keys)
     return State::abandon(done, keys.error());
-  auto file = state_->bodies.take();
+  auto file = state_->received.take();
   if (!file)
     return State::abandon(done, file.error());
   const auto finish = [state = state_, file = *file, key, target = std::move(target)](
@@ -278,7 +280,8 @@ std::uint64_t Server::get(const Digest& key, std::string target, Done done,
                         .head = {.magic = std::string(cache::header::kMagic),
                                  .size_at = cache::header::kFileBytes,
                                  .most_behind = kLargestSignatureBlock}},
-                       *file, finish, State::keeping(state_, *file, std::move(done)));
+                       *file, finish,
+                       State::keeping(state_, &State::received, *file, std::move(done)));
 }
 
 std::uint64_t Server::head(const Digest& key, Done done, const TransferLimits& limits) {
@@ -290,7 +293,7 @@ std::uint64_t Server::head(const Digest& key, Done done, const TransferLimits& l
 std::uint64_t Server::put(const cache::StoredObject& object,
                           std::span<const Signer> signers, Done done,
                           const TransferLimits& limits, Existing existing) {
-  auto file = state_->bodies.take();
+  auto file = state_->sent.take();
   if (!file)
     return State::abandon(done, file.error());
   const auto size = write_signed(object, signers, *file);
@@ -301,7 +304,8 @@ std::uint64_t Server::put(const cache::StoredObject& object,
                         .limits = limits,
                         .body_bytes = *size,
                         .replaces = existing == Existing::kIsReplaced},
-                       *file, {}, State::keeping(state_, *file, std::move(done)));
+                       *file, {},
+                       State::keeping(state_, &State::sent, *file, std::move(done)));
 }
 
 std::uint64_t Server::get_file(const std::string& url, BodyFile into,
@@ -320,7 +324,7 @@ std::uint64_t Server::get_file(const std::string& url, BodyFile into,
 
 std::uint64_t Server::get_end(const std::string& url, std::uint64_t last_bytes,
                               Done done, const TransferLimits& limits) {
-  const auto file = BodyFile::make();
+  const auto file = state_->received.take();
   if (!file)
     return State::abandon(done, file.error());
   const auto finish = [file = *file](Answer& answer, std::uint64_t size) {
@@ -330,7 +334,7 @@ std::uint64_t Server::get_end(const std::string& url, std::uint64_t last_bytes,
   };
   return state_->start(
       {.method = Method::kGet, .url = url, .limits = limits, .last_bytes = last_bytes},
-      *file, finish, std::move(done));
+      *file, finish, State::keeping(state_, &State::received, *file, std::move(done)));
 }
 
 std::uint64_t Server::put_file(const std::string& url, BodyFile file,

@@ -31,10 +31,7 @@ TransferBody::TransferBody(UniqueFd file, const TransferRequest& request)
       size_(request.body_bytes),
       most_(request.limits.most_bytes),
       received_(request.resumes_at),
-      has_seen_head_(request.head.magic.empty()) {
-  if (request.method == Method::kGet)
-    begin_at(received_);
-}
+      has_seen_head_(request.head.magic.empty()) {}
 
 void TransferBody::begin_at(std::uint64_t at) {
   received_ = at;
