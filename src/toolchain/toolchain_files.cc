@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -201,7 +202,21 @@ Result<void> write_recorded(const OwnFolder& folder, const Toolchain& toolchain)
   // A record that is there keeps its mode: others may have been let read it.
   if (was && *was == text)
     return {};
-  return replace_file(folder.path() / kRecorded, as_bytes(text), kFileMode);
+  KILN_TRY(make_folder(folder.path()));
+  auto file = KILN_TRY(NewFile::create(folder.path() / kRecorded));
+  KILN_TRY(write_all(file.descriptor(), as_bytes(text), kRecorded));
+  const auto displaced = KILN_TRY(file.exchange(kFileMode));
+  // Another may have recorded since it was read.
+  const auto lost = displaced.empty() ? was : read_text_file(displaced, kLargestFile);
+  if (!lost || (was && *lost == *was))
+    return {};
+  auto known = parse_records(text);
+  std::ranges::move(parse_records(was.value_or("")), std::back_inserter(known));
+  for (const Toolchain& each : parse_records(*lost)) {
+    if (std::ranges::find(known, each.id, &Toolchain::id) == known.end())
+      KILN_TRY(write_recorded(folder, each));
+  }
+  return {};
 }
 
 }  // namespace kiln::device

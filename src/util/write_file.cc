@@ -1,7 +1,9 @@
 #include "util/write_file.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -72,11 +74,37 @@ NewFile::~NewFile() {
     std::ignore = ::unlink(temporary_.c_str());  // nothing more can be done
 }
 
-Result<void> NewFile::commit(mode_t mode) {
+Result<void> NewFile::close_with(mode_t mode) {
   if (::fchmod(file_.get(), mode) != 0)
     return posix_error("chmod", temporary_, errno);
   if (::close(file_.release()) != 0)
     return posix_error("close", path_, errno);
+  return {};
+}
+
+Result<std::filesystem::path> NewFile::exchange(mode_t mode) {
+  KILN_TRY(close_with(mode));
+  const char* const here = temporary_.c_str();
+  const auto exchanges = [&] {
+    return ::syscall(SYS_renameat2, AT_FDCWD, here, AT_FDCWD, path_.c_str(),
+                     RENAME_EXCHANGE) == 0;
+  };
+  if (exchanges())
+    return temporary_;
+  if (errno == ENOENT) {
+    if (::link(here, path_.c_str()) == 0)
+      return "";
+    if (errno == EEXIST && exchanges())  // another was first
+      return temporary_;
+  }
+  if (::rename(here, path_.c_str()) != 0)  // NFS exchanges none
+    return posix_error("rename", path_, errno);
+  temporary_.clear();
+  return "";
+}
+
+Result<void> NewFile::commit(mode_t mode) {
+  KILN_TRY(close_with(mode));
   if (::rename(temporary_.c_str(), path_.c_str()) != 0)
     return posix_error("rename", path_, errno);
   temporary_.clear();

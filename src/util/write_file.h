@@ -41,8 +41,13 @@ class NewFile {
   [[nodiscard]] int descriptor() const { return file_.get(); }
   /// Not synced: after a power loss the file may be torn. Errors: kIo.
   [[nodiscard]] Result<void> commit(mode_t mode);
+  /// As commit(). The file is then at the returned path, until this object ends, that
+  /// was at `path` in the last moment, so that the caller can see whether another has
+  /// written it; "": there was none, or the file system cannot tell. Errors: kIo.
+  [[nodiscard]] Result<std::filesystem::path> exchange(mode_t mode);
 
  private:
+  [[nodiscard]] Result<void> close_with(mode_t mode);
   NewFile(std::filesystem::path path, std::string temporary, UniqueFd file);
 
   const std::filesystem::path path_;

@@ -26,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kReapPatience{200};
+constexpr int kMostFiles = 1024;  // the command has opened few
 
 /// Closes every descriptor but `answers`: a reader of our output must not wait for a
 /// process that cannot end.
@@ -33,7 +34,12 @@ void close_all_but(int answers) {
   const auto kept = static_cast<unsigned>(answers);
   if (kept > 0)
     ::close_range(0, kept - 1, 0);
-  ::close_range(kept + 1, ~0U, 0);
+  if (::close_range(kept + 1, ~0U, 0) != 0) {  // before Linux 5.9
+    for (int file = 0; file < kMostFiles; ++file) {
+      if (file != answers)
+        ::close(file);
+    }
+  }
 }
 
 /// 0 or a positive errno.

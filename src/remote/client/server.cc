@@ -274,14 +274,14 @@ std::uint64_t Server::get(const Digest& key, std::string target, Done done,
       answer.why = std::move(object->error().why);
     }
   };
-  return state_->start({.method = Method::kGet,
-                        .url = address().object_url(key),
-                        .limits = limits,
-                        .head = {.magic = std::string(cache::header::kMagic),
-                                 .size_at = cache::header::kFileBytes,
-                                 .most_behind = kLargestSignatureBlock}},
-                       *file, finish,
-                       State::keeping(state_, &State::received, *file, std::move(done)));
+  return state_->start(
+      {.method = Method::kGet,
+       .url = address().object_url(key),
+       .limits = limits,
+       .head = {.magic = std::string(cache::header::kMagic),
+                .size_at = cache::header::kFileBytes,
+                .most_behind = kLargestSignatureBlock}},
+      *file, finish, State::keeping(state_, &State::received, *file, std::move(done)));
 }
 
 std::uint64_t Server::head(const Digest& key, Done done, const TransferLimits& limits) {

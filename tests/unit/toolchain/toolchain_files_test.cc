@@ -1,6 +1,9 @@
 #include "toolchain/toolchain_files.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
+
+#include <thread>
 
 #include "tests/support/elf_builder.h"
 #include "tests/support/is_error.h"
@@ -140,6 +143,24 @@ TEST_F(ToolchainFiles, ARecordReplacesNoneOfAnotherToolchainAndTheNewestIsFirst)
     ASSERT_TRUE(write_recorded(folder_, of(std::to_string(i))));
   EXPECT_EQ(ids().size(), kMostRecorded);
   EXPECT_EQ(ids().front(), "39");
+}
+
+TEST_F(ToolchainFiles, OfManyRecordedAtOneMomentNoneIsLost) {
+  for (int round = 0; round < 20; ++round) {
+    const std::filesystem::path folder = dir_.path() / std::to_string(round);
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < kMostRecorded; ++i)
+      threads.emplace_back([&, i] {
+        Toolchain toolchain;
+        toolchain.id = {fmt::format("{:02x}", i), ""};
+        toolchain.facts = facts_;
+        EXPECT_TRUE(write_recorded(folder, toolchain));
+      });
+    for (std::thread& each : threads) each.join();
+    EXPECT_EQ(read_records(folder).value().size(), kMostRecorded);
+    const std::filesystem::directory_iterator files(folder);
+    EXPECT_EQ(std::distance(begin(files), end(files)), 1) << "only the record is left";
+  }
 }
 
 TEST_F(ToolchainFiles, ADamagedRecordBehindTheFirstCostsThatRecord) {
