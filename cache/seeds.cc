@@ -207,7 +207,7 @@ class Seeds::Seed {
                     place_->is_signed ? " (signed=1)" : "");
       signers = *std::move(by);
     }
-    if (place_->is_signed || (!signers.empty() && !header.name.empty()))
+    if (place_->is_signed)
       KILN_TRY(check_pack_is(header.name, path_.filename().native()));
     if (header.serial < place_->min_serial)
       return fail(ErrorCode::kUntrusted,
