@@ -59,8 +59,8 @@ struct TransferRequest {
   TransferLimits limits{};
   BodyHead head{};               // of a GET
   std::uint64_t resumes_at = 0;  // a GET goes on behind these bytes of its file
-  std::string validator{};       // if the server's file still has this mark
-  std::uint64_t last_bytes = 0;  // a GET of these alone, if the server can; 0: of all
+  std::string validator{};       // if the server's file still has this mark; "": it
+                                 // looks, and wants only what is behind these bytes
   std::uint64_t body_bytes = 0;  // of a PUT
   std::string body_sha256{};     // in hex, where the credentials sign it
   bool replaces = false;         // a PUT takes the place of what is there
@@ -68,6 +68,11 @@ struct TransferRequest {
   std::vector<std::string> headers{};  // more of them: then no redirect is followed
   friend bool operator==(const TransferRequest&, const TransferRequest&) = default;
 };
+
+/// Of a part of a file that the parent knows, or some version of it.
+inline bool is_look(const TransferRequest& request) {
+  return request.resumes_at != 0 && request.validator.empty();
+}
 
 struct TransferCancel {
   std::uint64_t id = 0;
@@ -111,12 +116,12 @@ struct TransferReply {
   std::optional<std::uint32_t> retry_after_s{};
   std::string error{};  // for people, if not answered
   TransferTimes times{};
-  std::int64_t server_time{};    // its clock, in Unix seconds; 0: it did not say
-  std::int64_t modified{};       // likewise, when the file was written
-  std::uint64_t whole_bytes{};   // of the file, also where a part was got; 0: likewise
-  std::uint64_t body_bytes = 0;  // in the file
-  std::string validator{};       // a GET may go on behind them, if it has this
-  std::string refusal{};         // the first bytes of an answer that is not in the file
+  std::int64_t server_time{};  // its clock, in Unix seconds; 0: it did not say
+  std::int64_t modified{};     // likewise, when the file was written
+  std::optional<std::uint64_t> whole_bytes{};  // of the file, also where a part was got
+  std::uint64_t body_bytes = 0;                // in the file
+  std::string validator{};  // a GET may go on behind them, if it has this
+  std::string refusal{};    // the first bytes of an answer that is not in the file
   friend bool operator==(const TransferReply&, const TransferReply&) = default;
 };
 

@@ -455,6 +455,48 @@ TEST_F(RemoteServerTest, AnotherFileIsSentAndFetchedAsItIs) {
   EXPECT_EQ(as_text(into.read(0, 12).value()), "another pack");
 }
 
+TEST_F(RemoteServerTest, TheEndOfAFileHasNoBytesOfAnOlderBody) {
+  const auto end_from = [&](std::uint64_t begin, const std::string& status,
+                            const std::string& headers, const std::string& body) {
+    set_script([=](const Exchange& exchange) {
+      exchange.answer(status, body, headers);
+      return true;
+    });
+    return answer_of([&](Server::Done done) {
+      own_->get_end(server_.url("/kiln/file"), begin, std::move(done),
+                    {.most_bytes = 20});
+    });
+  };
+  const auto text = [](const Answer& answer) {
+    return std::string(as_text(answer.end_bytes));
+  };
+  const std::string part = "206 Partial Content";
+  const Answer whole = end_from(0, "200 OK", "", "0123456789abcdef");
+  EXPECT_EQ(text(whole), "0123456789abcdef");
+  EXPECT_EQ(whole.whole_bytes, 16U);
+  EXPECT_THAT(server_.heads().back(), Not(HasSubstr("Range:")));
+  const Answer end = end_from(10, part, "Content-Range: bytes 10-12/13\r\n", "xyz");
+  EXPECT_EQ(text(end), "xyz");
+  EXPECT_EQ(end.whole_bytes, 13U);
+  EXPECT_THAT(server_.heads().back(),
+              AllOf(HasSubstr("Range: bytes=10-\r\n"), Not(HasSubstr("If-Range"))));
+  const Answer unknown = end_from(10, "200 OK", "", "0123456789XY");
+  EXPECT_EQ(text(unknown), "XY") << "a server that knows no ranges gives the whole";
+  const Answer shorter = end_from(10, "200 OK", "", "012");
+  EXPECT_TRUE(shorter.is_there);
+  EXPECT_EQ(text(shorter), "");
+  EXPECT_EQ(shorter.whole_bytes, 3U);
+  for (const Answer& none :
+       {end_from(10, "200 OK", "", ""), end_from(10, "416 No", "", "an error page"),
+        end_from(10, part, "", "no range"),
+        end_from(10, part, "Content-Range: bytes 9-12/13\r\n", "wxyz")}) {
+    EXPECT_TRUE(none.is_there);
+    EXPECT_EQ(text(none), "");
+  }
+  EXPECT_EQ(end_from(10, "404 Not Found", "", "an error page").is_there, false);
+  EXPECT_EQ(end_from(10, "200 OK", "", std::string(21, 'x')).rejected, Rejected::kSize);
+}
+
 // Who asks.
 
 TEST_F(RemoteServerTest, EachKindOfCredentialsIsSent) {

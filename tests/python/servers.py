@@ -264,9 +264,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             elif status is None:
                 found = server.files.get(self.path)
                 status, found = (404, b"") if found is None else (200, found)
-                last = re.fullmatch(r"bytes=-(\d+)", self.headers.get("Range", ""))
-                if server.ranges and found and last:
-                    begin = max(0, len(found) - int(last[1]))
+                # As Azure, it knows no range of the last bytes.
+                part = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+                if server.ranges and status == 200 and part and (begin := int(part[1])) >= len(found):
+                    headers |= {"Content-Range": f"bytes */{len(found)}"}
+                    status, found = 416, b""
+                elif server.ranges and status == 200 and part:
                     headers |= {"Content-Range": f"bytes {begin}-{len(found) - 1}/{len(found)}"}
                     status, found = 206, found[begin:]
         self.send_response(status)

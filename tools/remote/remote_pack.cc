@@ -32,24 +32,24 @@ std::string minisig_url(const RemoteRun& run, std::size_t server,
   return run.address(server).pack_url(name) + ".minisig";
 }
 
-/// Succeeds if the server has the pack that it has taken, as far as size and end show;
+/// Succeeds if the server has the file that it has taken, as far as size and end show;
 /// whoever may only write cannot look.
 Result<void> check_arrived(RemoteRun& run, std::size_t server, const std::string& url,
-                           const RemotePack& pack) {
-  const std::uint64_t size = std::min<std::uint64_t>(pack.bytes, 4096);
+                           const BodyFile& file, std::uint64_t bytes) {
+  const std::uint64_t size = std::min<std::uint64_t>(bytes, 4096);
   const Answer there =
       run.ask(server, Method::kGet, [&](Server& asked, Server::Done done) {
-        return asked.get_end(url, size, std::move(done), {.most_bytes = size});
+        return asked.get_end(url, bytes - size, std::move(done), {.most_bytes = size});
       });
+  // Too much to look at, where the server knows no parts.
   const bool is_it =
-      (there.is_there || there.rejected) &&
-      (there.whole_bytes == 0 || there.whole_bytes == pack.bytes) &&
-      (there.end_bytes.empty() ||
-       there.end_bytes == KILN_TRY(pack.file.read(pack.bytes - size, size)));
+      there.whole_bytes.value_or(bytes) == bytes &&
+      (there.rejected ||
+       (there.is_there && there.end_bytes == KILN_TRY(file.read(bytes - size, size))));
   if (is_it || there.verdict == Verdict::kDenied)
     return {};
   return fail(ErrorCode::kUnavailable,
-              "{} has taken the pack and does not give it back: {}. Look into "
+              "{} has taken the file and does not give it back: {}. Look into "
               "its log, and whether its disk is full",
               url, there.why.empty() ? "it has none, or another one" : there.why);
 }
@@ -127,7 +127,8 @@ Result<void> send_pack(RemoteRun& run, std::size_t server, const std::string& na
       return asked.put_file(to, file, bytes, std::move(done), kPackLimits);
     };
     const Answer answer = run.ask(server, Method::kPut, start, kMostTries - 1);
-    return answer.is_there ? Result<void>() : tl::unexpected(error_of(answer));
+    return answer.is_there ? check_arrived(run, server, to, file, bytes)
+                           : tl::unexpected(error_of(answer));
   };
   KILN_TRY(run.check_is_cache(server));
   // First, so that whoever sees the pack sees its signature.
@@ -136,9 +137,7 @@ Result<void> send_pack(RemoteRun& run, std::size_t server, const std::string& na
     KILN_TRY(minisig.append(as_bytes(pack.minisig)));
     KILN_TRY(put(minisig_url(run, server, name), minisig, pack.minisig.size()));
   }
-  const std::string url = run.address(server).pack_url(name);
-  KILN_TRY(put(url, pack.file, pack.bytes));
-  return check_arrived(run, server, url, pack);
+  return put(run.address(server).pack_url(name), pack.file, pack.bytes);
 }
 
 Result<void> fetch_pack(RemoteRun& run, const std::string& name,

@@ -166,9 +166,9 @@ bool Sender::judges_signatures(std::size_t server) const {
 
 Result<Sender::There> Sender::look(std::size_t server,
                                    const cache::StoredObject& object,
-                                   std::uint64_t last_bytes, Answer& answer) {
+                                   std::uint64_t begin, Answer& answer) {
   answer = run_.ask(server, Method::kGet, [&](Server& asked, Server::Done done) {
-    return asked.get_end(run_.address(server).object_url(object.key()), last_bytes,
+    return asked.get_end(run_.address(server).object_url(object.key()), begin,
                          std::move(done),
                          {.most_bytes = object.file().size() + kLargestSignatureBlock});
   });
@@ -195,7 +195,10 @@ Result<void> Sender::send_to(std::size_t server, const cache::StoredObject& obje
   There there = There::kNothing;
   Answer looked;
   if (options_.existing == remote::Existing::kStays)
-    there = KILN_TRY(look(server, object, kLargestSignatureBlock, looked));
+    there = KILN_TRY(look(
+        server, object,
+        object.file().size() - std::min(object.file().size(), kLargestSignatureBlock),
+        looked));
   if (there == There::kGood) {
     const MutexLock lock(mutex_);
     ++totals_.servers[server].already_there;
@@ -221,10 +224,9 @@ Result<void> Sender::send_to(std::size_t server, const cache::StoredObject& obje
 Result<void> Sender::read_back(std::size_t server, const Digest& key) {
   constexpr int kLooks = 3;
   const auto object = KILN_TRY(sound_object(cache_, key, options_.source));
-  const std::uint64_t all = object.file().size() + kLargestSignatureBlock;
   for (int looks = 1;; ++looks) {
     Answer answer;
-    const auto there = look(server, object, all, answer);
+    const auto there = look(server, object, 0, answer);
     if (answer.verdict == Verdict::kDenied)
       return {};  // whoever may only write cannot look
     if (KILN_TRY(there) == There::kGood)

@@ -63,7 +63,7 @@ class Sender {
   /// is the server's last one.
   [[nodiscard]] Result<There> look(std::size_t server,
                                    const cache::StoredObject& object,
-                                   std::uint64_t last_bytes, remote::Answer& answer);
+                                   std::uint64_t begin, remote::Answer& answer);
   [[nodiscard]] bool is_same(std::size_t server, const cache::StoredObject& object,
                              const remote::Answer& there) const;
   /// Whoever would not believe what it sends cannot tell a bad signature.

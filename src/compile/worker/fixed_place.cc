@@ -34,11 +34,13 @@ struct Range {
   std::uintptr_t end = 0;
 };
 
+// NOLINTBEGIN(readability-function-size,performance-no-int-to-ptr): as mmap()
 void* system_mmap(std::uintptr_t address, std::size_t bytes, int protection, int flags,
                   int fd, off_t offset) {
   return reinterpret_cast<void*>(
       ::syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
 }
+// NOLINTEND(readability-function-size,performance-no-int-to-ptr)
 
 /// "7f12…-7f13… r-xp …", a line of /proc/self/maps.
 std::optional<Range> mapping_in(std::string_view line) {
@@ -103,6 +105,7 @@ bool FixedPlace::is_in_window(std::uint64_t address) {
          address >= kFixedPlace - kWindowBytes;
 }
 
+// NOLINTNEXTLINE(readability-function-size): as mmap()
 void* map_memory(void* address, std::size_t bytes, int protection, int flags, int fd,
                  off_t offset) {
   if (kFixedPlace != 0 && address == nullptr && bytes == kPrecompiledHeapBytes &&

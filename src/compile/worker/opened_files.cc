@@ -208,8 +208,8 @@ FileReport stop_recording_files() {
 
 }  // namespace kiln::compile
 
-// NOLINTBEGIN(cert-dcl50-cpp,cert-dcl37-c,cert-dcl51-cpp,bugprone-reserved-identifier):
 // open() is variadic, __xstat() a name of libc, and these stand in for them.
+// NOLINTBEGIN(cert-*,bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" {
 
 #define KILN_OPEN(name)                                                               \
@@ -241,4 +241,4 @@ __attribute__((visibility("default"))) int __xstat(int version, const char* path
 }
 
 }  // extern "C"
-// NOLINTEND(cert-dcl50-cpp)
+// NOLINTEND(cert-*,bugprone-reserved-identifier,readability-identifier-naming)

@@ -322,18 +322,20 @@ std::uint64_t Server::get_file(const std::string& url, BodyFile into,
       std::move(done));
 }
 
-std::uint64_t Server::get_end(const std::string& url, std::uint64_t last_bytes,
-                              Done done, const TransferLimits& limits) {
+std::uint64_t Server::get_end(const std::string& url, std::uint64_t begin, Done done,
+                              const TransferLimits& limits) {
   const auto file = state_->received.take();
   if (!file)
     return State::abandon(done, file.error());
-  const auto finish = [file = *file](Answer& answer, std::uint64_t size) {
+  const auto finish = [file = *file, begin](Answer& answer, std::uint64_t size) {
     answer.is_there = true;
-    if (auto body = file.read(0, size))
+    if (size <= begin)
+      return;
+    if (auto body = file.read(begin, size - begin))
       answer.end_bytes = *std::move(body);
   };
   return state_->start(
-      {.method = Method::kGet, .url = url, .limits = limits, .last_bytes = last_bytes},
+      {.method = Method::kGet, .url = url, .limits = limits, .resumes_at = begin},
       *file, finish, State::keeping(state_, &State::received, *file, std::move(done)));
 }
 

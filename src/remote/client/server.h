@@ -45,7 +45,7 @@ struct Answer {
   std::optional<std::uint64_t> file_bytes{};  // likewise, of get_file()
   Resume resume{};                            // of get_file() that failed
   Bytes end_bytes{};                          // of get_end()
-  std::uint64_t whole_bytes = 0;  // likewise, of the file; 0: the server does not say
+  std::optional<std::uint64_t> whole_bytes{};  // of the file, if the server says so
   /// Of a HEAD or a PUT: it is there (now). A PUT that is denied says nothing of GETs.
   bool is_there = false;
   std::optional<Rejected> rejected{};  // then `verdict` is kFailed
@@ -98,9 +98,9 @@ class Server {
   /// has been checked.
   std::uint64_t get_file(const std::string& url, BodyFile into, const Resume& from,
                          Done done, const TransferLimits& limits = {});
-  /// The last bytes of a file; all, if the server knows no ranges, or none, where they
-  /// cannot be had alone.
-  std::uint64_t get_end(const std::string& url, std::uint64_t last_bytes, Done done,
+  /// The bytes of a file from `begin` on; none, where it is shorter, or the server does
+  /// not give this part.
+  std::uint64_t get_end(const std::string& url, std::uint64_t begin, Done done,
                         const TransferLimits& limits);
   /// Replaces it by the first `size` bytes, if it is there.
   std::uint64_t put_file(const std::string& url, BodyFile file, std::uint64_t size,

@@ -124,12 +124,11 @@ void set_method(Running& running) {
   switch (request.method) {
     case Method::kGet:
       set_text(easy, CURLOPT_POSTFIELDS, request.form);
-      if (request.last_bytes != 0) {
-        set(easy, CURLOPT_RANGE, fmt::format("-{}", request.last_bytes).c_str());
-      } else if (request.resumes_at != 0) {
+      // Not "the last bytes": Azure knows no such range.
+      if (request.resumes_at != 0)
         set(easy, CURLOPT_RANGE, fmt::format("{}-", request.resumes_at).c_str());
+      if (!request.validator.empty())
         add_header(running, "If-Range: " + request.validator);
-      }
       break;
     case Method::kHead:
       set(easy, CURLOPT_NOBODY, 1L);

@@ -45,12 +45,9 @@ FolderTransfer::FolderTransfer(const TransferRequest& request,
                                std::filesystem::path path, UniqueFd body)
     : id_(request.id),
       method_(request.method),
-      last_bytes_(request.last_bytes),
+      from_(request.resumes_at),
       path_(std::move(path)),
-      body_(std::move(body), request) {
-  if (method_ == Method::kGet)
-    body_.begin_at(0);
-}
+      body_(std::move(body), request) {}
 
 std::optional<TransferReply> FolderTransfer::step() {
   return method_ == Method::kPut ? put() : get();
@@ -66,8 +63,9 @@ std::optional<TransferReply> FolderTransfer::get() {
                     posix_error("open", path_, errno).value().message);
     if (!S_ISREG(info_.st_mode))
       return broken(TransferEnd::kBroken, path_.native() + " is not a regular file");
-    const auto size = static_cast<std::uint64_t>(info_.st_size);
-    done_ = last_bytes_ == 0 ? 0 : size - std::min(size, last_bytes_);
+    done_ = std::min(from_, static_cast<std::uint64_t>(info_.st_size));
+    if (method_ == Method::kGet)
+      body_.begin_at(done_);
   }
   if (method_ == Method::kHead)
     return answer(kThere);

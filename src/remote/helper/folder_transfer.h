@@ -34,7 +34,7 @@ class FolderTransfer {
 
   const std::uint64_t id_;
   const Method method_;
-  const std::uint64_t last_bytes_;
+  const std::uint64_t from_;  // of a GET
   const std::filesystem::path path_;
   TransferBody body_;
   std::optional<NewFile> new_;  // of a PUT

@@ -59,17 +59,15 @@ void begin_body(Running& running) {
   const bool is_whole = status == kWhole;
   const std::string range = header_of(easy, "Content-Range");
   const std::uint64_t total = number_in(range.substr(range.rfind('/') + 1));
-  const std::uint64_t from = request.last_bytes != 0
-                                 ? total - std::min(total, request.last_bytes)
-                                 : request.resumes_at;
-  const bool is_rest =
-      status == kPartial && request.resumes_at + request.last_bytes != 0 &&
-      header_of(easy, "Content-Encoding").empty() && goes_on_at(from, total, range);
-  // An empty file has no last bytes, and one that is encoded none of its own.
-  running.is_rest = is_rest || (request.last_bytes != 0 &&
-                                (status == kPartial || status == kNoSuchRange));
-  running.reply.whole_bytes =
-      is_rest ? total : number_in(header_of(easy, "Content-Length"));
+  const bool is_rest = status == kPartial && request.resumes_at != 0 &&
+                       header_of(easy, "Content-Encoding").empty() &&
+                       goes_on_at(request.resumes_at, total, range);
+  // A shorter file has no such part, and one that is encoded none of its own.
+  running.is_rest =
+      is_rest || (is_look(request) && (status == kPartial || status == kNoSuchRange));
+  if (const auto length = header_of(easy, "Content-Length");
+      is_rest || (is_whole && !length.empty()))
+    running.reply.whole_bytes = is_rest ? total : number_in(length);
   if (request.method != Method::kGet || !(is_whole || is_rest))
     return running.body.ignore();
   running.body.begin_at(is_rest ? request.resumes_at : 0);

@@ -29,12 +29,15 @@ TransferBody::TransferBody(UniqueFd file, const TransferRequest& request)
     : file_(std::move(file)),
       head_(request.head),
       size_(request.body_bytes),
+      is_look_(is_look(request)),
       most_(request.limits.most_bytes),
       received_(request.resumes_at),
       has_seen_head_(request.head.magic.empty()) {}
 
 void TransferBody::begin_at(std::uint64_t at) {
   received_ = at;
+  if (is_look_)
+    most_ += at;  // the limit is that of the part
   if (::ftruncate(file_.get(), static_cast<off_t>(at)) != 0)
     error_ = failure("truncate");
 }

@@ -45,6 +45,7 @@ class TransferBody {
   UniqueFd file_;
   const BodyHead head_;
   const std::uint64_t size_;  // of a PUT
+  const bool is_look_;
   std::uint64_t most_;
   std::uint64_t received_;
   std::uint64_t sent_ = 0;
