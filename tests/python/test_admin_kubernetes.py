@@ -130,7 +130,7 @@ class Pod:
             made.mkdir(parents=True)
             if "secret" in volume:
                 self.lay(made, volume["secret"])
-            in_memory = "secret" in volume or volume["emptyDir"] == {"medium": "Memory"}
+            in_memory = "secret" in volume or volume["emptyDir"].get("medium") == "Memory"
             self.own(made, 0o3777 if in_memory else 0o2777)  # a tmpfs begins with 1777
 
     def own(self, path, mode):
