@@ -455,6 +455,19 @@ TEST_F(RemoteServerTest, AnotherFileIsSentAndFetchedAsItIs) {
   EXPECT_EQ(as_text(into.read(0, 12).value()), "another pack");
 }
 
+TEST_F(RemoteServerTest, AFileGoesOnWhereItWasCutUnlessTheServerHasNoSuchPart) {
+  const auto resume_after = [&](const std::string& status) {
+    set_status(status);
+    return answer_of([&](Server::Done done) {
+             own_->get_file(server_.url("/kiln/file"), BodyFile::make().value(),
+                            {4, "\"a1\""}, std::move(done));
+           })
+        .resume;
+  };
+  EXPECT_EQ(resume_after("503 Service Unavailable").bytes, 4U);
+  EXPECT_EQ(resume_after("416 Range Not Satisfiable").bytes, 0U);
+}
+
 TEST_F(RemoteServerTest, TheEndOfAFileHasNoBytesOfAnOlderBody) {
   const auto end_from = [&](std::uint64_t begin, const std::string& status,
                             const std::string& headers, const std::string& body) {

@@ -34,6 +34,7 @@ enum Status : std::uint32_t {  // NOLINT(performance-enum-size): HTTP's
   kGone = 410,
   kPreconditionFailed = 412,
   kTooLargeForIt = 413,
+  kNoSuchRange = 416,
   kNotImplemented = 501,
 };
 
@@ -194,7 +195,7 @@ struct Server::State {
          done = std::move(done)](TransferReply reply) {
           Answer answer = read_status(method, reply, keeper->has_session());
           answer.bytes = sent + reply.body_bytes - std::min(begun, reply.body_bytes);
-          if (!reply.validator.empty())
+          if (!reply.validator.empty() && answer.status != kNoSuchRange)
             answer.resume = {reply.body_bytes, std::move(reply.validator)};
           if (finish && answer.status == kOk && answer.verdict == Verdict::kGood)
             finish(answer, reply.body_bytes);
