@@ -90,16 +90,6 @@ Error with_source_hints(Error error, const PreparedRequest& request) {
   return error;
 }
 
-device::TemplateTargets declared_targets(const PreparedRequest& request) {
-  const request::TemplateRequest* wanted = request.as_template();
-  if (wanted == nullptr)
-    return {};
-  // Its limits depend on the parameters: key() asks the kernel.
-  return {.min = std::nullopt,
-          .max = std::nullopt,
-          .specific = wanted->kernel->targets().suffixed};
-}
-
 /// Errors: kInvalidArgument for a device, which cannot load it.
 Result<device::BuildFor> lto_ir(const device::BuildFor& build_for) {
   const auto* const target = std::get_if<device::Target>(&build_for);
@@ -257,16 +247,16 @@ Result<std::variant<KeyedRequest, device::TargetSkipped>> BuildService::key(
   const device::BuildFor build_for = KILN_TRY(wanted_by(request, asked_for));
   if (toolchain == nullptr)
     toolchain = KILN_TRY(this->toolchain(request, build_for, stop));
-  const auto choice = KILN_TRY(device::choose_target(
-      build_for, declared_targets(request), toolchain->toolchain.facts));
-  if (const auto* skipped = std::get_if<device::TargetSkipped>(&choice))
-    return *skipped;
-  if (const request::TemplateRequest* wanted = request.as_template()) {
+  const request::TemplateRequest* const wanted = request.as_template();
+  const auto declared = wanted == nullptr ? std::vector<device::Architecture>()
+                                          : wanted->kernel->targets().suffixed;
+  const auto target =
+      KILN_TRY(device::choose_target(build_for, declared, toolchain->toolchain.facts));
+  if (wanted != nullptr) {
     if (auto reason =
             wanted->kernel->excluded(wanted->params, capability_of(build_for)))
       return device::TargetSkipped{*std::move(reason)};
   }
-  const device::Target target = std::get<device::Target>(choice);
   if (request.objects().empty())
     return KILN_TRY(keys_.key(request, target, toolchain, stop));
   if (target.kind == device::ImageKind::kLtoIr && request.objects().size() == 1)

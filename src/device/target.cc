@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "device/compatibility.h"
 #include "device/known_architectures.h"
@@ -30,8 +31,8 @@ std::optional<CudaVersion> first_nvrtc(Architecture architecture) {
 }
 
 bool lists(const NvrtcFacts& nvrtc, ComputeCapability capability) {
-  return std::find(nvrtc.architectures.begin(), nvrtc.architectures.end(),
-                   capability) != nvrtc.architectures.end();
+  return std::ranges::find(nvrtc.architectures, capability) !=
+         nvrtc.architectures.end();
 }
 
 tl::unexpected<Error> never_supported(Architecture architecture) {
@@ -69,27 +70,12 @@ tl::unexpected<Error> needs_other_nvrtc(Architecture architecture,
               not_this, who);
 }
 
-std::optional<TargetSkipped> excluded(ComputeCapability capability,
-                                      const TemplateTargets& declared) {
-  if (declared.min && capability < *declared.min) {
-    return TargetSkipped{
-        fmt::format("needs compute capability {} or later, asked for {}",
-                    to_string(*declared.min), to_string(capability))};
-  }
-  if (declared.max && capability > *declared.max) {
-    return TargetSkipped{
-        fmt::format("needs compute capability {} or lower, asked for {}",
-                    to_string(*declared.max), to_string(capability))};
-  }
-  return std::nullopt;
-}
-
 // The suffix of the most specific declared architecture whose code runs on
 // `capability`.
 ArchSuffix wanted_suffix(ComputeCapability capability,
-                         const TemplateTargets& declared) {
+                         std::span<const Architecture> declared) {
   ArchSuffix wanted = ArchSuffix::kNone;
-  for (const Architecture& each : declared.specific) {
+  for (const Architecture& each : declared) {
     if (each.suffix == ArchSuffix::kNone || !runs_on({each}, capability))
       continue;
     if (each.suffix == ArchSuffix::kA)
@@ -123,34 +109,26 @@ Result<Target> fallback_target(ComputeCapability device, ArchSuffix suffix,
   return needs_other_nvrtc(exact, nvrtc);
 }
 
-Result<TargetChoice> target_for_device(ComputeCapability device,
-                                       const TemplateTargets& declared,
-                                       const NvrtcFacts& nvrtc) {
+Result<Target> target_for_device(ComputeCapability device,
+                                 std::span<const Architecture> declared,
+                                 const NvrtcFacts& nvrtc) {
   const ArchSuffix suffix = wanted_suffix(device, declared);
   const Architecture exact{device, suffix};
-  if (lists(nvrtc, device)) {
-    if (auto skipped = excluded(device, declared))
-      return *std::move(skipped);
-    if (!supports(nvrtc, exact))
-      return needs_other_nvrtc(exact, nvrtc);
-    return Target{exact, ImageKind::kCubin};
-  }
-  const Target target = KILN_TRY(fallback_target(device, suffix, nvrtc));
-  if (auto skipped = excluded(device, declared))
-    return *std::move(skipped);
-  return target;
+  if (!lists(nvrtc, device))
+    return fallback_target(device, suffix, nvrtc);
+  if (!supports(nvrtc, exact))
+    return needs_other_nvrtc(exact, nvrtc);
+  return Target{exact, ImageKind::kCubin};
 }
 
-Result<TargetChoice> target_by_name(Target asked, const TemplateTargets& declared,
-                                    const NvrtcFacts& nvrtc) {
+Result<Target> target_by_name(Target asked, std::span<const Architecture> declared,
+                              const NvrtcFacts& nvrtc) {
   Architecture& architecture = asked.architecture;
   if (!supports(nvrtc, architecture)) {
     if (!first_nvrtc(architecture))
       return never_supported(architecture);
     return needs_other_nvrtc(architecture, nvrtc);
   }
-  if (auto skipped = excluded(architecture.capability, declared))
-    return *std::move(skipped);
   // PTX with a suffix would run on no later device, which is what PTX is for.
   if (asked.kind == ImageKind::kCubin && architecture.suffix == ArchSuffix::kNone)
     architecture.suffix = wanted_suffix(architecture.capability, declared);
@@ -175,9 +153,9 @@ bool supports(const NvrtcFacts& nvrtc, Architecture architecture) {
   return architecture.capability.major >= since;
 }
 
-Result<TargetChoice> choose_target(const BuildFor& build_for,
-                                   const TemplateTargets& declared,
-                                   const NvrtcFacts& nvrtc) {
+Result<Target> choose_target(const BuildFor& build_for,
+                             std::span<const Architecture> declared,
+                             const NvrtcFacts& nvrtc) {
   if (const auto* device = std::get_if<ComputeCapability>(&build_for))
     return target_for_device(*device, declared, nvrtc);
   return target_by_name(std::get<Target>(build_for), declared, nvrtc);

@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -24,35 +24,25 @@ struct NvrtcFacts {
 /// True if that NVRTC builds a cubin for exactly that architecture, suffix included.
 [[nodiscard]] bool supports(const NvrtcFacts& nvrtc, Architecture architecture);
 
-/// What a template declares in its kernel.toml.
-struct TemplateTargets {
-  std::optional<ComputeCapability> min = {};  // inclusive
-  std::optional<ComputeCapability> max = {};  // inclusive
-  /// Wanted suffixes: with 9.0a a device of 9.0 gets sm_90a; with 10.0f one of 10.3
-  /// gets sm_103f. `a` wins over `f`. Other devices get no suffix.
-  std::vector<Architecture> specific = {};
-};
-
-/// The template's limits exclude this target. No error: there is nothing to build.
+/// A template's limits exclude a target. No error: there is nothing to build.
 struct TargetSkipped {
-  std::string reason;  // "needs compute capability 8.0 or later, asked for 7.5"
+  std::string reason;  // "softmax needs compute capability 8.0 or higher, not 7.5"
 };
 
 /// Either the capability of a device, whatever it is, or a target that was requested by
 /// name.
 using BuildFor = std::variant<ComputeCapability, Target>;
 
-using TargetChoice = std::variant<Target, TargetSkipped>;
-
 /// For a device: the exact sm_XY[a|f]; if the device is newer than this NVRTC, the
 /// highest cubin that runs on it, else PTX of the highest architecture below it. For a
 /// target: exactly that; a cubin without suffix gets the one that the template wants.
-/// Checked in this order: known, supported, limits.
+/// `declared` are the template's: with 9.0a a device of 9.0 gets sm_90a; with 10.0f one
+/// of 10.3 gets sm_103f. `a` wins over `f`. Other devices get no suffix.
 /// Errors: kInvalidArgument (no NVRTC ever supported it: exit 2); kUnavailable (another
 /// NVRTC does, and the message names it: exit 3).
-[[nodiscard]] Result<TargetChoice> choose_target(const BuildFor& build_for,
-                                                 const TemplateTargets& declared,
-                                                 const NvrtcFacts& nvrtc);
+[[nodiscard]] Result<Target> choose_target(const BuildFor& build_for,
+                                           std::span<const Architecture> declared,
+                                           const NvrtcFacts& nvrtc);
 
 /// The compute capability to build for.
 [[nodiscard]] ComputeCapability capability_of(const BuildFor& build_for);

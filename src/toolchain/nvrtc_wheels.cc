@@ -42,11 +42,10 @@ const NvrtcWheel* wheel_for(CudaVersion driver,
   const auto fits = [&](const NvrtcWheel& wheel) {
     ImageKind kind = ImageKind::kCubin;
     if (build_for) {
-      const auto choice = choose_target(*build_for, {}, facts_of(wheel.version));
-      if (!choice)
+      const auto target = choose_target(*build_for, {}, facts_of(wheel.version));
+      if (!target)
         return false;
-      if (const auto* target = std::get_if<Target>(&*choice))
-        kind = target->kind;
+      kind = target->kind;
     }
     return accepted_by(driver, kind, wheel.version);
   };

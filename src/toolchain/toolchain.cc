@@ -99,8 +99,7 @@ bool accepted(const Toolchain& toolchain, const ToolchainCriteria& criteria) {
     return true;
   ImageKind kind = ImageKind::kCubin;
   if (criteria.build_for) {
-    const auto choice = choose_target(*criteria.build_for, {}, toolchain.facts);
-    if (const auto* target = choice ? std::get_if<Target>(&*choice) : nullptr)
+    if (const auto target = choose_target(*criteria.build_for, {}, toolchain.facts))
       kind = target->kind;
   }
   return accepted_by(*criteria.driver, kind, toolchain.facts.version);

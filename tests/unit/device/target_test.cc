@@ -32,15 +32,14 @@ BuildFor arch(std::string_view text) {
   return parse_target(text).value();
 }
 
-// "sm_90a", "skipped: reason", or the error's code.
+using Declared = std::vector<Architecture>;
+
+// "sm_90a", or the error's code.
 std::string chosen(const BuildFor& build_for, const NvrtcFacts& facts,
-                   const TemplateTargets& declared = {}) {
+                   const Declared& declared = {}) {
   const auto choice = choose_target(build_for, declared, facts);
-  if (!choice)
-    return std::string(kiln::to_string(choice.error().code));
-  if (const auto* skipped = std::get_if<TargetSkipped>(&*choice))
-    return "skipped: " + skipped->reason;
-  return to_string(std::get<Target>(*choice));
+  return choice ? to_string(*choice)
+                : std::string(kiln::to_string(choice.error().code));
 }
 
 TEST(ChooseTarget, ADeviceThatNvrtcKnowsGetsExactlyItsArchitecture) {
@@ -69,15 +68,14 @@ TEST(ChooseTarget, WhateverItGivesADeviceRunsOnThatDevice) {
     for (int major = 5; major <= 14; ++major) {
       for (int minor = 0; minor <= 9; ++minor) {
         const ComputeCapability capability{major, minor};
-        const TemplateTargets declared{.specific = {{{9, 0}, ArchSuffix::kA},
-                                                    {{10, 0}, ArchSuffix::kF},
-                                                    {{12, 0}, ArchSuffix::kF}}};
-        for (const TemplateTargets& each : {TemplateTargets{}, declared}) {
+        const Declared declared{{{9, 0}, ArchSuffix::kA},
+                                {{10, 0}, ArchSuffix::kF},
+                                {{12, 0}, ArchSuffix::kF}};
+        for (const Declared& each : {Declared{}, declared}) {
           const auto choice = choose_target(capability, each, facts);
           if (!choice)
             continue;
-          EXPECT_TRUE(runs_on(std::get<Target>(*choice), capability))
-              << to_string(capability);
+          EXPECT_TRUE(runs_on(*choice, capability)) << to_string(capability);
         }
       }
     }
@@ -118,11 +116,9 @@ TEST(ChooseTarget, AnArchitectureAskedForIsBuiltExactlyOrNotAtAll) {
 TEST(ChooseTarget, PtxAskedForIsThatOfExactlyThisArchitecture) {
   EXPECT_EQ(chosen(arch("compute_80"), nvrtc_13()), "compute_80");
   EXPECT_EQ(chosen(arch("compute_90a"), nvrtc_13()), "compute_90a");
-  const TemplateTargets wants_a{.min = {{8, 0}},
-                                .specific = {{{9, 0}, ArchSuffix::kA}}};
+  const Declared wants_a{{{9, 0}, ArchSuffix::kA}};
   EXPECT_EQ(chosen(arch("compute_90"), nvrtc_13(), wants_a), "compute_90")
       << "with a suffix it would run on no later device";
-  EXPECT_THAT(chosen(arch("compute_75"), nvrtc_13(), wants_a), HasSubstr("skipped"));
   EXPECT_EQ(chosen(arch("compute_70"), nvrtc_13()), "unavailable");
   EXPECT_EQ(chosen(arch("compute_81"), nvrtc_13()), "invalid_argument");
 }
@@ -144,8 +140,7 @@ TEST(ChooseTarget, AnArchitectureNewerThanTheTableIsTakenFromNvrtcItself) {
 }
 
 TEST(ChooseTarget, TheTemplatesSuffixIsGivenWhereItRuns) {
-  const TemplateTargets declared{
-      .specific = {{{9, 0}, ArchSuffix::kA}, {{10, 0}, ArchSuffix::kF}}};
+  const Declared declared{{{9, 0}, ArchSuffix::kA}, {{10, 0}, ArchSuffix::kF}};
   const std::vector<std::pair<ComputeCapability, std::string>> table{
       {{8, 9}, "sm_89"},    {{9, 0}, "sm_90a"},  {{10, 0}, "sm_100f"},
       {{10, 3}, "sm_103f"}, {{11, 0}, "sm_110"}, {{12, 0}, "sm_120"}};
@@ -159,34 +154,16 @@ TEST(ChooseTarget, TheTemplatesSuffixIsGivenWhereItRuns) {
 TEST(ChooseTarget, ExactBeatsFamilyInWhateverOrderTheyAreDeclared) {
   const Architecture exact{{10, 0}, ArchSuffix::kA};
   const Architecture family{{10, 0}, ArchSuffix::kF};
-  for (const auto& specific :
-       {std::vector{exact, family}, std::vector{family, exact}}) {
-    EXPECT_EQ(chosen(device(10, 0), nvrtc_13(), {.specific = specific}), "sm_100a");
-    EXPECT_EQ(chosen(device(10, 3), nvrtc_13(), {.specific = specific}), "sm_103f");
+  for (const auto& declared : {Declared{exact, family}, Declared{family, exact}}) {
+    EXPECT_EQ(chosen(device(10, 0), nvrtc_13(), declared), "sm_100a");
+    EXPECT_EQ(chosen(device(10, 3), nvrtc_13(), declared), "sm_103f");
   }
 }
 
 TEST(ChooseTarget, ASuffixThatThisNvrtcLacksIsAnErrorNotADifferentKernel) {
-  const TemplateTargets declared{.specific = {{{9, 0}, ArchSuffix::kA}}};
+  const Declared declared{{{9, 0}, ArchSuffix::kA}};
   EXPECT_THAT(choose_target(device(9, 0), declared, nvrtc({11, 8}, {80, 90})),
               test::IsError(ErrorCode::kUnavailable, HasSubstr("NVRTC 12.0 or later")));
-}
-
-TEST(ChooseTarget, LimitsSkipAndSayWhy) {
-  const TemplateTargets declared{.min = ComputeCapability{8, 0},
-                                 .max = ComputeCapability{9, 0}};
-  EXPECT_EQ(chosen(device(7, 5), nvrtc_13(), declared),
-            "skipped: needs compute capability 8.0 or later, asked for 7.5");
-  EXPECT_EQ(chosen(arch("10.0"), nvrtc_13(), declared),
-            "skipped: needs compute capability 9.0 or lower, asked for 10.0");
-  EXPECT_EQ(chosen(device(8, 0), nvrtc_13(), declared), "sm_80");
-  EXPECT_EQ(chosen(device(9, 0), nvrtc_13(), declared), "sm_90");
-}
-
-TEST(ChooseTarget, WhatNobodyCanBuildIsAnErrorEvenWhereLimitsWouldSkipIt) {
-  const TemplateTargets declared{.min = ComputeCapability{8, 0}};
-  EXPECT_EQ(chosen(arch("7.0"), nvrtc_13(), declared), "unavailable");
-  EXPECT_EQ(chosen(arch("7.1"), nvrtc_13(), declared), "invalid_argument");
 }
 
 TEST(KnownArchitectures, AscendAndEndAfterTheyBegin) {
