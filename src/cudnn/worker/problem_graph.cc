@@ -46,51 +46,28 @@ std::int64_t number_of(TensorRole role) {
   return static_cast<std::int64_t>(role);
 }
 
-/// Makes a graph's tensors from the problem.
+/// Makes a graph's tensors from the problem: the role of each says its shape and type.
 class Tensors {
  public:
   Tensors(fe::graph::Graph& graph, const Problem& problem)
       : graph_(graph), problem_(problem), type_(data_type(problem.dtype)) {}
 
-  Tensor q() { return add(TensorRole::kQ, shape_q(), type_); }
-  Tensor k() { return add(TensorRole::kK, shape_k(), type_); }
-  Tensor v() { return add(TensorRole::kV, shape_v(), type_); }
-  Tensor o() { return add(TensorRole::kO, shape_o(), type_); }
-  Tensor grad_o() { return add(TensorRole::kGradO, shape_o(), type_); }
-  Tensor stats() {
-    return add(TensorRole::kStats, shape_stats(), fe::DataType_t::FLOAT);
-  }
-  Tensor bias() { return add(TensorRole::kBias, shape_bias(), type_); }
-  Tensor bias_gradient() { return add(TensorRole::kGradBias, shape_bias(), type_); }
-  Tensor lengths(TensorRole role) {
-    return add(role, {{problem_.batch, 1, 1, 1}, {1, 1, 1, 1}, {}},
-               fe::DataType_t::INT32);
-  }
-  Tensor one_int64(TensorRole role) {
-    return add(role, {{1, 1, 1, 1}, {1, 1, 1, 1}, {}}, fe::DataType_t::INT64);
-  }
-  /// A float that is passed by value at every run.
-  Tensor scale() {
-    Tensor tensor = add(TensorRole::kScale, {{1, 1, 1, 1}, {1, 1, 1, 1}, {}},
-                        fe::DataType_t::FLOAT);
-    tensor->set_is_pass_by_value(true);
+  Tensor input(TensorRole role) {
+    Tensor tensor = graph_.tensor(fe::graph::Tensor_attributes());
+    describe(tensor, role);
     return tensor;
   }
-
   void set_output(const Tensor& tensor, TensorRole role) {
     tensor->set_output(true);
-    describe(tensor, role, shape_of(role), type_);
-  }
-  void set_stats(const Tensor& tensor) {
-    tensor->set_output(true);
-    describe(tensor, TensorRole::kStats, shape_stats(), fe::DataType_t::FLOAT);
+    describe(tensor, role);
   }
 
  private:
   struct Shape {
     std::vector<std::int64_t> dims;
     std::vector<std::int64_t> strides;
-    std::optional<TensorRole> offsets;
+    fe::DataType_t type;
+    std::optional<TensorRole> offsets{};
   };
 
   [[nodiscard]] Shape shape(std::int64_t heads, std::int64_t sequence, std::int64_t dim,
@@ -101,74 +78,79 @@ class Tensors {
         problem_.layout == Layout::kThd ? strides.sequence * sequence : strides.batch;
     return {{problem_.batch, heads, sequence, dim},
             {batch, strides.head, strides.sequence, strides.dim},
+            type_,
             offsets};
   }
-  [[nodiscard]] Shape shape_q() const {
-    return shape(problem_.heads, problem_.sq, problem_.dqk, problem_.q,
-                 TensorRole::kOffsetsQ);
-  }
-  [[nodiscard]] Shape shape_k() const {
-    return shape(problem_.kv_heads, problem_.skv, problem_.dqk, problem_.k,
-                 TensorRole::kOffsetsK);
-  }
-  [[nodiscard]] Shape shape_v() const {
-    return shape(problem_.kv_heads, problem_.skv, problem_.dv, problem_.v,
-                 TensorRole::kOffsetsV);
-  }
-  [[nodiscard]] Shape shape_o() const {
-    return shape(problem_.heads, problem_.sq, problem_.dv, problem_.o,
-                 TensorRole::kOffsetsO);
-  }
-  [[nodiscard]] Shape shape_stats() const {
-    return {{problem_.batch, problem_.heads, problem_.sq, 1},
-            {problem_.heads * problem_.sq, problem_.sq, 1, 1},
-            {}};
-  }
-  [[nodiscard]] Shape shape_bias() const {
+  [[nodiscard]] Shape shape_of_bias() const {
     const auto& [batches, heads, rows] = attention::bias_sizes(problem_);
     const auto& [batch, head, sequence, dim, group] = attention::bias_strides(problem_);
     // Of a dimension of 1 the stride that a packed tensor has.
     const std::int64_t by_row = sequence == 0 ? problem_.skv : sequence;
     const std::int64_t by_head = head == 0 ? rows * by_row : head;
     const std::int64_t by_batch = batch == 0 ? heads * by_head : batch;
-    return {{batches, heads, rows, problem_.skv}, {by_batch, by_head, by_row, dim}, {}};
+    return {
+        {batches, heads, rows, problem_.skv}, {by_batch, by_head, by_row, dim}, type_};
   }
-  [[nodiscard]] Shape shape_of(TensorRole output) const {
-    switch (output) {
-      case TensorRole::kGradQ:
-        return shape_q();
-      case TensorRole::kGradK:
-        return shape_k();
-      case TensorRole::kGradV:
-        return shape_v();
-      default:
-        return shape_o();
+  [[nodiscard]] static Shape list(std::int64_t size, fe::DataType_t type) {
+    return {{size, 1, 1, 1}, {1, 1, 1, 1}, type};
+  }
+  [[nodiscard]] Shape shape_of(TensorRole role) const {
+    const Problem& of = problem_;
+    switch (role) {
+      using enum TensorRole;
+      case kQ:
+      case kGradQ:
+        return shape(of.heads, of.sq, of.dqk, of.q, kOffsetsQ);
+      case kK:
+      case kGradK:
+        return shape(of.kv_heads, of.skv, of.dqk, of.k, kOffsetsK);
+      case kV:
+      case kGradV:
+        return shape(of.kv_heads, of.skv, of.dv, of.v, kOffsetsV);
+      case kO:
+      case kGradO:
+        return shape(of.heads, of.sq, of.dv, of.o, kOffsetsO);
+      case kStats:
+        return {{of.batch, of.heads, of.sq, 1},
+                {of.heads * of.sq, of.sq, 1, 1},
+                fe::DataType_t::FLOAT};
+      case kBias:
+      case kGradBias:
+        return shape_of_bias();
+      case kLengthsQ:
+      case kLengthsKv:
+        return list(of.batch, fe::DataType_t::INT32);
+      case kOffsetsQ:
+      case kOffsetsK:
+      case kOffsetsV:
+      case kOffsetsO:
+        return list(of.batch + 1, fe::DataType_t::INT32);
+      case kDropoutSeed:
+      case kDropoutOffset:
+        return list(1, fe::DataType_t::INT64);
+      case kScale:
+        break;
     }
+    return list(1, fe::DataType_t::FLOAT);
   }
 
   /// With thd, a shape with offsets makes the tensor ragged: its sequences begin at
   /// these offsets.
-  void describe(const Tensor& tensor, TensorRole role, const Shape& shape,
-                fe::DataType_t type) {
+  void describe(const Tensor& tensor, TensorRole role) {
+    const Shape shape = shape_of(role);
     tensor->set_name(std::string(to_string(role)))
         .set_uid(number_of(role))
         .set_dim(shape.dims)
         .set_stride(shape.strides)
-        .set_data_type(type);
+        .set_data_type(shape.type);
     if (problem_.layout == Layout::kThd && shape.offsets)
       tensor->set_ragged_offset(offsets(*shape.offsets));
-  }
-  Tensor add(TensorRole role, const Shape& shape, fe::DataType_t type) {
-    Tensor tensor = graph_.tensor(fe::graph::Tensor_attributes());
-    describe(tensor, role, shape, type);
-    return tensor;
   }
   /// One tensor per role, shared by all that use it.
   Tensor offsets(TensorRole role) {
     Tensor& known = offsets_[role];
     if (!known)
-      known = add(role, {{problem_.batch + 1, 1, 1, 1}, {1, 1, 1, 1}, {}},
-                  fe::DataType_t::INT32);
+      known = input(role);
     return known;
   }
 
@@ -186,7 +168,9 @@ Attributes common_attributes(const Problem& problem, Tensors& tensors) {
                mask, window_left, window_right, bias_kind, dropout, bias] =
       problem.common();
   Attributes attributes;
-  attributes.set_name("attention").set_attn_scale(tensors.scale());
+  const Tensor scale = tensors.input(TensorRole::kScale);
+  scale->set_is_pass_by_value(true);
+  attributes.set_name("attention").set_attn_scale(scale);
   attributes.set_diagonal_alignment(attention::is_bottom_right(mask)
                                         ? fe::DiagonalAlignment_t::BOTTOM_RIGHT
                                         : fe::DiagonalAlignment_t::TOP_LEFT);
@@ -196,16 +180,16 @@ Attributes common_attributes(const Problem& problem, Tensors& tensors) {
     attributes.set_diagonal_band_left_bound(static_cast<int>(window_left + 1));
   if (attention::is_padded(mask))
     attributes.set_padding_mask(true)
-        .set_seq_len_q(tensors.lengths(TensorRole::kLengthsQ))
-        .set_seq_len_kv(tensors.lengths(TensorRole::kLengthsKv));
+        .set_seq_len_q(tensors.input(TensorRole::kLengthsQ))
+        .set_seq_len_kv(tensors.input(TensorRole::kLengthsKv));
   if (bias_kind == Bias::kPostScale)
-    attributes.set_bias(tensors.bias());
+    attributes.set_bias(tensors.input(TensorRole::kBias));
   if (bias_kind == Bias::kAlibi)
     attributes.set_alibi_mask(true);
   if (dropout > 0)
     attributes.set_dropout(static_cast<float>(dropout),
-                           tensors.one_int64(TensorRole::kDropoutSeed),
-                           tensors.one_int64(TensorRole::kDropoutOffset));
+                           tensors.input(TensorRole::kDropoutSeed),
+                           tensors.input(TensorRole::kDropoutOffset));
   return attributes;
 }
 
@@ -249,19 +233,22 @@ Result<std::unique_ptr<ProblemGraph>> ProblemGraph::make(
 }
 
 void ProblemGraph::add_forward(const Problem& problem) {
+  using enum TensorRole;
   // What as_built() has not set to its default.
   const auto& [pass, training, wants_stats, bias_gradient, deterministic, capture] =
       problem.of_pass();
   Tensors tensors(*this, problem);
   auto attributes = common_attributes<fe::graph::SDPA_attributes>(problem, tensors);
   attributes.set_generate_stats(wants_stats);
-  const auto [o, stats] = sdpa(tensors.q(), tensors.k(), tensors.v(), attributes);
-  tensors.set_output(o, TensorRole::kO);
+  const auto [o, stats] =
+      sdpa(tensors.input(kQ), tensors.input(kK), tensors.input(kV), attributes);
+  tensors.set_output(o, kO);
   if (wants_stats)
-    tensors.set_stats(stats);
+    tensors.set_output(stats, kStats);
 }
 
 void ProblemGraph::add_backward(const Problem& problem) {
+  using enum TensorRole;
   const auto& [pass, training, stats, bias_gradient, deterministic, capture] =
       problem.of_pass();
   Tensors tensors(*this, problem);
@@ -269,13 +256,13 @@ void ProblemGraph::add_backward(const Problem& problem) {
       common_attributes<fe::graph::SDPA_backward_attributes>(problem, tensors);
   attributes.set_deterministic_algorithm(deterministic);
   if (bias_gradient)
-    attributes.set_dbias(tensors.bias_gradient());
-  const auto [grad_q, grad_k, grad_v] =
-      sdpa_backward(tensors.q(), tensors.k(), tensors.v(), tensors.o(),
-                    tensors.grad_o(), tensors.stats(), attributes);
-  tensors.set_output(grad_q, TensorRole::kGradQ);
-  tensors.set_output(grad_k, TensorRole::kGradK);
-  tensors.set_output(grad_v, TensorRole::kGradV);
+    attributes.set_dbias(tensors.input(kGradBias));
+  const auto [grad_q, grad_k, grad_v] = sdpa_backward(
+      tensors.input(kQ), tensors.input(kK), tensors.input(kV), tensors.input(kO),
+      tensors.input(kGradO), tensors.input(kStats), attributes);
+  tensors.set_output(grad_q, kGradQ);
+  tensors.set_output(grad_k, kGradK);
+  tensors.set_output(grad_v, kGradV);
 }
 
 ForcedEngine ProblemGraph::forced_engine() const {
