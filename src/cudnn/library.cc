@@ -21,11 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 Result<void*> open(const fs::path& path) {
-  auto library = open_library(path);
-  if (!library)
-    return fail(ErrorCode::kUnavailable, "cannot open cuDNN {}: {}", path.native(),
-                library.error().message);
-  return library;
+  return about("cannot open cuDNN " + path.native(), open_library(path));
 }
 
 Result<std::unique_ptr<CudnnTable>> load_table(const fs::path& path,

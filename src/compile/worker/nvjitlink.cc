@@ -47,14 +47,12 @@ struct NvJitLink {
 };
 
 Result<std::unique_ptr<NvJitLink>> load_nvjitlink(const std::filesystem::path& path) {
-  const auto library = open_library(path);
-  if (!library)
-    return fail(ErrorCode::kUnavailable, "cannot open nvJitLink {}: {}", path.native(),
-                library.error().message);
+  void* const library =
+      KILN_TRY(about("cannot open nvJitLink " + path.native(), open_library(path)));
   auto table = std::make_unique<NvJitLink>();
   table->path = path;
   const auto has = [&](const char* name, auto& entry) {
-    return look_up(*library, name, entry);
+    return look_up(library, name, entry);
   };
   if (!has("nvJitLinkCreate", table->create) ||
       !has("nvJitLinkDestroy", table->destroy) ||

@@ -47,14 +47,13 @@ Result<std::unique_ptr<Nvrtc>> load(const std::filesystem::path& path) {
   std::optional<FixedPlace> place;
   if (makes_precompiled)
     place.emplace();
-  const auto library = open_library(path);
+  auto opened = open_library(path);
   place.reset();
-  if (!library)
-    return fail(ErrorCode::kUnavailable, "cannot open NVRTC {}: {}", path.native(),
-                library.error().message);
+  void* const library =
+      KILN_TRY(about("cannot open NVRTC " + path.native(), std::move(opened)));
   auto nvrtc = std::make_unique<Nvrtc>();
   nvrtc->path = path;
-  KILN_TRY(resolve_all(*library, *nvrtc));
+  KILN_TRY(resolve_all(library, *nvrtc));
   nvrtc->address = address_of(*nvrtc);
   // Before the first compile; without it the heap is smaller, and elsewhere.
   if (makes_precompiled && nvrtc->set_pch_heap_size != nullptr)
