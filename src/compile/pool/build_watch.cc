@@ -16,11 +16,6 @@ std::string seconds_text(std::chrono::milliseconds duration) {
   return fmt::format("{:.1f} s", std::chrono::duration<double>(duration).count());
 }
 
-struct WorkerFailure {
-  ErrorCode code;
-  std::string text;
-};
-
 /// The limit is wall time: a busy machine uses it up.
 std::string share_text(std::optional<double> share) {
   constexpr double kMuch = 0.8;
@@ -36,8 +31,7 @@ std::string share_text(std::optional<double> share) {
 }
 
 template <typename Job>
-WorkerFailure worker_failure(const Error& cause, const Job& job,
-                             const BuildWatch& watch) {
+Error worker_failure(const Error& cause, const Job& job, const BuildWatch& watch) {
   const auto when = fmt::format("after {} while {}", seconds_text(watch.elapsed()),
                                 to_string(watch.phase()));
   constexpr std::string_view kOrSimplify =
@@ -85,8 +79,9 @@ Error ended_build(const Error& cause, const Job& job, const BuildWatch& watch,
     return {cause.code,
             fmt::format("{} was cancelled while {}", build, to_string(watch.phase()))};
   }
-  const auto [code, text] = worker_failure(cause, job, watch);
-  Error error{code, fmt::format("{} {}", build, text), cause.from_outside};
+  Error error = worker_failure(cause, job, watch);
+  error.message.insert(0, build + " ");
+  error.from_outside = cause.from_outside;
   if (cause.from_outside)
     error.message += "; the first try ended in the same way";
   if (reproductions.empty())

@@ -18,21 +18,28 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// The output of `make`, with the files that the compiler or linker opened meanwhile.
+template <typename Make>
+Result<CompileOutput> recorded(const Make& make) {
+  start_recording_files();
+  Result<CompileOutput> output = make();
+  FileReport files = stop_recording_files();
+  if (output)
+    output->files = std::move(files);
+  return output;
+}
+
 Result<Reply> answer(const CompileJob& job) {
   const auto begin = Clock::now();
   report_phase(BuildPhase::kOpening);
   const Nvrtc* const nvrtc = KILN_TRY(open_nvrtc(job.nvrtc));
-  start_recording_files();
-  auto output = compile_here(*nvrtc, job, begin + job.time_limit, report_phase);
-  FileReport files = stop_recording_files();
-  if (!output)
-    return tl::unexpected(std::move(output).error());
-  output->files = std::move(files);
+  auto output = KILN_TRY(recorded(
+      [&] { return compile_here(*nvrtc, job, begin + job.time_limit, report_phase); }));
   // Read here, to check them.
-  std::erase_if(output->files.opened, [&](const OpenedFile& file) {
+  std::erase_if(output.files.opened, [&](const OpenedFile& file) {
     return file.path == job.precompiled.path || file.path == job.make_precompiled;
   });
-  return Reply(*std::move(output));
+  return Reply(std::move(output));
 }
 
 Result<Reply> answer(const DescribeRequest& request) {
@@ -43,13 +50,7 @@ Result<Reply> answer(const DescribeRequest& request) {
 
 Result<Reply> answer(const LinkJob& job) {
   report_phase(BuildPhase::kOpening);
-  start_recording_files();
-  auto output = link_here(job, report_phase);
-  FileReport files = stop_recording_files();
-  if (!output)
-    return tl::unexpected(std::move(output).error());
-  output->files = std::move(files);
-  return Reply(*std::move(output));
+  return Reply(KILN_TRY(recorded([&] { return link_here(job, report_phase); })));
 }
 
 Result<Reply> answer(const PlanJob& /*job*/) {
