@@ -31,8 +31,8 @@ Digest precompiled_key(std::string_view prefix, const KeyedRequest& request,
   // The prefix is of the source, and `headers` has those in memory, too. The options
   // name the target. The others change no text that NVRTC reads.
   const auto& [label, source, program_name, working_directory, options, as_nvrtc,
-               name_expressions, headers, nvrtc, target, ptx, precompiled,
-               make_precompiled, time_limit, memory_limit] = job;
+               name_expressions, headers, nvrtc, target, precompiled, make_precompiled,
+               time_limit, memory_limit] = job;
   Fields fields;
   fields.add("schema", "1");
   fields.add("kiln", build_id());

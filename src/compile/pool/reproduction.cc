@@ -210,10 +210,10 @@ Result<void> write_files(const std::filesystem::path& /*folder*/,
 std::string reproduction_command(const std::filesystem::path& folder,
                                  const CompileJob& job) {
   // write_files() has the label, the source and the NVRTC. The kernel is the same
-  // without a precompiled header, with its PTX, and with more memory.
+  // without a precompiled header, and with more memory.
   const auto& [label, source, program_name, working_directory, options, as_nvrtc,
-               name_expressions, headers, nvrtc, target, ptx, precompiled,
-               make_precompiled, time_limit, memory_limit] = job;
+               name_expressions, headers, nvrtc, target, precompiled, make_precompiled,
+               time_limit, memory_limit] = job;
   std::string command;
   if (as_nvrtc)
     command = fmt::format("cd {} && ", shell_word(working_directory.native()));

@@ -42,8 +42,6 @@ struct NvrtcPaths {
 inline constexpr std::chrono::milliseconds kDefaultTimeLimit = std::chrono::minutes(5);
 inline constexpr std::uint64_t kDefaultMemoryLimit = 4ULL << 30U;  // bytes, resident
 
-enum class PtxPolicy : std::uint8_t { kDrop, kKeep };
-
 /// A precompiled header on disk. NVRTC maps it into memory and follows the pointers in
 /// it, so it is used only if all of this is as it was when the file was made.
 struct PrecompiledFile {
@@ -75,7 +73,6 @@ struct CompileJob {
   NvrtcPaths nvrtc = {};
   /// The target that `options` ask for. For a PTX target the image is PTX.
   device::Target target = {};
-  PtxPolicy ptx = PtxPolicy::kKeep;  // of a cubin build; PTX costs nothing extra
   /// Of a text that `source` begins with, and of these options. The worker compiles
   /// without it where it cannot be used: CompileOutput says which.
   PrecompiledFile precompiled = {};
@@ -150,7 +147,7 @@ enum class PrecompiledUse : std::uint8_t {
 
 struct CompileOutput {
   Bytes image;      // cubin, or PTX text without its NUL for a PTX target
-  std::string ptx;  // of a cubin target under PtxPolicy::kKeep, else empty
+  std::string ptx;  // of a cubin target, to which it adds no cost; else empty
   /// With the lines of log_options(), and shortened if it is long; but for `as_nvrtc`.
   std::string log;
   std::vector<LoweredName> lowered_names;  // in the order of the expressions

@@ -16,8 +16,6 @@ inline constexpr auto kLastEnumerator<device::ArchSuffix> = device::ArchSuffix::
 template <>
 inline constexpr auto kLastEnumerator<device::ImageKind> = device::ImageKind::kLtoIr;
 template <>
-inline constexpr auto kLastEnumerator<compile::PtxPolicy> = compile::PtxPolicy::kKeep;
-template <>
 inline constexpr auto kLastEnumerator<compile::PrecompiledUse> =
     compile::PrecompiledUse::kRefused;
 template <>

@@ -67,10 +67,10 @@ LoadedLibrary loaded_as(const std::filesystem::path& path) {
   return {};
 }
 
-LoadedLibrary loaded_builtins() {
+LoadedLibrary loaded_named(std::string_view prefix) {
   for (auto& library : loaded_libraries()) {
-    if (library.path.filename().native().starts_with("libnvrtc-builtins"))
-      return library;
+    if (library.path.filename().native().starts_with(prefix))
+      return std::move(library);
   }
   return {};
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string_view>
 #include <vector>
 
 #include "compile/protocol/job.h"
@@ -17,7 +18,7 @@ namespace kiln::compile {
 /// The library that was opened as `path`, also through a link. Empty if there is none.
 [[nodiscard]] LoadedLibrary loaded_as(const std::filesystem::path& path);
 
-/// The NVRTC builtins in this process. Empty if none is loaded.
-[[nodiscard]] LoadedLibrary loaded_builtins();
+/// The first whose file name begins with `prefix`. Empty if there is none.
+[[nodiscard]] LoadedLibrary loaded_named(std::string_view prefix);
 
 }  // namespace kiln::compile

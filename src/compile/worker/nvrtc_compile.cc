@@ -132,6 +132,9 @@ bool has_cache(const Nvrtc& nvrtc) {
          version >= device::CudaVersion{12, 9};
 }
 
+/// NVRTC's own, by the beginning of their file's name.
+constexpr std::string_view kBuiltins = "libnvrtc-builtins";
+
 /// What one run of the compiler does beside its job.
 struct Precompiled {
   std::string option;      // "--use-pch=/…"
@@ -167,18 +170,6 @@ Result<void> compile(const Program& program, const CompileJob& job,
       "nvrtcCompileProgram");
 }
 
-Result<std::string> ptx_of(const Program& program) {
-  std::size_t size = 0;
-  KILN_TRY(
-      program.check(program.nvrtc().ptx_size(program.raw(), &size), "nvrtcGetPTXSize"));
-  std::string text(size, '\0');
-  if (size > 0)
-    KILN_TRY(
-        program.check(program.nvrtc().ptx(program.raw(), text.data()), "nvrtcGetPTX"));
-  text.resize(text.find_last_not_of('\0') + 1);
-  return text;
-}
-
 using GetSize = decltype(Nvrtc::cubin_size);
 using GetImage = decltype(Nvrtc::cubin);
 
@@ -196,6 +187,15 @@ Result<Bytes> image_of(const Program& program, std::string_view name, GetSize ge
   return image;
 }
 
+/// Without the NULs at its end.
+Result<std::string> ptx_of(const Program& program) {
+  const Bytes bytes = KILN_TRY(
+      image_of(program, "nvrtcGetPTX", program.nvrtc().ptx_size, program.nvrtc().ptx));
+  std::string text(as_text(bytes));
+  text.resize(text.find_last_not_of('\0') + 1);
+  return text;
+}
+
 Result<void> read_image(const Program& program, const CompileJob& job,
                         CompileOutput& output) {
   if (job.target.kind == device::ImageKind::kPtx) {
@@ -208,8 +208,7 @@ Result<void> read_image(const Program& program, const CompileJob& job,
   } else {
     output.image = KILN_TRY(image_of(
         program, "nvrtcGetCUBIN", program.nvrtc().cubin_size, program.nvrtc().cubin));
-    if (job.ptx == PtxPolicy::kKeep)
-      output.ptx = KILN_TRY(ptx_of(program));
+    output.ptx = KILN_TRY(ptx_of(program));
   }
   if (!output.image.empty())
     return {};
@@ -288,7 +287,7 @@ Result<CompileOutput> make_precompiled(const Program& program, const CompileJob&
     return refuse("NVRTC reports: " + text);
   output.made = KILN_TRY(describe_precompiled(job.make_precompiled, nvrtc.address));
   output.nvrtc = loaded_as(nvrtc.path);
-  output.builtins = loaded_builtins();
+  output.builtins = loaded_named(kBuiltins);
   return output;
 }
 
@@ -328,7 +327,7 @@ Result<CompileOutput> compile_source(const Nvrtc& nvrtc, const CompileJob& job,
   KILN_TRY(read_image(program, job, output));
   KILN_TRY(read_lowered_names(program, job, output));
   output.nvrtc = loaded_as(nvrtc.path);
-  output.builtins = loaded_builtins();
+  output.builtins = loaded_named(kBuiltins);
   return output;
 }
 

@@ -25,11 +25,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 Result<void*> open(const std::filesystem::path& path, LibrarySymbols symbols) {
-  auto library = open_library(path, symbols);
-  if (!library)
-    return fail(ErrorCode::kUnavailable, "cannot open {}: {}", path.native(),
-                library.error().message);
-  return library;
+  return about("cannot open " + path.native(), open_library(path, symbols));
 }
 
 /// Opens the driver without devices, then NVRTC, then cuDNN. Each finds the libraries
@@ -50,15 +46,6 @@ Result<void> open_cudnn(const std::filesystem::path& cudnn,
 std::string version_of_cudnn() {
   return to_string(attention::decoded(
       static_cast<long>(cudnn_frontend::detail::get_backend_version())));
-}
-
-/// The libcudnn_graph that cuDNN uses: the one that was loaded first.
-compile::LoadedLibrary loaded_graph() {
-  for (compile::LoadedLibrary& library : compile::loaded_libraries()) {
-    if (library.path.filename().native().starts_with("libcudnn_graph.so"))
-      return std::move(library);
-  }
-  return {};
 }
 
 Result<void> check_functions(const compile::LoadedLibrary& graph,
@@ -117,7 +104,8 @@ Result<compile::Reply> answer(const compile::CudnnRequest& request) {
   compile::CudnnDescription description;
   description.version = version_of_cudnn();
   description.cudnn = compile::loaded_as(request.cudnn);
-  description.graph = loaded_graph();
+  // The one that was loaded first is the one that cuDNN uses.
+  description.graph = compile::loaded_named("libcudnn_graph.so");
   if (!description.graph.path.empty())
     KILN_TRY(check_functions(description.graph, request.functions));
   return compile::Reply(std::move(description));

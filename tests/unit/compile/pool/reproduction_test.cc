@@ -29,7 +29,6 @@ CompileJob job() {
                   {"/abs.h", "F"}},
       .nvrtc = {"/x/libnvrtc.so", ""},
       .target = {{{9, 0}, device::ArchSuffix::kA}, device::ImageKind::kCubin},
-      .ptx = PtxPolicy::kDrop,
       .time_limit = std::chrono::milliseconds(1500),
       .memory_limit_bytes = 0};
 }

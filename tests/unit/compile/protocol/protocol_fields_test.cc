@@ -114,8 +114,6 @@ TEST(ProtocolFields, OfAPlanComeBackAsTheyWere) {
 
 TEST(ProtocolFields, ThatAreEnumeratorsHaveNoOthers) {
   const Fields job = to_fields(CompileJob{});
-  EXPECT_EQ(wrong_with(read<CompileJob>(with(job, "11", "2"))),
-            "worker message: field '11' has no value 2");
   const auto with_target = [&](std::string_view label, const char* value) {
     const auto inner = Fields::decode(as_bytes(job.find("10").value())).value();
     return with(job, "10", std::string(as_text(with(inner, label, value).encode())));
@@ -125,8 +123,8 @@ TEST(ProtocolFields, ThatAreEnumeratorsHaveNoOthers) {
               HasSubstr("field '2' has no value 9"));
   const Fields progress = to_fields(Progress{BuildPhase::kReading});
   EXPECT_EQ(wrong_with(read<Progress>(progress)), "nothing");
-  EXPECT_THAT(wrong_with(read<Progress>(with(progress, "1", "5"))),
-              HasSubstr("no value 5"));
+  EXPECT_EQ(wrong_with(read<Progress>(with(progress, "1", "5"))),
+            "worker message: field '1' has no value 5");
   const Fields error = to_fields(Error{ErrorCode::kDevice, ""});
   EXPECT_EQ(wrong_with(read<Error>(error)), "nothing");
   const auto beyond = std::to_string(static_cast<unsigned>(ErrorCode::kDevice) + 1);

@@ -18,7 +18,6 @@ CompileJob full_job() {
           .headers = {{"a.h", "int a;"}, {"sub/b.h", ""}},
           .nvrtc = {"/x/libnvrtc.so", "/x/libnvrtc-builtins.so"},
           .target = {{{9, 0}, device::ArchSuffix::kA}, device::ImageKind::kCubin},
-          .ptx = PtxPolicy::kDrop,
           .time_limit = std::chrono::milliseconds(1234),
           .memory_limit_bytes = 5ULL << 32U};
 }

@@ -109,9 +109,8 @@ TEST_F(NvrtcCompileTest, NamesOfEntryPointsAreLimitedInSum) {
   EXPECT_EQ(output.resources.size(), 2U);
 }
 
-TEST_F(NvrtcCompileTest, PtxIsTheImageOrLeftOutAsTheJobHasIt) {
-  job_.ptx = PtxPolicy::kDrop;
-  EXPECT_EQ(build().value().ptx, "");
+TEST_F(NvrtcCompileTest, PtxIsTheImageOfATargetOfPtxAndBesideACubin) {
+  EXPECT_EQ(build().value().ptx, ".version 9.0\n");
   job_.target.kind = device::ImageKind::kPtx;
   const auto output = test::value_of(build());
   EXPECT_EQ(as_text(output.image), ".version 9.0\n");
