@@ -8,6 +8,7 @@
 
 #include "kiln/request.h"
 #include "kiln/result.h"
+#include "util/try.h"
 
 namespace kiln::request {
 
@@ -22,16 +23,10 @@ class FirstResolve {
   [[nodiscard]] static Result<std::shared_ptr<const T>> get(
       const Request& request, const void* identity,
       const std::function<Result<std::shared_ptr<const T>>()>& make) {
-    auto value =
+    return std::static_pointer_cast<const T>(KILN_TRY(
         get_any(request, identity, [&]() -> Result<std::shared_ptr<const void>> {
-          auto made = make();
-          if (!made)
-            return tl::unexpected(std::move(made).error());
-          return std::shared_ptr<const void>(*std::move(made));
-        });
-    if (!value)
-      return tl::unexpected(std::move(value).error());
-    return std::static_pointer_cast<const T>(*std::move(value));
+          return std::shared_ptr<const void>(KILN_TRY(make()));
+        })));
   }
 
  private:

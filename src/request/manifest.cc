@@ -55,7 +55,7 @@ class LineReader {
       const std::string text = KILN_TRY(text_of(document_["arch"], "arch"));
       auto architecture = device::parse_target(text);
       if (!architecture)
-        return error(fmt::format("'arch': {}", architecture.error().message));
+        return error("'arch': {}", architecture.error().message);
       entry.architecture = *architecture;
     }
     return entry;
@@ -67,8 +67,10 @@ class LineReader {
   }
 
  private:
-  [[nodiscard]] tl::unexpected<Error> error(std::string_view what) const {
-    return refuse("{}: {}", place_, what);
+  template <typename... Values>
+  [[nodiscard]] tl::unexpected<Error> error(fmt::format_string<Values...> what,
+                                            Values&&... values) const {
+    return refuse("{}: {}", place_, fmt::format(what, std::forward<Values>(values)...));
   }
 
   /// The only place where JSON parsing may throw. Finds duplicate keys, which would
@@ -98,15 +100,14 @@ class LineReader {
       // column makes sense.
       const std::string_view what = thrown.what();
       const std::size_t reason = what.find(": ");
-      return error(fmt::format("not JSON at column {}: {}", thrown.byte,
-                               what.substr(reason + 2)));
+      return error("not JSON at column {}: {}", thrown.byte, what.substr(reason + 2));
     } catch (const json::exception& thrown) {
-      return error(fmt::format("not JSON: {}", thrown.what()));
+      return error("not JSON: {}", thrown.what());
     }
     if (too_deep)
-      return error(fmt::format("nested over {} levels", kMaxDepth));
+      return error("nested over {} levels", kMaxDepth);
     if (!twice.empty())
-      return error(fmt::format("the key '{}' is given twice", twice));
+      return error("the key '{}' is given twice", twice);
     return {};
   }
 
@@ -119,7 +120,7 @@ class LineReader {
         there.push_back(kind);
     }
     if (there.size() > 1)
-      return error(fmt::format("'{}' and '{}' exclude each other", there[0], there[1]));
+      return error("'{}' and '{}' exclude each other", there[0], there[1]);
     return there.empty() ? std::vector(kKinds.begin(), kKinds.end()) : there;
   }
 
@@ -154,9 +155,8 @@ class LineReader {
                                          const std::vector<std::string>& known,
                                          std::string_view where) const {
     for (const auto& [key, value] : given.items()) {
-      if (std::find(known.begin(), known.end(), key) == known.end())
-        return error(
-            fmt::format("{}unknown key '{}'{}", where, key, did_you_mean(key, known)));
+      if (std::ranges::find(known, key) == known.end())
+        return error("{}unknown key '{}'{}", where, key, did_you_mean(key, known));
     }
     return {};
   }
@@ -164,8 +164,17 @@ class LineReader {
   [[nodiscard]] Result<std::string> text_of(const json& value,
                                             std::string_view what) const {
     if (!value.is_string())
-      return error(fmt::format("'{}' must be a string", what));
+      return error("'{}' must be a string", what);
     return value.get<std::string>();
+  }
+
+  /// False if there is none.
+  [[nodiscard]] Result<bool> flag_of(const json& object, const std::string& where,
+                                     const std::string& key) const {
+    const json given = object.value(key, json(false));
+    if (!given.is_boolean())
+      return error("'{}{}' must be true or false", where, key);
+    return given.get<bool>();
   }
 
   Result<Request> read_template() {
@@ -195,7 +204,7 @@ class LineReader {
     std::vector<std::string> out;
     const json given = object.value(key, json::array());
     if (!given.is_array())
-      return error(fmt::format("'{}{}' must be a list of strings", where, key));
+      return error("'{}{}' must be a list of strings", where, key);
     for (const json& element : given)
       out.push_back(KILN_TRY(text_of(element, where + key)));
     return out;
@@ -223,8 +232,7 @@ class LineReader {
       for (std::size_t i = 0; i < given.size(); ++i) {
         const std::string where = fmt::format("sources[{}].", i);
         if (!given[i].is_object() || !given[i].contains("source"))
-          return error(
-              fmt::format("'sources[{}]' must be an object with a 'source'", i));
+          return error("'sources[{}]' must be an object with a 'source'", i);
         KILN_TRY(check_known(given[i], known, fmt::format("sources[{}]: ", i)));
         sources.push_back(KILN_TRY(read_source(given[i], where, folder)));
       }
@@ -242,18 +250,12 @@ class LineReader {
     SourceOptions out;
     auto& [source, file_name, headers, include_dirs, defines, options, names, target,
            as_nvrtc, working_dir, toolchain] = out;  // run() reads "arch"
-    const json as = given.value("as_nvrtc", json(false));
-    if (!as.is_boolean())
-      return error(fmt::format("'{}as_nvrtc' must be true or false", where));
-    as_nvrtc = as.get<bool>();
+    as_nvrtc = KILN_TRY(flag_of(given, where, "as_nvrtc"));
     toolchain =
         KILN_TRY(text_of(given.value("toolchain", json("")), where + "toolchain"));
     // For people: who made the request.
     KILN_TRY(text_of(given.value("program", json("")), where + "program"));
-    const json is_default = given.value("default_arch", json(false));
-    if (!is_default.is_boolean())
-      return error(fmt::format("'{}default_arch' must be true or false", where));
-    if (is_default.get<bool>())
+    if (KILN_TRY(flag_of(given, where, "default_arch")))
       target = kDefaultTarget;
     if (as_nvrtc)
       working_dir = folder / KILN_TRY(text_of(given.value("working_dir", json("")),
@@ -267,7 +269,7 @@ class LineReader {
     source = KILN_TRY(text_of(given["source"], where + "source"));
     const json texts = given.value("headers", json::object());
     if (!texts.is_object())
-      return error(fmt::format("'{}headers' must be an object of name to text", where));
+      return error("'{}headers' must be an object of name to text", where);
     for (const auto& [name, text] : texts.items())
       headers.emplace(
           name, KILN_TRY(text_of(text, fmt::format("{}headers.{}", where, name))));
@@ -285,10 +287,6 @@ class LineReader {
   std::string place_;
   json document_;
 };
-
-bool is_blank(std::string_view line) {
-  return line.find_first_not_of(" \t\r") == std::string_view::npos;
-}
 
 json source_document(const SourceOptions& options) {
   // Names every member: one that is added does not compile until it is written, and
@@ -330,7 +328,7 @@ class Lines {
 
   Result<void> add(std::string_view line) {
     ++number_;
-    if (is_blank(line))
+    if (trimmed(line).empty())
       return {};
     const std::string place = fmt::format("{}:{}", file_, number_);
     if (read.size() == kMaxManifestEntries)

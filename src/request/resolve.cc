@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 
 #include "request/program_name.h"
+#include "util/text.h"
 #include "util/try.h"
 
 namespace kiln::request {
@@ -18,57 +20,39 @@ constexpr std::size_t kMaxListEntries = 4096;        // options, defines, ...
 constexpr std::size_t kMaxNames = 65'536;            // name expressions
 
 struct Refusal {
-  std::string_view option;  // without its leading dashes
+  std::string_view options;  // without leading dashes, separated by a blank
   std::string_view reason;
 };
 
 constexpr std::string_view kTarget =
     "the target follows from the device or architecture that the kernel is for";
-constexpr std::string_view kNotLoadable = "its output cannot be loaded as a kernel";
-constexpr std::string_view kWritesFiles = "a compile writes no file beside the image";
+
 // Sources: NVRTC documentation, "Supported Compile Options"; the names of nvcc that
 // people try.
 constexpr std::array kRefusals{
-    Refusal{"gpu-architecture", kTarget},
-    Refusal{"arch", kTarget},
-    Refusal{"gpu-code", kTarget},
-    Refusal{"code", kTarget},
-    Refusal{"gencode", kTarget},
-    Refusal{"generate-code", kTarget},
-    Refusal{"gen-opt-lto", kNotLoadable},
-    Refusal{"optix-ir", kNotLoadable},
+    Refusal{"gpu-architecture arch gpu-code code gencode generate-code", kTarget},
+    Refusal{"gen-opt-lto optix-ir", "its output cannot be loaded as a kernel"},
     Refusal{"fdevice-syntax-only", "it gives no image"},
-    Refusal{"ptx", "Kiln chooses the kind of image from the target"},
-    Refusal{"cubin", "Kiln chooses the kind of image from the target"},
-    Refusal{"output-file", kWritesFiles},
-    Refusal{"o", kWritesFiles},
-    Refusal{"time", kWritesFiles},
-    Refusal{"fdevice-time-trace", kWritesFiles},
-    Refusal{"options-file",
+    Refusal{"ptx cubin", "Kiln chooses the kind of image from the target"},
+    Refusal{"output-file o time fdevice-time-trace",
+            "a compile writes no file beside the image"},
+    Refusal{"options-file optf",
             "options from a file escape the key: write out the options"},
-    Refusal{"optf", "options from a file escape the key: write out the options"},
 };
 
 // About precompiled headers, which Kiln shares among processes by itself. They change
 // no image, so they are a wish and no option.
-struct PrecompiledOption {
-  std::string_view option;
-  bool has_value = false;  // which may be the next entry
-};
-constexpr std::array kPrecompiled{
-    PrecompiledOption{"pch"},
-    PrecompiledOption{"create-pch", true},
-    PrecompiledOption{"use-pch", true},
-    PrecompiledOption{"pch-dir", true},
-    PrecompiledOption{"pch-verbose", true},
-    PrecompiledOption{"pch-messages", true},
-    PrecompiledOption{"instantiate-templates-in-pch", true},
-};
+constexpr std::string_view kPrecompiled = "pch";
+constexpr std::string_view kPrecompiledWithValue =  // which may be the next entry
+    "create-pch use-pch pch-dir pch-verbose pch-messages instantiate-templates-in-pch";
 
 constexpr const char* kRelocatableCode = "--relocatable-device-code=true";
 
-tl::unexpected<Error> invalid(const SourceOptions& source, std::string_view what) {
-  return refuse("{}: {}", source.file_name, what);
+template <typename... Values>
+tl::unexpected<Error> invalid(const SourceOptions& source,
+                              fmt::format_string<Values...> what, Values&&... values) {
+  return refuse("{}: {}", source.file_name,
+                fmt::format(what, std::forward<Values>(values)...));
 }
 
 bool has_nul(std::string_view text) {
@@ -80,21 +64,32 @@ std::string_view without_dashes(std::string_view option) {
   return option;
 }
 
-/// Removes the options in kPrecompiled; true if there was one.
+/// Without its value, which follows '=', a blank, or is the next option.
+std::string_view name_of(std::string_view option) {
+  const std::string_view text = without_dashes(option);
+  return text.substr(0, text.find_first_of("= "));
+}
+
+bool has_word(std::string_view words, std::string_view word) {
+  while (!words.empty()) {
+    if (next_part(words, " ") == word)
+      return true;
+  }
+  return false;
+}
+
+/// Removes the options about precompiled headers; true if there was one.
 bool take_precompiled(std::vector<std::string>& options) {
   std::vector<std::string> others;
   for (std::size_t at = 0; at < options.size(); ++at) {
     const std::string& option = options[at];
-    const std::string_view text = without_dashes(option);
-    const auto* const found = std::find_if(
-        kPrecompiled.begin(), kPrecompiled.end(), [&](const PrecompiledOption& each) {
-          return text.substr(0, text.find_first_of("= ")) == each.option;
-        });
-    if (!option.starts_with('-') || found == kPrecompiled.end()) {
+    const std::string_view name = name_of(option);
+    const bool has_value = has_word(kPrecompiledWithValue, name);
+    if (!option.starts_with('-') || !(has_value || name == kPrecompiled)) {
       others.push_back(option);
       continue;
     }
-    const bool value_follows = found->has_value && text == found->option;
+    const bool value_follows = has_value && without_dashes(option) == name;
     if (value_follows && at + 1 < options.size() && !options[at + 1].starts_with('-'))
       ++at;
   }
@@ -105,10 +100,9 @@ bool take_precompiled(std::vector<std::string>& options) {
 
 /// What an option makes of a source; with "=false" nothing.
 ObjectKind made_by(std::string_view option) {
-  const std::string_view text = without_dashes(option);
-  if (!option.starts_with('-') || text.ends_with("=false"))
+  if (!option.starts_with('-') || option.ends_with("=false"))
     return ObjectKind::kNone;
-  const std::string_view name = text.substr(0, text.find_first_of("= "));
+  const std::string_view name = name_of(option);
   if (name == "dlto" || name == "dlink-time-opt")
     return ObjectKind::kLtoIr;
   if (name == "rdc" || name == "relocatable-device-code" || name == "dc" ||
@@ -133,15 +127,11 @@ Result<void> check_option(const SourceOptions& source, const std::string& option
     return invalid(source, "an option is empty or holds a NUL");
   if (!option.starts_with('-'))
     return {};  // the value of the option before it, as in "-I" "dir"
-  const std::string_view text = without_dashes(option);
-  // The value follows '=', a blank, or is the next option.
-  const std::string_view name = text.substr(0, text.find_first_of("= "));
-  if (text == "time=-")
+  if (without_dashes(option) == "time=-")
     return {};  // into the log, not into a file
   for (const Refusal& refusal : kRefusals) {
-    if (name == refusal.option)
-      return invalid(source,
-                     fmt::format("option '{}' is refused: {}", option, refusal.reason));
+    if (has_word(refusal.options, name_of(option)))
+      return invalid(source, "option '{}' is refused: {}", option, refusal.reason);
   }
   return {};
 }
@@ -174,13 +164,13 @@ Result<void> check_texts(const SourceOptions& source) {
       source.as_nvrtc ? source.file_name : program_name(source.file_name);
   for (const auto& [name, text] : source.headers) {
     if (name.empty() || has_nul(name) || has_nul(text))
-      return invalid(
-          source,
-          fmt::format("the name or text of header '{}' is empty or holds a NUL", name));
+      return invalid(source, "the name or text of header '{}' is empty or holds a NUL",
+                     name);
     if (name == own)
-      return invalid(source, fmt::format("header '{}' has the name of the source "
-                                         "itself, and NVRTC would include the source",
-                                         name));
+      return invalid(source,
+                     "header '{}' has the name of the source "
+                     "itself, and NVRTC would include the source",
+                     name);
   }
   for (const auto& dir : source.include_dirs) {
     if (dir.empty() || has_nul(dir.native()))
@@ -189,8 +179,7 @@ Result<void> check_texts(const SourceOptions& source) {
   for (const std::string& define : source.defines) {
     const bool named = !define.empty() && define[0] != '=' && define[0] != '-';
     if (!named || has_nul(define))
-      return invalid(source,
-                     fmt::format("define '{}' must be NAME or NAME=VALUE", define));
+      return invalid(source, "define '{}' must be NAME or NAME=VALUE", define);
   }
   for (const std::string& name : source.name_expressions) {
     if (name.empty() || has_nul(name))
@@ -210,7 +199,7 @@ Result<SourceRequest> resolve_as_nvrtc(SourceOptions source) {
     return invalid(source, "its name or an option holds a NUL");
   auto options = read_nvrtc_options(source.options);
   if (!options)
-    return invalid(source, options.error().message);
+    return invalid(source, "{}", options.error().message);
   if (is_default && options->target)
     return invalid(source, "an option names the architecture, and target is 'default'");
   SourceRequest request{std::move(source), options->target};
@@ -234,7 +223,7 @@ Result<SourceRequest> resolve_source(SourceOptions source) {
   if (!source.target.empty()) {
     auto parsed = device::parse_target(source.target);
     if (!parsed)
-      return invalid(source, fmt::format("target: {}", parsed.error().message));
+      return invalid(source, "target: {}", parsed.error().message);
     target = *parsed;
   }
   return SourceRequest{std::move(source), target, ObjectKind::kNone, precompile};
@@ -251,14 +240,12 @@ Result<void> check_link(const Request& request) {
     return fail(ErrorCode::kResourceLimit, "{}: a link of more than {} parts",
                 request.name(), kMaxListEntries);
   for (const std::string& option : options) {
-    const std::string_view text = without_dashes(option);
-    const std::string_view name = text.substr(0, text.find_first_of("= "));
+    const std::string_view name = name_of(option);
     if (!option.starts_with('-') || has_nul(option))
-      return invalid(request.source(),
-                     fmt::format("link option '{}' must begin with '-'", option));
+      return invalid(request.source(), "link option '{}' must begin with '-'", option);
     if (name == "arch" || name == "ptx")
-      return invalid(request.source(),
-                     fmt::format("link option '{}' is refused: {}", option, kTarget));
+      return invalid(request.source(), "link option '{}' is refused: {}", option,
+                     kTarget);
   }
   for (const auto& file : files) {
     if (file.empty() || has_nul(file.native()))
