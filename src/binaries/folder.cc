@@ -23,26 +23,22 @@ std::vector<fs::directory_entry> entries_of(const fs::path& folder,
   return entries;
 }
 
-Walk walk_entries(const std::vector<fs::directory_entry>& entries,
-                  const std::function<Walk(const fs::path&)>& take) {
+void walk_entries(const std::vector<fs::directory_entry>& entries,
+                  const std::function<void(const fs::path&)>& take) {
   for (const fs::directory_entry& entry : entries) {
     std::error_code error;
     const fs::file_status status = entry.symlink_status(error);
-    Walk next = Walk::kGoOn;
     if (fs::is_directory(status))
-      next = walk_entries(entries_of(entry.path(), error), take);
+      walk_entries(entries_of(entry.path(), error), take);
     else if (fs::is_regular_file(status))
-      next = take(entry.path());
-    if (next == Walk::kStop)
-      return next;
+      take(entry.path());
   }
-  return Walk::kGoOn;
 }
 
 }  // namespace
 
 Result<void> walk(const fs::path& folder,
-                  const std::function<Walk(const fs::path&)>& take) {
+                  const std::function<void(const fs::path&)>& take) {
   std::error_code error;
   const auto entries = entries_of(folder, error);
   if (error == std::errc::no_such_file_or_directory ||

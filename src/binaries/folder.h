@@ -10,15 +10,12 @@
 
 namespace kiln::binaries {
 
-/// What a walk does after a file.
-enum class Walk { kGoOn, kStop };
-
 /// Calls `take` with the path of each regular file below `folder`, in order of names
 /// within each folder. Follows no links; passes over folders that it may not read.
 /// Errors: kNotFound, kIo (the folder itself).
 [[nodiscard]] Result<void> walk(
     const std::filesystem::path& folder,
-    const std::function<Walk(const std::filesystem::path&)>& take);
+    const std::function<void(const std::filesystem::path&)>& take);
 
 /// "libx.so", "libx.so.1.2", "_C.abi3.so".
 [[nodiscard]] bool is_library_name(std::string_view file_name);

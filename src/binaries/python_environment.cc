@@ -99,7 +99,6 @@ Result<std::vector<EnvironmentLibrary>> libraries_in(const fs::path& packages) {
       const auto owner = owners.find(path.lexically_relative(packages).native());
       libraries.push_back({path, owner == owners.end() ? "" : owner->second});
     }
-    return Walk::kGoOn;
   }));
   return libraries;
 }

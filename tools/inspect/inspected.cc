@@ -76,10 +76,7 @@ Result<std::vector<InspectedDevice>> inspected_devices(const Config& config) {
 Result<void> inspect_path(const fs::path& path, const TakeInspected& take) {
   std::error_code error;
   if (fs::is_directory(path, error))
-    return binaries::walk(path, [&](const fs::path& each) {
-      inspect_found(each, take);
-      return binaries::Walk::kGoOn;
-    });
+    return binaries::walk(path, [&](const auto& each) { inspect_found(each, take); });
   const auto file = from_input(FileRange::open(path));
   if (!file)
     return tl::unexpected(file.error());

@@ -24,11 +24,10 @@ class PlacesTest : public testing::Test {
     test::write_file(dir_.path() / name, as_bytes(text));
     return dir_.path() / name;
   }
-  std::vector<std::string> walked(std::size_t most = 100) {
+  std::vector<std::string> walked() {
     std::vector<std::string> found;
     EXPECT_TRUE(walk(dir_.path(), [&](const fs::path& path) {
       found.push_back(path.lexically_relative(dir_.path()));
-      return found.size() < most ? Walk::kGoOn : Walk::kStop;
     }));
     return found;
   }
@@ -43,8 +42,7 @@ TEST_F(PlacesTest, AWalkIsInOrderAndFollowsNoLinks) {
   fs::create_symlink("/", dir_.path() / "root");
   fs::create_symlink(dir_.path() / "b", dir_.path() / "c");
   EXPECT_THAT(walked(), ElementsAre("a.so", "b/x.so", "b/y.so"));
-  EXPECT_THAT(walked(2), ElementsAre("a.so", "b/x.so"));
-  EXPECT_THAT(walk(dir_.path() / "none", [](const auto&) { return Walk::kGoOn; }),
+  EXPECT_THAT(walk(dir_.path() / "none", [](const auto&) {}),
               IsError(ErrorCode::kNotFound));
 }
 
