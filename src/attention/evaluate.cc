@@ -84,9 +84,7 @@ RuleSet::RuleSet(std::vector<Rule> rules) : rules_(std::move(rules)) {
 }
 
 bool RuleSet::is_supported(const RuleQuestion& question) const {
-  return std::ranges::none_of(rules_, [&](const Rule& rule) {
-    return rule.kind != RuleKind::kFrameworkPolicy && refuses(rule, question);
-  });
+  return refusing(question).empty();
 }
 
 std::vector<const Rule*> RuleSet::refusing(const RuleQuestion& question) const {

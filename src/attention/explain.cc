@@ -4,11 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "util/words.h"
 
 namespace kiln::attention {
 namespace {
+
+using nlohmann::ordered_json;
 
 void add_new(std::vector<Finding>& all, const std::vector<Finding>& more) {
   for (const Finding& each : more) {
@@ -193,6 +196,29 @@ void offer_other_modes(const RuleQuestion& question,
                                fmt::join(others, " or "), to_string(question.cudnn));
 }
 
+ordered_json findings_json(const std::vector<Finding>& findings) {
+  ordered_json list = ordered_json::array();
+  for (const auto& [id, kind, reason, remedy] :
+       findings)  // rules and policies are two lists
+    list.push_back({{"id", id}, {"reason", reason}, {"remedy", remedy}});
+  return list;
+}
+
+ordered_json cudnn_json(const Verdict& verdict, const Probe& probe) {
+  const auto& [supported, refusals, policies, first_supported] = verdict;
+  const auto& [ran, built, status, message] = probe;
+  return {{"supported", supported},
+          {"rules", findings_json(refusals)},
+          {"policies", findings_json(policies)},
+          {"probe",
+           {{"ran", ran}, {"built", built}, {"status", status}, {"message", message}}}};
+}
+
+ordered_json kiln_json(const OwnKernel& kernel) {
+  const auto& [supported, reason] = kernel;
+  return {{"supported", supported}, {"reason", reason}};
+}
+
 }  // namespace
 
 std::string_view to_string(Choice choice) {
@@ -232,6 +258,24 @@ Explanation explain(const RuleQuestion& question, const ExplainOptions& options)
   if (options.parallelism)
     offer_other_modes(question, *options.parallelism, explanation.cudnn.refusals);
   return explanation;
+}
+
+ordered_json to_json(const Explanation& explanation) {
+  ordered_json steps = ordered_json::array();
+  for (const auto& [problem, chosen, cudnn, probe, kiln] : explanation.steps) {
+    steps.push_back({{"sq", problem.sq},
+                     {"skv", problem.skv},
+                     {"mask", word_of(problem.mask)},
+                     {"heads", problem.heads},
+                     {"chosen", to_string(chosen)},
+                     {"cudnn", cudnn_json(cudnn, probe)},
+                     {"kiln", kiln_json(kiln)}});
+  }
+  const auto& [chosen, cudnn, probe, kiln, of_steps] = explanation;
+  return {{"chosen", to_string(chosen)},
+          {"cudnn", cudnn_json(cudnn, probe)},
+          {"kiln", kiln_json(kiln)},
+          {"steps", steps}};
 }
 
 }  // namespace kiln::attention

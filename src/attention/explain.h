@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -71,5 +72,9 @@ struct ExplainOptions {
 /// `question.problem` has passed validate().
 [[nodiscard]] Explanation explain(const RuleQuestion& question,
                                   const ExplainOptions& options);
+
+/// As programs read it, and `kiln attention explain --json` prints it:
+/// `{"chosen","cudnn","kiln","steps"}`.
+[[nodiscard]] nlohmann::ordered_json to_json(const Explanation& explanation);
 
 }  // namespace kiln::attention

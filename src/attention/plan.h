@@ -82,7 +82,7 @@ struct BoundProperty {
 struct Plan {
   CudnnVersion cudnn;
   std::string engine;                // "engine 2, KERNEL_CFG=7"
-  std::vector<BoundProperty> bound;  // in the order of bound_property_names()
+  std::vector<BoundProperty> bound;  // in the order of binding_of()
   std::vector<TensorRole> tensors;   // required by every run; ascending
   std::vector<PlanScalar> scalars;
   std::vector<WorkspaceTensor> workspace;

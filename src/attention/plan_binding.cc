@@ -33,10 +33,6 @@ std::string value_text(const BoundProperty& property) {
 
 }  // namespace
 
-std::span<const std::string_view> bound_property_names() {
-  return kBound;
-}
-
 Result<std::vector<BoundProperty>> binding_of(std::string_view device_json) {
   const auto json = nlohmann::json::parse(device_json, nullptr, false);
   if (!json.is_object())

@@ -13,10 +13,8 @@
 
 namespace kiln::attention {
 
-/// "deviceVer", "driverVer", "multiProcessorCount", …, as cuDNN spells them.
-[[nodiscard]] std::span<const std::string_view> bound_property_names();
-
-/// The bound properties of a device, from its 23 properties as JSON. Errors:
+/// The bound properties of a device, as cuDNN spells them ("deviceVer", "driverVer",
+/// "multiProcessorCount", …), from its 23 properties as JSON. Errors:
 /// kInvalidArgument, naming the property that is missing or not an integer.
 [[nodiscard]] Result<std::vector<BoundProperty>> binding_of(
     std::string_view device_json);

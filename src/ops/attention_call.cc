@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "attention/explanation_json.h"
+#include "attention/explain.h"
 #include "kiln/ops/attention.h"
 #include "library/only_loaded.h"
 #include "library/service_parts.h"

@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "attention/explanation_json.h"
 #include "cudnn/plan_service.h"
 #include "device/profile.h"
 #include "tools/attention/command.h"
