@@ -13,19 +13,13 @@
 namespace kiln::attention {
 namespace {
 
+using render::located;
+using render::toml_error;
 using render::TomlTable;
 
 constexpr std::size_t kMostBytes = 256U << 10U;
 constexpr std::array<std::string_view, 3> kKinds{"support", "known_bug",
                                                  "framework_policy"};
-
-/// `result`; an error gets file and line in front of it.
-template <typename T>
-Result<T> located(std::string_view file, const toml::node& node, Result<T> result) {
-  if (!result)
-    return render::toml_error(file, node, result.error().message);
-  return result;
-}
 
 Result<Condition> read_condition(std::string_view file, const toml::node& node);
 
@@ -33,7 +27,7 @@ Result<std::vector<Condition>> read_conditions(std::string_view file,
                                                const toml::node& node) {
   const auto* const array = node.as_array();
   if (array == nullptr || array->empty())
-    return render::toml_error(file, node, "conditions are an array of at least one");
+    return toml_error(file, node, "conditions are an array of at least one");
   std::vector<Condition> conditions;
   for (const toml::node& each : *array)
     conditions.push_back(KILN_TRY(read_condition(file, each)));
@@ -45,8 +39,8 @@ Result<Condition> read_condition(std::string_view file, const toml::node& node) 
     return located(file, node, parse_comparison(text->get()));
   const auto* const table = node.as_table();
   if (table == nullptr || table->size() != 1)
-    return render::toml_error(
-        file, node, "a condition is a string or one of { all, any, not = [...] }");
+    return toml_error(file, node,
+                      "a condition is a string or one of {{ all, any, not = [...] }}");
   const auto only = table->cbegin();  // the pair lives in the iterator
   const auto& [key, parts] = *only;
   using Kind = Condition::Kind;
@@ -58,10 +52,8 @@ Result<Condition> read_condition(std::string_view file, const toml::node& node) 
   else if (key.str() == "not")
     condition.kind = Kind::kNot;
   else
-    return render::toml_error(
-        file, node,
-        fmt::format("conditions are joined by all, any or not, not by '{}'",
-                    key.str()));
+    return toml_error(
+        file, node, "conditions are joined by all, any or not, not by '{}'", key.str());
   condition.parts = KILN_TRY(read_conditions(file, parts));
   return condition;
 }
@@ -78,14 +70,8 @@ Result<Change> read_change(std::string_view file, std::string_view name,
                            const toml::node& node) {
   Change change{.field = KILN_TRY(located(file, node, find_field(name)))};
   if (change.field->write == nullptr)
-    return render::toml_error(file, node, fmt::format("'{}' cannot be changed", name));
-  std::string text;
-  if (const auto* const number = node.as_integer())
-    text = std::to_string(number->get());
-  else if (const auto* const flag = node.as_boolean())
-    text = flag->get() ? "true" : "false";
-  else if (const auto* const word = node.as_string())
-    text = word->get();
+    return toml_error(file, node, "'{}' cannot be changed", name);
+  const std::string text = render::scalar_text(node).value_or("");
   constexpr std::string_view kRound = "round_up ";
   if (text.starts_with(kRound)) {
     const auto multiple = KILN_TRY(
@@ -93,7 +79,7 @@ Result<Change> read_change(std::string_view file, std::string_view name,
     const auto* const value = std::get_if<FieldValue>(&multiple);
     if (change.field->kind != FieldKind::kNumber || value == nullptr ||
         !(std::get<double>(*value) > 0))
-      return render::toml_error(file, node, "'round_up' is followed by a size");
+      return toml_error(file, node, "'round_up' is followed by a size");
     change.multiple = std::get<double>(*value);
     change.value = change.field;
     return change;
@@ -105,7 +91,7 @@ Result<Change> read_change(std::string_view file, std::string_view name,
 Result<Remedy> read_remedy(std::string_view file, const toml::node& node) {
   const auto* const found = node.as_table();
   if (found == nullptr)
-    return render::toml_error(file, node, "a remedy is a table");
+    return toml_error(file, node, "a remedy is a table");
   const auto table = KILN_TRY(TomlTable::open(
       *found, file, "the remedy", {"upgrade_cudnn", "change", "advice", "when"}));
   Remedy remedy{.when = KILN_TRY(read_all(table, "when"))};
@@ -130,9 +116,9 @@ Result<RuleKind> read_kind(const TomlTable& table) {
   const std::string word = KILN_TRY(table.required_string("kind"));
   const auto* const found = std::ranges::find(kKinds, word);
   if (found == kKinds.end())
-    return table.error(fmt::format(
+    return table.error(
         "'kind' is '{}'{}", word,
-        did_you_mean(word, std::vector<std::string>(kKinds.begin(), kKinds.end()))));
+        did_you_mean(word, std::vector<std::string>(kKinds.begin(), kKinds.end())));
   return static_cast<RuleKind>(found - kKinds.begin());
 }
 
@@ -152,8 +138,8 @@ Result<void> check_upgrades(const TomlTable& table, const Rule& rule) {
     for (const Condition& need : rule.needs.parts) {
       if (remedy.upgrade && need.kind == Condition::Kind::kCompare &&
           compares_cudnn(need) && !holds(need, {{}, {}, *remedy.upgrade}))
-        return table.error(fmt::format("'upgrade_cudnn' is {}, which is refused, too",
-                                       to_string(*remedy.upgrade)));
+        return table.error("'upgrade_cudnn' is {}, which is refused, too",
+                           to_string(*remedy.upgrade));
     }
   }
   return {};

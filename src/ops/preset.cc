@@ -26,7 +26,7 @@ template <typename Value>
 Result<Value> value_of(const TomlTable& table, std::string_view key,
                        Result<Value> parsed) {
   if (!parsed)
-    return table.error(fmt::format("'{}': {}", key, parsed.error().message));
+    return table.error("'{}': {}", key, parsed.error().message);
   return parsed;
 }
 
@@ -39,8 +39,7 @@ Result<void> check_size(const TomlTable& table, std::string_view key,
                         std::int64_t size) {
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
   if (size < 1 || size > kMost)
-    return table.error(
-        fmt::format("'{}' is {}, no size from 1 to {}", key, size, kMost));
+    return table.error("'{}' is {}, no size from 1 to {}", key, size, kMost);
   return {};
 }
 

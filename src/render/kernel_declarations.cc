@@ -6,6 +6,7 @@
 #include <array>
 #include <set>
 
+#include "util/ascii.h"
 #include "util/try.h"
 
 namespace kiln::render {
@@ -18,12 +19,8 @@ constexpr std::size_t kMaxKernels = 64;   // per file
 constexpr std::size_t kMaxSources = 8;    // per kernel
 
 bool is_c_identifier(std::string_view name) {
-  const auto is_letter = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-  };
-  return !name.empty() && name.size() <= 255 && is_letter(name.front()) &&
-         std::all_of(name.begin(), name.end(),
-                     [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
+  return !name.empty() && name.size() <= 255 && is_name_start(name.front()) &&
+         std::ranges::all_of(name, is_name_char);
 }
 
 Result<void> append_entries(const TomlTable& table, std::string_view key,
@@ -33,24 +30,18 @@ Result<void> append_entries(const TomlTable& table, std::string_view key,
     return {};
   for (Declared& entry : in_order(*entries)) {
     if (!is_declarable_name(entry.name))
-      return toml_error(
-          table.file(), *entry.node,
-          fmt::format("'{}' cannot be a name in [{}]: lower-case letters, "
-                      "digits and '_', and no word of the expression "
-                      "language",
-                      entry.name, key));
-    const bool twice = std::any_of(out.begin(), out.end(), [&](const Declared& other) {
-      return other.name == entry.name;
-    });
-    if (twice)
-      return toml_error(
-          table.file(), *entry.node,
-          fmt::format("'{}' is in the [{}] at the top of the file already", entry.name,
-                      key));
+      return toml_error(table.file(), *entry.node,
+                        "'{}' cannot be a name in [{}]: lower-case letters, digits "
+                        "and '_', and no word of the expression language",
+                        entry.name, key);
+    if (std::ranges::find(out, entry.name, &Declared::name) != out.end())
+      return toml_error(table.file(), *entry.node,
+                        "'{}' is in the [{}] at the top of the file already",
+                        entry.name, key);
     out.push_back(std::move(entry));
   }
   if (out.size() > kMaxDeclared)
-    return table.error(fmt::format("over {} {}", kMaxDeclared, key));
+    return table.error("over {} {}", kMaxDeclared, key);
   return {};
 }
 
@@ -71,19 +62,15 @@ Result<std::vector<std::string>> read_sources(const TomlTable& table) {
   else if (auto source = KILN_TRY(table.string("source")))
     sources = {*std::move(source)};
   if (sources.empty() || sources.size() > kMaxSources)
-    return toml_error(table.file(), *node,
-                      fmt::format("'source' has 1 to {} files", kMaxSources));
+    return toml_error(table.file(), *node, "'source' has 1 to {} files", kMaxSources);
   std::set<std::string> seen;
   for (const std::string& name : sources) {
     if (!is_source_name(name))
       return toml_error(
           table.file(), *node,
-          fmt::format(
-              "source '{}' must be the name of a *.cu.mustache beside kernel.toml",
-              name));
+          "source '{}' must be the name of a *.cu.mustache beside kernel.toml", name);
     if (!seen.insert(name).second)
-      return toml_error(table.file(), *node,
-                        fmt::format("source '{}' is given twice", name));
+      return toml_error(table.file(), *node, "source '{}' is given twice", name);
   }
   return sources;
 }
@@ -129,9 +116,8 @@ Result<Declarations> read_kernel(Declarations shared, const toml::table& node) {
   out.kernel = &node;
   out.name = KILN_TRY(table.required_string("name"));
   if (!is_declarable_name(out.name))
-    return table.error(fmt::format(
-        "'{}' cannot be a kernel's name: lower-case letters, digits and '_'",
-        out.name));
+    return table.error(
+        "'{}' cannot be a kernel's name: lower-case letters, digits and '_'", out.name);
   out.summary = KILN_TRY(table.required_string("summary"));
   if (out.summary.find('\n') != std::string::npos)
     return table.error("the summary is one line");
@@ -141,8 +127,8 @@ Result<Declarations> read_kernel(Declarations shared, const toml::table& node) {
   std::set<std::string> seen;
   for (const std::string& entry : out.entry_points) {
     if (!is_c_identifier(entry) || !seen.insert(entry).second)
-      return table.error(
-          fmt::format("entry point '{}' is no C identifier, or is given twice", entry));
+      return table.error("entry point '{}' is no C identifier, or is given twice",
+                         entry);
   }
   KILN_TRY(read_common(table, out));
   KILN_TRY(check_complete(table, out));
@@ -154,20 +140,19 @@ Result<Declarations> read_kernel(Declarations shared, const toml::table& node) {
 bool is_declarable_name(std::string_view name) {
   constexpr std::array<std::string_view, 7> kReserved{
       "kernel", "true", "false", "min", "max", "ceil_div", "align_up"};
-  const bool form =
-      !name.empty() && name.size() <= kMaxNameBytes && name.front() >= 'a' &&
-      name.front() <= 'z' && std::all_of(name.begin(), name.end(), [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
-      });
-  return form && std::find(kReserved.begin(), kReserved.end(), name) == kReserved.end();
+  const bool form = !name.empty() && name.size() <= kMaxNameBytes &&
+                    name.front() >= 'a' && name.front() <= 'z' &&
+                    std::ranges::all_of(name, [](char c) {
+                      return is_name_char(c) && (c < 'A' || c > 'Z');
+                    });
+  return form && std::ranges::find(kReserved, name) == kReserved.end();
 }
 
 std::vector<Declared> in_order(const toml::table& table) {
   std::vector<Declared> out;
   for (const auto& [key, node] : table) out.push_back({std::string(key.str()), &node});
-  std::sort(out.begin(), out.end(), [](const Declared& a, const Declared& b) {
-    return a.node->source().begin < b.node->source().begin;
-  });
+  std::ranges::sort(out, {},
+                    [](const Declared& each) { return each.node->source().begin; });
   return out;
 }
 
@@ -179,13 +164,13 @@ Result<std::vector<Declarations>> read_declarations(const toml::table& document,
        "constraints", "targets", "launch", "default_set", "quick"}));
   const std::int64_t schema = KILN_TRY(top.required_integer("schema"));
   if (schema != 1)
-    return top.error(fmt::format("schema {} is not known; this is schema 1", schema));
+    return top.error("schema {} is not known; this is schema 1", schema);
   Declarations shared;
   shared.file = file;
   KILN_TRY(read_common(top, shared));
   const auto kernels = KILN_TRY(top.tables("kernel"));
   if (kernels.empty() || kernels.size() > kMaxKernels)
-    return top.error(fmt::format("a file has 1 to {} [[kernel]]", kMaxKernels));
+    return top.error("a file has 1 to {} [[kernel]]", kMaxKernels);
   std::vector<Declarations> out;
   out.reserve(kernels.size());
   for (const toml::table* kernel : kernels)

@@ -62,13 +62,12 @@ Result<void> check_unique_names(const Declarations& from, const KernelParts& par
   for (const Constant& constant : parts.constants) names.push_back(constant.name);
   for (const Derived& derived : parts.derived) names.push_back(derived.name);
   for (const LaunchArgument& argument : parts.arguments) names.push_back(argument.name);
-  std::sort(names.begin(), names.end());
-  const auto twice = std::adjacent_find(names.begin(), names.end());
+  std::ranges::sort(names);
+  const auto twice = std::ranges::adjacent_find(names);
   if (twice == names.end())
     return {};
-  return toml_error(
-      from.file, *from.kernel,
-      fmt::format("{}: the name '{}' stands for two things", from.name, *twice));
+  return toml_error(from.file, *from.kernel, "{}: the name '{}' stands for two things",
+                    from.name, *twice);
 }
 
 }  // namespace
@@ -147,9 +146,7 @@ std::vector<std::string> FamilyReader::names() const {
 
 Result<std::shared_ptr<const KernelSpec>> FamilyReader::read(std::string_view name) {
   const auto& kernels = document_->kernels;
-  const auto from =
-      std::find_if(kernels.begin(), kernels.end(),
-                   [name](const Declarations& each) { return each.name == name; });
+  const auto from = std::ranges::find(kernels, name, &Declarations::name);
   if (from == kernels.end())
     return fail(ErrorCode::kNotFound, "{}: no kernel '{}' there", toml_file_, name);
   KernelParts parts;

@@ -20,10 +20,9 @@ Result<device::ComputeCapability> read_capability(const TomlTable& table,
   const std::string text = KILN_TRY(table.required_string(key));
   auto architecture = device::parse_architecture(text);
   if (!architecture)
-    return table.error(architecture.error().message);
+    return table.error("{}", architecture.error().message);
   if (architecture->suffix != device::ArchSuffix::kNone)
-    return table.error(
-        fmt::format("'{}': a limit is a compute capability, without suffix", text));
+    return table.error("'{}': a limit is a compute capability, without suffix", text);
   return architecture->capability;
 }
 
@@ -53,8 +52,7 @@ Result<std::vector<Expression>> read_extent(const TomlTable& table,
     out.push_back(
         KILN_TRY(read_expression(table.file(), node, ValueType::kInteger, symbols)));
   if (out.empty() || out.size() > 3)
-    return toml_error(table.file(), *list,
-                      fmt::format("'{}' is one to three expressions", key));
+    return toml_error(table.file(), *list, "'{}' is one to three expressions", key);
   return out;
 }
 
@@ -63,10 +61,9 @@ Result<LaunchArgument> read_argument(std::string_view file, const Declared& decl
     return LaunchArgument{declared.name, meaning->get()};
   const toml::table* node = declared.node->as_table();
   if (node == nullptr)
-    return toml_error(
-        file, *declared.node,
-        fmt::format("launch argument '{}' must be its meaning, or a table",
-                    declared.name));
+    return toml_error(file, *declared.node,
+                      "launch argument '{}' must be its meaning, or a table",
+                      declared.name);
   const TomlTable table = KILN_TRY(
       TomlTable::open(*node, file, fmt::format("launch argument '{}'", declared.name),
                       {"meaning", "default"}));
@@ -86,9 +83,9 @@ Result<SymbolTable> read_arguments(const TomlTable& table, KernelParts& to) {
     if (!is_declarable_name(declared.name) ||
         !symbols.add(declared.name, ValueType::kInteger))
       return toml_error(table.file(), *declared.node,
-                        fmt::format("launch argument '{}' is no name, or the name is "
-                                    "taken",
-                                    declared.name));
+                        "launch argument '{}' is no name, or the name is "
+                        "taken",
+                        declared.name);
     to.arguments.push_back(KILN_TRY(read_argument(table.file(), declared)));
   }
   return symbols;
@@ -132,8 +129,7 @@ Result<void> read_entries(const TomlTable& launch, const PartialGeometry& common
     if (!own.shared_bytes)
       own.shared_bytes = common.shared_bytes;
     if (own.grid.empty() || own.block.empty())
-      return launch.error(
-          fmt::format("no grid or no block for entry point '{}'", entry));
+      return launch.error("no grid or no block for entry point '{}'", entry);
     to.geometries.push_back(
         {std::move(own.grid), std::move(own.block),
          own.shared_bytes.value_or(Expression::constant(0, ValueType::kInteger))});
@@ -142,10 +138,9 @@ Result<void> read_entries(const TomlTable& launch, const PartialGeometry& common
     return {};
   for (const Declared& declared : in_order(*entries)) {
     const auto& known = to.entry_points;
-    if (std::find(known.begin(), known.end(), declared.name) == known.end())
-      return toml_error(launch.file(), *declared.node,
-                        fmt::format("no entry point '{}'{}", declared.name,
-                                    did_you_mean(declared.name, known)));
+    if (std::ranges::find(known, declared.name) == known.end())
+      return toml_error(launch.file(), *declared.node, "no entry point '{}'{}",
+                        declared.name, did_you_mean(declared.name, known));
   }
   return {};
 }
@@ -153,7 +148,7 @@ Result<void> read_entries(const TomlTable& launch, const PartialGeometry& common
 Result<SetProduct> read_product(std::string_view file, const toml::node& node) {
   const toml::table* table = node.as_table();
   if (table == nullptr)
-    return toml_error(file, node, "a product is a table { parameter = values, ... }");
+    return toml_error(file, node, "a product is a table {{ parameter = values, ... }}");
   SetProduct out;
   out.line = node.source().begin.line;
   for (const Declared& declared : in_order(*table)) {
@@ -164,9 +159,8 @@ Result<SetProduct> read_product(std::string_view file, const toml::node& node) {
     }
     const toml::array* list = declared.node->as_array();
     if (list == nullptr || list->empty())
-      return toml_error(
-          file, *declared.node,
-          fmt::format("'{}' must be a value or a list of values", declared.name));
+      return toml_error(file, *declared.node,
+                        "'{}' must be a value or a list of values", declared.name);
     for (const toml::node& element : *list) {
       const auto text = scalar_text(element);
       if (!text)
@@ -183,8 +177,7 @@ Result<std::vector<SetProduct>> read_products(std::string_view file,
   if (list == nullptr)
     return out;
   if (list->empty() || list->size() > kMaxProducts)
-    return toml_error(file, *list,
-                      fmt::format("a set is 1 to {} products", kMaxProducts));
+    return toml_error(file, *list, "a set is 1 to {} products", kMaxProducts);
   for (const toml::node& node : *list)
     out.push_back(KILN_TRY(read_product(file, node)));
   return out;
@@ -202,9 +195,9 @@ Result<void> read_targets(const Declarations& from, KernelParts& to) {
   for (const std::string& text : KILN_TRY(table.strings("suffixed"))) {
     const auto architecture = device::parse_architecture(text);
     if (!architecture)
-      return table.error(architecture.error().message);
+      return table.error("{}", architecture.error().message);
     if (architecture->suffix == device::ArchSuffix::kNone)
-      return table.error(fmt::format("suffixed '{}' has no suffix a or f", text));
+      return table.error("suffixed '{}' has no suffix a or f", text);
     to.targets.suffixed.push_back(*architecture);
   }
   for (const toml::table* limit : KILN_TRY(table.tables("limits")))

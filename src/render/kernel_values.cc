@@ -28,13 +28,12 @@ Result<void> read_enum_values(const TomlTable& table, Parameter& out) {
       return toml_error(table.file(), node,
                         "an enum's values are words in lower-case letters, digits and "
                         "'_', and integers from 0");
-    if (std::find(out.values.begin(), out.values.end(), *text) != out.values.end())
-      return toml_error(table.file(), node,
-                        fmt::format("the value '{}' is given twice", *text));
+    if (std::ranges::find(out.values, *text) != out.values.end())
+      return toml_error(table.file(), node, "the value '{}' is given twice", *text);
     out.values.push_back(*text);
   }
   if (out.values.empty() || out.values.size() > kMaxValues)
-    return table.error(fmt::format("an enum has 1 to {} values", kMaxValues));
+    return table.error("an enum has 1 to {} values", kMaxValues);
   return {};
 }
 
@@ -65,18 +64,16 @@ Result<void> read_default(const TomlTable& table, Parameter& out) {
   const auto text = scalar_text(*node);
   if (!text)
     return toml_error(table.file(), *node, "'default' must be a value");
-  auto value = canonical_value(out, *text);
-  if (!value)
-    return toml_error(table.file(), *node, value.error().message);
-  out.default_value = *std::move(value);
+  out.default_value =
+      KILN_TRY(located(table.file(), *node, canonical_value(out, *text)));
   return {};
 }
 
 Result<Parameter> read_parameter(std::string_view file, const Declared& declared) {
   const toml::table* node = declared.node->as_table();
   if (node == nullptr)
-    return toml_error(file, *declared.node,
-                      fmt::format("parameter '{}' must be a table", declared.name));
+    return toml_error(file, *declared.node, "parameter '{}' must be a table",
+                      declared.name);
   const std::string what = fmt::format("parameter '{}'", declared.name);
   const std::string type = (*node)["type"].value_or("");
   const TomlTable table = KILN_TRY(
@@ -99,8 +96,7 @@ Result<Parameter> read_parameter(std::string_view file, const Declared& declared
     out.type = ParameterType::kBoolean;
     out.values = {"false", "true"};
   } else {
-    return table.error(
-        fmt::format("type '{}' is not known; enum, integer or boolean", type));
+    return table.error("type '{}' is not known; enum, integer or boolean", type);
   }
   KILN_TRY(read_default(table, out));
   out.meaning = KILN_TRY(table.required_string("meaning"));
@@ -113,7 +109,7 @@ Result<std::size_t> add_symbol(std::string_view file, const toml::node& node,
                                std::pair<ValueType, SymbolTable&> to) {
   const auto slot = to.second.add(name, to.first);
   if (!slot)
-    return toml_error(file, node, fmt::format("the name '{}' is taken", name));
+    return toml_error(file, node, "the name '{}' is taken", name);
   return *slot;
 }
 
@@ -125,8 +121,8 @@ Result<void> add_parameter_symbols(std::string_view file, const toml::node& node
   ParameterSlots slots;
   const bool has_number =
       parameter.type != ParameterType::kEnum ||
-      std::any_of(parameter.values.begin(), parameter.values.end(),
-                  [](const std::string& value) { return value[0] <= '9'; });
+      std::ranges::any_of(parameter.values,
+                          [](const std::string& value) { return value[0] <= '9'; });
   if (has_number)
     slots.value = KILN_TRY(add(parameter.name, parameter.type == ParameterType::kBoolean
                                                    ? ValueType::kBoolean
@@ -152,10 +148,9 @@ class DerivedReader {
     if (done_.contains(declared.name))
       return {};
     path_.push_back(declared.name);
-    if (std::count(path_.begin(), path_.end(), declared.name) > 1)
-      return toml_error(
-          from_.file, *declared.node,
-          fmt::format("derived values in a circle: {}", fmt::join(path_, " needs ")));
+    if (std::ranges::count(path_, declared.name) > 1)
+      return toml_error(from_.file, *declared.node, "derived values in a circle: {}",
+                        fmt::join(path_, " needs "));
     if (const auto* text = declared.node->as_string()) {
       for (const std::string& word : Expression::words_in(text->get())) {
         if (const auto at = by_name_.find(word); at != by_name_.end())
@@ -168,25 +163,13 @@ class DerivedReader {
 
  private:
   Result<void> add(const Declared& declared) {
-    Expression expression = KILN_TRY(parse(*declared.node));
+    Expression expression = KILN_TRY(
+        read_expression(from_.file, *declared.node, std::nullopt, to_.symbols));
     const std::size_t slot = KILN_TRY(add_symbol(
         from_.file, *declared.node, declared.name, {expression.type(), to_.symbols}));
     to_.derived.push_back({declared.name, std::move(expression), slot});
     done_.insert(declared.name);
     return {};
-  }
-
-  /// Of either type, which the expression itself determines.
-  Result<Expression> parse(const toml::node& node) {
-    if (const auto* text = node.as_string()) {
-      auto expression = Expression::parse(text->get(), to_.symbols);
-      if (!expression)
-        return toml_error(from_.file, node, expression.error().message);
-      return expression;
-    }
-    const ValueType type =
-        node.is_boolean() ? ValueType::kBoolean : ValueType::kInteger;
-    return read_expression(from_.file, node, type, to_.symbols);
   }
 
   const Declarations& from_;
@@ -198,35 +181,23 @@ class DerivedReader {
 
 }  // namespace
 
-std::optional<std::string> scalar_text(const toml::node& node) {
-  if (const auto* text = node.as_string())
-    return text->get();
-  if (const auto* number = node.as_integer())
-    return fmt::to_string(number->get());
-  if (const auto* boolean = node.as_boolean())
-    return boolean->get() ? "true" : "false";
-  return std::nullopt;
-}
-
 Result<Expression> read_expression(std::string_view file, const toml::node& node,
-                                   ValueType type, const SymbolTable& symbols) {
+                                   std::optional<ValueType> type,
+                                   const SymbolTable& symbols) {
   const std::string_view wanted =
-      type == ValueType::kInteger ? "an integer" : "a boolean";
+      type == ValueType::kBoolean ? "a boolean" : "an integer";
   if (const auto* text = node.as_string()) {
-    auto expression = Expression::parse(text->get(), symbols);
-    if (!expression)
-      return toml_error(file, node, expression.error().message);
-    if (expression->type() != type)
-      return toml_error(file, node,
-                        fmt::format("'{}' must be {}", text->get(), wanted));
+    auto expression =
+        KILN_TRY(located(file, node, Expression::parse(text->get(), symbols)));
+    if (type && expression.type() != *type)
+      return toml_error(file, node, "'{}' must be {}", text->get(), wanted);
     return expression;
   }
-  if (const auto* number = node.as_integer(); number && type == ValueType::kInteger)
-    return Expression::constant(number->get(), type);
-  if (const auto* boolean = node.as_boolean(); boolean && type == ValueType::kBoolean)
-    return Expression::constant(boolean->get() ? 1 : 0, type);
-  return toml_error(file, node,
-                    fmt::format("must be an expression, or {} itself", wanted));
+  if (const auto* number = node.as_integer(); number && type != ValueType::kBoolean)
+    return Expression::constant(number->get(), ValueType::kInteger);
+  if (const auto* boolean = node.as_boolean(); boolean && type != ValueType::kInteger)
+    return Expression::constant(boolean->get() ? 1 : 0, ValueType::kBoolean);
+  return toml_error(file, node, "must be an expression, or {} itself", wanted);
 }
 
 Result<std::vector<Condition>> read_conditions(
@@ -262,9 +233,9 @@ Result<void> read_constants(const Declarations& from, KernelParts& to) {
     if (!text ||
         text->find_first_of(std::string_view("\n\r\0", 3)) != std::string::npos)
       return toml_error(from.file, *declared.node,
-                        fmt::format("constant '{}' must be a string of one line, an "
-                                    "integer or a boolean",
-                                    declared.name));
+                        "constant '{}' must be a string of one line, an "
+                        "integer or a boolean",
+                        declared.name);
     Constant constant{declared.name, *text};
     if (const auto* number = declared.node->as_integer()) {
       constant.value = number->get();

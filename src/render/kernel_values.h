@@ -18,17 +18,15 @@ namespace kiln::render {
 [[nodiscard]] Result<void> read_launch(const Declarations& from, KernelParts& to);
 [[nodiscard]] Result<SetDeclarations> read_sets(const Declarations& from);
 
-/// Parses a string; an integer or a boolean is a constant.
+/// Parses a string; an integer or a boolean is a constant. Without `type` of either.
 [[nodiscard]] Result<Expression> read_expression(std::string_view file,
-                                                 const toml::node& node, ValueType type,
+                                                 const toml::node& node,
+                                                 std::optional<ValueType> type,
                                                  const SymbolTable& symbols);
 
 /// `{that, message}` tables.
 [[nodiscard]] Result<std::vector<Condition>> read_conditions(
     std::string_view file, std::string_view what,
     const std::vector<const toml::table*>& tables, const SymbolTable& symbols);
-
-/// The text of a string, integer or boolean; nullopt for any other node.
-[[nodiscard]] std::optional<std::string> scalar_text(const toml::node& node);
 
 }  // namespace kiln::render

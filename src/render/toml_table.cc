@@ -1,7 +1,5 @@
 #include "render/toml_table.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "util/nearest.h"
@@ -17,7 +15,7 @@ auto node_of(const TomlTable& table, std::string_view key, std::string_view what
     -> Result<decltype(table.find(key)->as<Type>())> {
   const toml::node* node = table.find(key);
   if (node != nullptr && node->as<Type>() == nullptr)
-    return toml_error(table.file(), *node, fmt::format("'{}' must be {}", key, what));
+    return toml_error(table.file(), *node, "'{}' must be {}", key, what);
   return node == nullptr ? nullptr : node->as<Type>();
 }
 
@@ -33,8 +31,7 @@ Result<std::vector<Value>> list_of(const TomlTable& table, std::string_view key,
   for (const toml::node& node : *list) {
     std::optional<Value> value = read(node);
     if (!value)
-      return toml_error(table.file(), node,
-                        fmt::format("'{}' must be a list of {}", key, what));
+      return toml_error(table.file(), node, "'{}' must be a list of {}", key, what);
     out.push_back(*std::move(value));
   }
   return out;
@@ -42,9 +39,14 @@ Result<std::vector<Value>> list_of(const TomlTable& table, std::string_view key,
 
 }  // namespace
 
-tl::unexpected<Error> toml_error(std::string_view file, const toml::node& node,
-                                 std::string_view what) {
-  return refuse("{}:{}: {}", file, node.source().begin.line, what);
+std::optional<std::string> scalar_text(const toml::node& node) {
+  if (const auto* text = node.as_string())
+    return text->get();
+  if (const auto* number = node.as_integer())
+    return fmt::to_string(number->get());
+  if (const auto* boolean = node.as_boolean())
+    return boolean->get() ? "true" : "false";
+  return std::nullopt;
 }
 
 Result<toml::table> parse_toml(std::string_view text, std::string_view file,
@@ -63,19 +65,15 @@ Result<TomlTable> TomlTable::open(const toml::table& table, std::string_view fil
                                   std::initializer_list<std::string_view> keys) {
   const std::vector<std::string> known(keys.begin(), keys.end());
   for (const auto& [key, node] : table) {
-    if (std::find(known.begin(), known.end(), key.str()) == known.end())
+    if (std::ranges::find(known, key.str()) == known.end())
       return refuse("{}:{}: unknown key '{}' in {}{}", file, key.source().begin.line,
                     key.str(), what, did_you_mean(key.str(), known));
   }
   return TomlTable(table, file, std::move(what));
 }
 
-tl::unexpected<Error> TomlTable::error(std::string_view what) const {
-  return toml_error(file_, *table_, fmt::format("{}: {}", what_, what));
-}
-
 tl::unexpected<Error> TomlTable::missing(std::string_view key) const {
-  return error(fmt::format("'{}' is missing", key));
+  return error("'{}' is missing", key);
 }
 
 Result<std::optional<std::string>> TomlTable::string(std::string_view key) const {
@@ -83,7 +81,7 @@ Result<std::optional<std::string>> TomlTable::string(std::string_view key) const
   if (text == nullptr)
     return std::nullopt;
   if (text->get().find('\0') != std::string::npos)
-    return toml_error(file_, *text, fmt::format("'{}' holds a NUL", key));
+    return toml_error(file_, *text, "'{}' holds a NUL", key);
   return text->get();
 }
 
@@ -128,7 +126,7 @@ Result<std::string> TomlTable::required_string(std::string_view key) const {
   if (!value)
     return missing(key);
   if (value->empty())
-    return error(fmt::format("'{}' is empty", key));
+    return error("'{}' is empty", key);
   return *std::move(value);
 }
 

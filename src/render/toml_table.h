@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <fmt/format.h>
 #include <toml++/toml.h>
 
 #include <cstddef>
@@ -14,13 +15,31 @@
 #include <vector>
 
 #include "kiln/result.h"
+#include "util/try.h"
 
 namespace kiln::render {
 
 /// kInvalidArgument "<file>:<line>: <what>", with the line where `node` begins.
+template <typename... Values>
 [[nodiscard]] tl::unexpected<Error> toml_error(std::string_view file,
                                                const toml::node& node,
-                                               std::string_view what);
+                                               fmt::format_string<Values...> what,
+                                               Values&&... values) {
+  return refuse("{}:{}: {}", file, node.source().begin.line,
+                fmt::format(what, std::forward<Values>(values)...));
+}
+
+/// `result`; its error becomes one of `node`.
+template <typename T>
+[[nodiscard]] Result<T> located(std::string_view file, const toml::node& node,
+                                Result<T> result) {
+  if (!result)
+    return toml_error(file, node, "{}", result.error().message);
+  return result;
+}
+
+/// The text of a string, integer or boolean; nullopt for any other node.
+[[nodiscard]] std::optional<std::string> scalar_text(const toml::node& node);
 
 /// Parses all of `text`; the only place where toml++ may throw. Errors:
 /// kInvalidArgument "<file>:<line>: <what>"; a text of more than `most_bytes`.
@@ -64,7 +83,12 @@ class TomlTable {
   [[nodiscard]] Result<std::vector<std::int64_t>> integers(std::string_view key) const;
 
   [[nodiscard]] std::string_view file() const { return file_; }
-  [[nodiscard]] tl::unexpected<Error> error(std::string_view what) const;
+  template <typename... Values>
+  [[nodiscard]] tl::unexpected<Error> error(fmt::format_string<Values...> what,
+                                            Values&&... values) const {
+    return toml_error(file_, *table_, "{}: {}", what_,
+                      fmt::format(what, std::forward<Values>(values)...));
+  }
   [[nodiscard]] tl::unexpected<Error> missing(std::string_view key) const;
 
  private:
