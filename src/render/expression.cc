@@ -88,6 +88,12 @@ class ExpressionParser {
         {"%", Op::kRemainder, kInt, kInt}}},
   }};
 
+  static constexpr std::array<std::pair<std::string_view, Op>, 4> kFunctions{
+      {{"ceil_div", Op::kCeilDiv},
+       {"align_up", Op::kAlignUp},
+       {"min", Op::kMin},
+       {"max", Op::kMax}}};
+
   template <typename... Args>
   tl::unexpected<Error> error(fmt::format_string<Args...> format, Args&&... args) {
     return refuse("column {}: {}", at_ + 1,
@@ -95,9 +101,7 @@ class ExpressionParser {
   }
 
   void skip_blanks() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' ||
-                                  text_[at_] == '\n' || text_[at_] == '\r'))
-      ++at_;
+    at_ = std::min(text_.find_first_not_of(" \t\n\r", at_), text_.size());
   }
 
   bool take(std::string_view sign) {
@@ -224,8 +228,10 @@ class ExpressionParser {
     const std::string_view word = text_.substr(begin, at_ - begin);
     if (word == "true" || word == "false")
       return make(Op::kNumber, kBool, {}, word == "true" ? 1 : 0);
-    if (const auto function = function_named(word))
-      return call(word, *function);
+    for (const auto& [function, op] : kFunctions) {
+      if (word == function)
+        return call(word, op);
+    }
     const auto slot = symbols_.find(word);
     if (!slot) {
       at_ = begin;
@@ -235,18 +241,6 @@ class ExpressionParser {
       out_.names_.resize(*slot + 1);
     out_.names_[*slot] = std::string(word);
     return make(Op::kName, symbols_.type(*slot), {}, static_cast<std::int64_t>(*slot));
-  }
-
-  static std::optional<Op> function_named(std::string_view word) {
-    if (word == "ceil_div")
-      return Op::kCeilDiv;
-    if (word == "align_up")
-      return Op::kAlignUp;
-    if (word == "min")
-      return Op::kMin;
-    if (word == "max")
-      return Op::kMax;
-    return std::nullopt;
   }
 
   Result<Index> call(std::string_view word, Op op) {

@@ -123,7 +123,7 @@ Result<std::vector<Parameters>> KernelSpec::combinations(
                       fmt::format("over {} combinations", kMaxCombinations));
   }
   for (const auto& [name, values] : product.values) {
-    if (std::find(names.begin(), names.end(), name) == names.end())
+    if (std::ranges::find(names, name) == names.end())
       return error_at(product.line, fmt::format("no parameter '{}'{}", name,
                                                 did_you_mean(name, names)));
   }
@@ -133,7 +133,7 @@ Result<std::vector<Parameters>> KernelSpec::combinations(
 Result<void> KernelSpec::check_quick(const Variants& variants) const {
   const auto& all = variants.default_set;
   for (const CanonicalParameters& variant : variants.quick) {
-    if (std::find(all.begin(), all.end(), variant) == all.end())
+    if (std::ranges::find(all, variant) == all.end())
       return error_at(sets_.quick.front().line,
                       "quick names a variant that the default set has not");
   }
@@ -151,8 +151,8 @@ Result<void> KernelSpec::try_variants() const {
     if (const auto source = render(variant); !source)
       return error_at(parts_.line, source.error().message);
     KILN_TRY(append_arguments(ones, values));
-    const bool admitted = std::all_of(
-        parts_.require.begin(), parts_.require.end(), [&](const Condition& require) {
+    const bool admitted =
+        std::ranges::all_of(parts_.require, [&](const Condition& require) {
           return require.expression.evaluate(values).value_or(0) != 0;
         });
     for (const std::string& entry : parts_.entry_points) {

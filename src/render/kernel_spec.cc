@@ -4,8 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 
-#include "render/geometry_limits.h"
 #include "util/nearest.h"
 #include "util/text.h"
 #include "util/try.h"
@@ -14,6 +14,14 @@
 namespace kiln::render {
 
 namespace {
+
+// Source: CUDA C++ Programming Guide, "Technical Specifications per Compute
+// Capability"; the highest of any capability, so that a device may allow less.
+using Limits = std::array<std::int64_t, 3>;
+constexpr Limits kMaxGrid{2147483647, 65535, 65535};
+constexpr Limits kMaxBlock{1024, 1024, 64};
+constexpr std::int64_t kMaxBlockThreads = 1024;
+constexpr std::int64_t kMaxSharedBytes = 232448;  // 227 KiB: 9.0, 10.0
 
 bool is_power_of_two(std::int64_t value) {
   return value > 0 && (value & (value - 1)) == 0;
@@ -73,6 +81,38 @@ std::string known_names(const std::vector<std::string>& names) {
                        : fmt::format("there are: {}", fmt::join(names, ", "));
 }
 
+Result<std::array<std::uint32_t, 3>> evaluate_extent(
+    const std::vector<Expression>& expressions, const Limits& limits,
+    std::string_view what, std::span<const Value> values) {
+  std::array<std::uint32_t, 3> extent{1, 1, 1};
+  for (std::size_t axis = 0; axis < expressions.size(); ++axis) {
+    const std::int64_t value = KILN_TRY(expressions[axis].evaluate(values));
+    if (value < 1 || value > limits[axis])
+      return refuse("{}.{} is {}; CUDA allows 1 to {} ('{}')", what, "xyz"[axis], value,
+                    limits[axis], expressions[axis].text());
+    extent[axis] = static_cast<std::uint32_t>(value);
+  }
+  return extent;
+}
+
+/// `values`: those of the kernel's symbols, then the launch arguments.
+Result<Geometry> evaluate_geometry(const EntryGeometry& declared,
+                                   std::span<const Value> values) {
+  Geometry out;
+  out.grid = KILN_TRY(evaluate_extent(declared.grid, kMaxGrid, "grid", values));
+  out.block = KILN_TRY(evaluate_extent(declared.block, kMaxBlock, "block", values));
+  const std::int64_t threads = std::int64_t{out.block[0]} * out.block[1] * out.block[2];
+  if (threads > kMaxBlockThreads)
+    return refuse("a block of {} threads; CUDA allows 1 to {}", threads,
+                  kMaxBlockThreads);
+  const std::int64_t shared = KILN_TRY(declared.shared_bytes.evaluate(values));
+  if (shared < 0 || shared > kMaxSharedBytes)
+    return refuse("{} bytes of dynamic shared memory; CUDA allows 0 to {}", shared,
+                  kMaxSharedBytes);
+  out.shared_bytes = static_cast<std::uint32_t>(shared);
+  return out;
+}
+
 }  // namespace
 
 std::string_view to_string(ParameterType type) {
@@ -88,7 +128,7 @@ Result<std::string> canonical_value(const Parameter& parameter, std::string_view
       wanted = fmt::to_string(*value);
   }
   const auto& values = parameter.values;
-  if (std::find(values.begin(), values.end(), wanted) != values.end())
+  if (std::ranges::find(values, wanted) != values.end())
     return wanted;
   return refuse("parameter '{}' cannot be '{}'; allowed: {}{}", parameter.name, text,
                 allowed_values(parameter), did_you_mean(text, values));
@@ -113,10 +153,8 @@ tl::unexpected<Error> KernelSpec::unknown_parameter(std::string_view name) const
 /// All parameters with their canonical texts; does not check constraints.
 Result<Parameters> KernelSpec::fill_in(const Parameters& params) const {
   for (const auto& given : params) {
-    const bool known = std::any_of(
-        parts_.parameters.begin(), parts_.parameters.end(),
-        [&given](const Parameter& each) { return each.name == given.first; });
-    if (!known)
+    if (std::ranges::find(parts_.parameters, given.first, &Parameter::name) ==
+        parts_.parameters.end())
       return unknown_parameter(given.first);
   }
   Parameters out;
@@ -127,10 +165,8 @@ Result<Parameters> KernelSpec::fill_in(const Parameters& params) const {
                                parameter.name, allowed_values(parameter)));
     const std::string& text =
         given == params.end() ? *parameter.default_value : given->second;
-    auto value = canonical_value(parameter, text);
-    if (!value)
-      return error(value.error().message);
-    out.emplace(parameter.name, *std::move(value));
+    out.emplace(parameter.name,
+                KILN_TRY(about(parts_.name, canonical_value(parameter, text))));
   }
   return out;
 }
@@ -169,12 +205,9 @@ std::vector<Value> KernelSpec::values_of(const Parameters& params) const {
 
 Result<void> KernelSpec::check_derived(std::span<const Value> values) const {
   for (const Derived& derived : parts_.derived) {
-    if (values[derived.slot])
-      continue;
-    const auto value = derived.expression.evaluate(values);
-    if (!value)
-      return error(
-          fmt::format("derived '{}': {}", derived.name, value.error().message));
+    if (!values[derived.slot])
+      KILN_TRY(about(fmt::format("{}: derived '{}'", parts_.name, derived.name),
+                     derived.expression.evaluate(values)));
   }
   return {};
 }
@@ -318,26 +351,19 @@ Result<Geometry> KernelSpec::geometry(std::vector<Value> values,
                                       const LaunchArguments& arguments,
                                       std::string_view entry) const {
   const auto& names = parts_.entry_points;
-  const auto at =
-      entry.empty() ? names.begin() : std::find(names.begin(), names.end(), entry);
+  const auto at = entry.empty() ? names.begin() : std::ranges::find(names, entry);
   if (at == names.end())
     return fail(ErrorCode::kNotFound, "{}: no entry point '{}'{}; {}", parts_.name,
                 entry, did_you_mean(entry, names), known_names(names));
   KILN_TRY(append_arguments(arguments, values));
   for (const Condition& require : parts_.require) {
-    auto holds = require.expression.evaluate(values);
-    if (!holds)
-      return error(holds.error().message);
-    if (*holds == 0)
+    if (KILN_TRY(about(parts_.name, require.expression.evaluate(values))) == 0)
       return error(fmt::format("{} ('{}' does not hold)", require.message,
                                require.expression.text()));
   }
   const EntryGeometry& declared =
       parts_.geometries[static_cast<std::size_t>(at - names.begin())];
-  auto result = evaluate_geometry(declared, values);
-  if (!result)
-    return error(result.error().message);
-  return result;
+  return about(parts_.name, evaluate_geometry(declared, values));
 }
 
 }  // namespace kiln::render

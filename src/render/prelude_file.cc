@@ -32,14 +32,6 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-bool is_include(std::string_view line) {
-  const std::size_t hash = line.find_first_not_of(" \t");
-  if (hash == std::string_view::npos || line[hash] != '#')
-    return false;
-  const std::size_t word = line.find_first_not_of(" \t", hash + 1);
-  return word != std::string_view::npos && line.substr(word).starts_with("include");
-}
-
 /// "prelude/<part>.cuh"; "" if the line is not exactly that include.
 std::string part_of(std::string_view line) {
   while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
@@ -63,7 +55,7 @@ class PreludeReader {
     std::size_t number = 0;
     for (const std::string_view line : lines_of(entry)) {
       ++number;
-      out += is_include(line) ? KILN_TRY(part(line, number)) : std::string(line);
+      out += is_include_line(line) ? KILN_TRY(part(line, number)) : std::string(line);
     }
     return out;
   }
@@ -96,7 +88,7 @@ class PreludeReader {
     std::size_t line_of_part = 0;
     for (const std::string_view each : lines_of(text)) {
       ++line_of_part;
-      if (is_include(each))
+      if (is_include_line(each))
         return error(name, line_of_part, "a part of the prelude includes nothing");
     }
     // #line must begin a line.

@@ -22,22 +22,6 @@ constexpr std::string_view kOpen = "<%";
 constexpr std::string_view kClose = "%>";
 constexpr std::size_t kMaxTagNameBytes = 64;
 
-bool is_blank(char c) {
-  return c == ' ' || c == '\t';
-}
-
-bool is_include_line(std::string_view line) {
-  const auto skip_blanks = [&line] {
-    while (!line.empty() && is_blank(line.front())) line.remove_prefix(1);
-  };
-  skip_blanks();
-  if (line.empty() || line.front() != '#')
-    return false;
-  line.remove_prefix(1);
-  skip_blanks();
-  return line.starts_with("include");
-}
-
 tl::unexpected<Error> error_at(std::string_view file, std::size_t line,
                                std::string_view what) {
   return refuse("{}:{}: {}", file, line, what);
@@ -106,7 +90,7 @@ class TextScanner {
   }
 
   void advance_lines(std::string_view text) {
-    line_ += static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+    line_ += static_cast<std::size_t>(std::ranges::count(text, '\n'));
   }
 
   Result<void> take_tag() {
@@ -117,7 +101,7 @@ class TextScanner {
       ++at;
     }
     const auto skip_blanks = [&] {
-      while (at < text_.size() && is_blank(text_[at])) ++at;
+      at = std::min(text_.find_first_not_of(" \t", at), text_.size());
     };
     skip_blanks();
     const std::size_t begin = at;
@@ -256,8 +240,8 @@ Result<std::string> TemplateText::render(const TextValues& values) const {
       case PieceKind::kText:
         skeleton.add_text(piece.text);
         for (Open& section : open)
-          section.newlines += static_cast<std::size_t>(
-              std::count(piece.text.begin(), piece.text.end(), '\n'));
+          section.newlines +=
+              static_cast<std::size_t>(std::ranges::count(piece.text, '\n'));
         break;
       case PieceKind::kValue:
         skeleton.add_value(piece.text);
@@ -280,6 +264,14 @@ Result<std::string> TemplateText::render(const TextValues& values) const {
     }
   }
   return skeleton.render();
+}
+
+bool is_include_line(std::string_view line) {
+  const std::size_t hash = line.find_first_not_of(" \t");
+  if (hash == std::string_view::npos || line[hash] != '#')
+    return false;
+  const std::size_t word = line.find_first_not_of(" \t", hash + 1);
+  return word != std::string_view::npos && line.substr(word).starts_with("include");
 }
 
 bool has_include(std::string_view text) {

@@ -63,6 +63,9 @@ class TemplateText {
   std::vector<Piece> pieces_;
 };
 
+/// Whether `line` begins with "#include", perhaps with blanks around its '#'.
+[[nodiscard]] bool is_include_line(std::string_view line);
+
 /// Whether `text` has an #include or __has_include, or __DATE__, __TIME__ or
 /// __TIMESTAMP__, in any branch: then more than the text determines the build.
 [[nodiscard]] bool has_include(std::string_view text);
