@@ -3,67 +3,40 @@
 #include <mutex>
 #include <utility>
 
-#include "cudnn/table.h"
 #include "util/try.h"
 
 namespace kiln::attention {
-namespace {
-
 using cudnn::Attribute;
 using cudnn::AttributeType;
-using cudnn::Status;
 
-/// A descriptor under construction, destroyed unless finalize() succeeds.
-class Draft {
- public:
-  Draft(const CudnnTable& table, std::string_view on) : table_(table), on_(on) {}
-  Draft(const Draft&) = delete;
-  Draft& operator=(const Draft&) = delete;
-  ~Draft() {
-    if (raw_ != nullptr)
-      log_failure(table_, table_.cudnnBackendDestroyDescriptor(raw_),
-                  "cudnnBackendDestroyDescriptor", on_);
-  }
-
-  Result<void> create(cudnn::DescriptorKind kind) {
-    return check(table_.cudnnBackendCreateDescriptor(kind, &raw_),
-                 "cudnnBackendCreateDescriptor");
-  }
-
-  Result<void> set(Attribute name, AttributeType type, std::size_t count,
-                   const void* values) {
-    return check(table_.cudnnBackendSetAttribute(
-                     raw_, name, type, static_cast<std::int64_t>(count), values),
-                 "cudnnBackendSetAttribute");
-  }
-
-  Result<void*> finalize() {
-    KILN_TRY(check(table_.cudnnBackendFinalize(raw_), "cudnnBackendFinalize"));
-    return std::exchange(raw_, nullptr);
-  }
-
- private:
-  [[nodiscard]] Result<void> check(Status status, std::string_view call) const {
-    return cudnn_result(table_, status, call, on_);
-  }
-
-  const CudnnTable& table_;
-  const std::string_view on_;
-  cudnn::Descriptor raw_ = nullptr;
-};
-
-}  // namespace
+Result<CudnnDescriptor> CudnnDescriptor::make(const CudnnLibrary& library,
+                                              cudnn::DescriptorKind kind,
+                                              std::initializer_list<Value> values,
+                                              std::string_view on) {
+  const CudnnTable& table = library.table();
+  const auto check = [&](cudnn::Status status, std::string_view call) {
+    return cudnn_result(table, status, call, on);
+  };
+  CudnnDescriptor made(library);
+  KILN_TRY(check(table.cudnnBackendCreateDescriptor(kind, &made.raw_),
+                 "cudnnBackendCreateDescriptor"));
+  for (const auto& [name, type, count, first] : values)
+    KILN_TRY(check(table.cudnnBackendSetAttribute(
+                       made.raw_, name, type, static_cast<std::int64_t>(count), first),
+                   "cudnnBackendSetAttribute"));
+  KILN_TRY(check(table.cudnnBackendFinalize(made.raw_), "cudnnBackendFinalize"));
+  return made;
+}
 
 Result<CudnnDescriptor> CudnnDescriptor::stored_plan(const CudnnHandle& handle,
                                                      std::string_view json,
                                                      std::string_view on) {
-  Draft draft(handle.library().table(), on);
-  KILN_TRY(draft.create(cudnn::DescriptorKind::kExecutionPlan));
   const cudnn::Handle raw = handle.raw();
-  KILN_TRY(draft.set(Attribute::kPlanHandle, AttributeType::kHandle, 1, &raw));
-  KILN_TRY(
-      draft.set(Attribute::kPlanJson, AttributeType::kChar, json.size(), json.data()));
-  CudnnDescriptor made(handle.library(), KILN_TRY(draft.finalize()));
+  CudnnDescriptor made = KILN_TRY(
+      make(handle.library(), cudnn::DescriptorKind::kExecutionPlan,
+           {{Attribute::kPlanHandle, AttributeType::kHandle, 1, &raw},
+            {Attribute::kPlanJson, AttributeType::kChar, json.size(), json.data()}},
+           on));
   std::call_once(handle.library().table().first_plan, CudnnLibrary::watch_the_end);
   return made;
 }
@@ -73,15 +46,12 @@ Result<CudnnDescriptor> CudnnDescriptor::variant_pack(const CudnnLibrary& librar
                                                       std::span<void* const> pointers,
                                                       void* workspace,
                                                       std::string_view on) {
-  Draft draft(library.table(), on);
-  KILN_TRY(draft.create(cudnn::DescriptorKind::kVariantPack));
-  KILN_TRY(draft.set(Attribute::kPackPointers, AttributeType::kPointer, pointers.size(),
-                     pointers.data()));
-  KILN_TRY(
-      draft.set(Attribute::kPackIds, AttributeType::kInt64, ids.size(), ids.data()));
-  KILN_TRY(
-      draft.set(Attribute::kPackWorkspace, AttributeType::kPointer, 1, &workspace));
-  return CudnnDescriptor(library, KILN_TRY(draft.finalize()));
+  return make(library, cudnn::DescriptorKind::kVariantPack,
+              {{Attribute::kPackPointers, AttributeType::kPointer, pointers.size(),
+                pointers.data()},
+               {Attribute::kPackIds, AttributeType::kInt64, ids.size(), ids.data()},
+               {Attribute::kPackWorkspace, AttributeType::kPointer, 1, &workspace}},
+              on);
 }
 
 CudnnDescriptor::CudnnDescriptor(CudnnDescriptor&& other) noexcept

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string_view>
 
 #include "cudnn/handles.h"
+#include "cudnn/table.h"
 #include "kiln/result.h"
 
 namespace kiln::attention {
@@ -40,10 +42,22 @@ class CudnnDescriptor {
   void release() noexcept { raw_ = nullptr; }
 
  private:
-  CudnnDescriptor(CudnnLibrary library, void* raw) : library_(library), raw_(raw) {}
+  struct Value {
+    cudnn::Attribute name;
+    cudnn::AttributeType type;
+    std::size_t count;
+    const void* first;
+  };
+
+  explicit CudnnDescriptor(const CudnnLibrary& library) : library_(library) {}
+  /// One of `kind` with these values.
+  [[nodiscard]] static Result<CudnnDescriptor> make(const CudnnLibrary& library,
+                                                    cudnn::DescriptorKind kind,
+                                                    std::initializer_list<Value> values,
+                                                    std::string_view on);
 
   CudnnLibrary library_;
-  void* raw_;  // null: moved from, or released
+  void* raw_ = nullptr;  // null: moved from, or released
 };
 
 }  // namespace kiln::attention
