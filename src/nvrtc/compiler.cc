@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <nvrtc.h>
 
-#include <array>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "util/log.h"
 #include "util/mutex.h"
 #include "util/try.h"
+#include "util/words.h"
 
 namespace kiln::nvrtc {
 namespace {
@@ -231,11 +231,9 @@ Compiler::Counts* Compiler::counts() {
 }
 
 std::string_view to_string(Reason reason) {
-  static constexpr std::array<std::string_view, kReasonCount> kWords{
-      "arguments",    "callback",  "private", "output",    "option",
-      "architecture", "ptxas",     "result",  "toolchain", "no_worker",
-      "no_service",   "cache_off", "forked",  "failure"};
-  return kWords[static_cast<std::size_t>(reason)];
+  return word_of(reason, {"arguments", "callback", "private", "output", "option",
+                          "architecture", "ptxas", "result", "toolchain", "no_worker",
+                          "no_service", "cache_off", "forked", "failure"});
 }
 
 }  // namespace kiln::nvrtc

@@ -38,8 +38,6 @@ Mutex& programs_mutex() {
 /// By their handles, which are their addresses.
 class Programs {
  public:
-  static Programs& of_process();
-
   Handle add(Inputs inputs) {
     auto program = std::make_shared<Program>(std::move(inputs));
     // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): a name, never read
@@ -73,29 +71,14 @@ Programs* const kPrograms = [] {
   return new Programs();
 }();
 
-Programs& Programs::of_process() {
-  return *kPrograms;
-}
-
 /// The program of this handle, if it is ours to answer; else null, and `handle` is the
 /// real library's.
 std::shared_ptr<Program> own(Handle& handle) {
-  auto program = Programs::of_process().find(handle);
+  auto program = kPrograms->find(handle);
   if (program == nullptr || program->passed_to() == nullptr)
     return program;
   handle = program->passed_to();
   return nullptr;
-}
-
-/// The same, once the real library has taken the program over; else its result.
-int hand_over(const RealLibrary& real, Handle& handle, Reason reason) {
-  const auto program = own(handle);
-  if (program == nullptr)
-    return NVRTC_SUCCESS;
-  if (const int code = program->pass(real, {reason}); code != NVRTC_SUCCESS)
-    return code;
-  handle = program->passed_to();
-  return NVRTC_SUCCESS;
 }
 
 /// What the real library refuses, or only it can read.
@@ -121,13 +104,12 @@ int create(const RealLibrary& real, Handle* program, const char* source,
                      names);
   Inputs inputs{source, name == nullptr ? "" : name, {}};
   for (int i = 0; i < count; ++i) inputs.headers[names[i]] = texts[i];
-  *program = Programs::of_process().add(std::move(inputs));
+  *program = kPrograms->add(std::move(inputs));
   return NVRTC_SUCCESS;
 }
 
 int destroy(const RealLibrary& real, Handle* handle) {
-  const auto program =
-      handle == nullptr ? nullptr : Programs::of_process().remove(*handle);
+  const auto program = handle == nullptr ? nullptr : kPrograms->remove(*handle);
   if (program == nullptr)
     return call_real(real, "nvrtcDestroyProgram", handle);
   Handle passed_to = program->passed_to();
@@ -143,15 +125,14 @@ int add_name(const RealLibrary& real, Handle handle, const char* expression) {
 }
 
 bool is_plain(int count, const char* const* options) {
-  return count == 0 || (count > 0 && options != nullptr &&
-                        std::none_of(options, options + count, [](const char* option) {
-                          return option == nullptr;
-                        }));
+  return count == 0 ||
+         (count > 0 && options != nullptr &&
+          std::find(options, options + count, nullptr) == options + count);
 }
 
 int compile(const RealLibrary& real, Handle handle, int count,
             const char* const* options) {
-  const auto program = Programs::of_process().find(handle);
+  const auto program = kPrograms->find(handle);
   if (program == nullptr) {
     Compiler::of_process().count({Reason::kPrivate}, "a program");
     return call_real(real, "nvrtcCompileProgram", handle, count, options);
@@ -225,22 +206,17 @@ int pch_status(const RealLibrary& real, Handle handle) {
                                 : call_real(real, "nvrtcGetPCHCreateStatus", handle);
 }
 
-int pch_size(const RealLibrary& real, Handle handle, std::size_t* size) {
-  if (own(handle) == nullptr)
-    return call_real(real, "nvrtcGetPCHHeapSizeRequired", handle, size);
-  if (size == nullptr)
-    return NVRTC_ERROR_INVALID_INPUT;
-  *size = 0;
-  return NVRTC_SUCCESS;
-}
+constexpr const char* kPchHeap[] = {"nvrtcGetPCHHeapSizeRequired"};
 
-constexpr const char* kCallback[] = {"nvrtcSetFlowCallback"};
-
-template <Reason reason, auto& name, typename... Arguments>
-int by_real(const RealLibrary& real, Handle handle, Arguments... arguments) {
-  if (const int code = hand_over(real, handle, reason); code != NVRTC_SUCCESS)
-    return code;
-  return call_real(real, name[0], handle, arguments...);
+int set_callback(const RealLibrary& real, Handle handle, int (*callback)(void*, void*),
+                 void* payload) {
+  if (const auto program = own(handle)) {
+    const int code = program->pass(real, {Reason::kCallback});
+    if (code != NVRTC_SUCCESS)
+      return code;
+    handle = program->passed_to();
+  }
+  return call_real(real, "nvrtcSetFlowCallback", handle, callback, payload);
 }
 
 /// Of the whole process, and so once.
@@ -297,9 +273,8 @@ constexpr standin::Engine kEngine{
     .nvrtcGetProgramLogSize = kAtBorder<size_of<Output::kLog, kLog>>,
     .nvrtcGetProgramLog = kAtBorder<copy_of<Output::kLog, kLog>>,
     .nvrtcGetPCHCreateStatus = kAtBorder<pch_status>,
-    .nvrtcGetPCHHeapSizeRequired = kAtBorder<pch_size>,
-    .nvrtcSetFlowCallback =
-        kAtBorder<by_real<Reason::kCallback, kCallback, int (*)(void*, void*), void*>>,
+    .nvrtcGetPCHHeapSizeRequired = kAtBorder<size_of<Output::kOther, kPchHeap>>,
+    .nvrtcSetFlowCallback = kAtBorder<set_callback>,
     .end = end,
 };
 
