@@ -121,7 +121,7 @@ Result<TargetList> parse_target_list(std::string_view text) {
     }
     const Target target = KILN_TRY(parse_target(element));
     auto& known = list.targets;
-    if (std::find(known.begin(), known.end(), target) == known.end())
+    if (std::ranges::find(known, target) == known.end())
       known.push_back(target);
   }
   return list;

@@ -91,18 +91,12 @@ Result<std::int64_t> integer(const Json& value, const char* key, Values values) 
     return value.get<bool>() ? 1 : 0;
   if (!value.is_number_integer())
     return refuse("'{}' is {}, not an integer", key, value.dump());
-  const auto most = [&]() -> std::uint64_t {
-    switch (values) {
-      case Values::kFlag:
-        return 1;
-      case Values::kInt64:
-        return std::numeric_limits<std::int64_t>::max();
-      case Values::kInt32:
-        break;
-    }
-    return std::numeric_limits<std::int32_t>::max();
-  }();
-  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most)
+  const std::int64_t most = values == Values::kFlag ? 1
+                            : values == Values::kInt64
+                                ? std::numeric_limits<std::int64_t>::max()
+                                : std::numeric_limits<std::int32_t>::max();
+  if (!value.is_number_unsigned() ||
+      value.get<std::uint64_t>() > static_cast<std::uint64_t>(most))
     return refuse("'{}' is {}, not from 0 to {}", key, value.dump(), most);
   return value.get<std::int64_t>();
 }
@@ -116,7 +110,7 @@ Result<std::array<std::int64_t, 3>> three(const Json& value, const char* key) {
   return read;
 }
 
-Json json_of(const DeviceProperties& properties) {
+std::string text_of(const DeviceProperties& properties, int indent) {
   // One that is added does not compile until it is here, and in one of the tables.
   static_assert(std::size(kExtents) + std::size(kProperties) == 22);
   const auto& [p1, p2, p3, p4, p5, p6, p7, p8, p9, p10, p11, p12, p13, p14, p15, p16,
@@ -125,11 +119,7 @@ Json json_of(const DeviceProperties& properties) {
   for (const Extents& each : kExtents) json[each.key] = properties.*each.member;
   for (const Property& each : kProperties) json[each.key] = properties.*each.member;
   json[kName] = name;
-  return json;
-}
-
-std::string text_of(const DeviceProperties& properties, int indent) {
-  return json_of(properties).dump(indent, ' ', false, Json::error_handler_t::replace);
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace

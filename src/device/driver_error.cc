@@ -92,9 +92,7 @@ constexpr std::array<Remedy, 39> kRemedies{{
 }};
 
 std::string_view remedy_for(CUresult result) {
-  const auto* const found =
-      std::find_if(kRemedies.begin(), kRemedies.end(),
-                   [&](const Remedy& each) { return each.result == result; });
+  const auto* const found = std::ranges::find(kRemedies, result, &Remedy::result);
   return found == kRemedies.end() ? "" : found->text;
 }
 

@@ -14,13 +14,13 @@ namespace kiln::device {
 
 struct KnownArchitecture {
   ComputeCapability capability;
-  CudaVersion first;                    // first NVRTC that builds for it
-  std::optional<CudaVersion> last;      // last such NVRTC; none: still supported
-  std::optional<CudaVersion> first_a;   // first NVRTC with suffix `a`; none: never
-  std::optional<CudaVersion> first_f;   // first NVRTC with suffix `f`; none: never
-  int family;                           // see in_family(); 0: none
-  bool is_integrated;                   // built into a Tegra chip
-  std::int64_t shared_bytes_per_block;  // maximum, with opt-in
+  CudaVersion first;                   // first NVRTC that builds for it
+  std::optional<CudaVersion> last;     // last such NVRTC; none: still supported
+  std::optional<CudaVersion> first_a;  // first NVRTC with suffix `a`; none: never
+  std::optional<CudaVersion> first_f;  // first NVRTC with suffix `f`; none: never
+  int family;                          // see in_family(); 0: none
+  bool is_integrated;                  // built into a Tegra chip
+  std::int64_t shared_kib_per_block;   // maximum, with opt-in
 };
 
 /// In ascending order of capability.

@@ -211,9 +211,7 @@ Result<void> LoadedModule::resolve(const std::vector<std::string>& wanted,
     return {};
   }
   for (const std::string& name : wanted) {
-    const auto found =
-        std::find_if(in_image.begin(), in_image.end(),
-                     [&](const EntryPoint& each) { return each.name == name; });
+    const auto found = std::ranges::find(in_image, name, &EntryPoint::name);
     const EntryPoint known =
         found == in_image.end() ? EntryPoint{.name = name, .registers = {}} : *found;
     functions_.push_back(
@@ -251,9 +249,7 @@ LoadedModule::~LoadedModule() {
 }
 
 const Function* LoadedModule::find(std::string_view name) const {
-  const auto found =
-      std::find_if(functions_.begin(), functions_.end(),
-                   [&](const Function& each) { return each.name() == name; });
+  const auto found = std::ranges::find(functions_, name, &Function::name);
   return found == functions_.end() ? nullptr : &*found;
 }
 

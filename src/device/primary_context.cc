@@ -65,10 +65,6 @@ PrimaryContext::~PrimaryContext() {
               "cuDevicePrimaryCtxRelease");
 }
 
-bool PrimaryContext::is_of_this_process() const {
-  return owner_.is_this();
-}
-
 std::string label_of(const Device& device) {
   return fmt::format("device {} ({})", device.ordinal, device.name);
 }

@@ -48,7 +48,7 @@ class PrimaryContext {
   [[nodiscard]] CUctx_st* handle() const { return handle_; }
 
   /// False in a forked child: CUDA's handles are invalid there.
-  [[nodiscard]] bool is_of_this_process() const;
+  [[nodiscard]] bool is_of_this_process() const { return owner_.is_this(); }
 
  private:
   PrimaryContext(Driver driver, Device device);

@@ -44,7 +44,7 @@ std::vector<std::string_view> merged(const LabelledValues& a, const LabelledValu
   std::size_t behind = 0;
   for (const std::string_view label : b.labels) {
     if (a.values.contains(label)) {
-      const auto at = std::find(labels.begin(), labels.end(), label);
+      const auto at = std::ranges::find(labels, label);
       behind = static_cast<std::size_t>(at - labels.begin()) + 1;
     } else {
       labels.insert(labels.begin() + static_cast<std::ptrdiff_t>(behind++), label);
@@ -79,9 +79,7 @@ std::string describe(std::string_view text, std::size_t line_begin,
                      std::size_t differs_at) {
   if (text.empty())
     return "";
-  const auto line =
-      1 + std::count(text.begin(),
-                     text.begin() + static_cast<std::ptrdiff_t>(line_begin), '\n');
+  const auto line = 1 + std::ranges::count(text.substr(0, line_begin), '\n');
   const bool is_far = differs_at - line_begin > kShownLine - kShownBefore;
   std::string_view shown = text.substr(is_far ? differs_at - kShownBefore : line_begin);
   while (is_far && !shown.empty() && continues_a_character(shown.front()))
@@ -165,10 +163,7 @@ std::vector<FieldDifference> differences(const Fields& a, const Fields& b,
   if (result.empty() && a != b)
     result.push_back({"order", "other fields in between", ""});
   // Another header or source explains why the includes found other headers.
-  const bool explained = std::any_of(
-      result.begin(), result.end(),
-      [](const FieldDifference& difference) { return is_text(difference.field); });
-  if (explained)
+  if (std::ranges::any_of(result, is_text, &FieldDifference::field))
     std::erase_if(result, [](const FieldDifference& difference) {
       return difference.field == kGraph;
     });

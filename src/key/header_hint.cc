@@ -113,9 +113,8 @@ std::string standard_header_hint(std::string_view header, StandardHeaders standa
 
 std::string toolkit_header_hint(std::string_view header, StandardHeaders standard,
                                 std::string_view wheels) {
-  const bool is_of_toolkit =
-      std::any_of(kOfToolkit.begin(), kOfToolkit.end(),
-                  [&](std::string_view begin) { return header.starts_with(begin); });
+  const bool is_of_toolkit = std::ranges::any_of(
+      kOfToolkit, [&](std::string_view begin) { return header.starts_with(begin); });
   if (is_of_toolkit && standard == StandardHeaders::kNoLibcudacxx)
     return fmt::format(
         "<{}> is of the CUDA toolkit, whose headers this NVRTC lacks: {}", header,

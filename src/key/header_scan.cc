@@ -53,8 +53,7 @@ constexpr std::array<std::string_view, 3> kOfHosts = {"cuda.h", "cudaTypedefs.h"
 bool needs_standard_headers(std::string_view label) {
   const std::size_t slash = label.find('/');
   return label.substr(0, slash) == kStandardTree ||
-         std::find(kOfHosts.begin(), kOfHosts.end(), label.substr(slash + 1)) !=
-             kOfHosts.end();
+         std::ranges::find(kOfHosts, label.substr(slash + 1)) != kOfHosts.end();
 }
 
 /// Guesses what #include MACRO and __has_include(MACRO) name. Only a preprocessor
@@ -383,8 +382,8 @@ Result<void> Scan::read_trees(bool standard) {
 
 // Files in the request's own folders that the headers of `trees` would find first.
 Result<void> Scan::follow_shadows(std::span<const ToolkitTree> trees) {
-  const bool has_own_folders = std::any_of(
-      input_.include_dirs.begin(), input_.include_dirs.end(), [](const fs::path& dir) {
+  const bool has_own_folders =
+      std::ranges::any_of(input_.include_dirs, [](const fs::path& dir) {
         std::error_code error;  // if it cannot be looked at, it holds nothing
         return fs::exists(dir, error);
       });

@@ -100,12 +100,10 @@ class TreeReader {
   [[nodiscard]] bool is_whole(const WalkedTree& walked,
                               const std::vector<TreeFile>& files) const {
     return walked.folder_stamps_suffice &&
-           std::all_of(files.begin(), files.end(),
-                       [](const TreeFile& file) { return file.settled; }) &&
-           std::all_of(walked.folders.begin(), walked.folders.end(),
-                       [this](const WalkedFolder& folder) {
-                         return is_settled(folder.stamp, now_);
-                       });
+           std::ranges::all_of(files, &TreeFile::settled) &&
+           std::ranges::all_of(walked.folders, [this](const WalkedFolder& folder) {
+             return is_settled(folder.stamp, now_);
+           });
   }
 
   const fs::path& root_;

@@ -54,8 +54,7 @@ std::vector<const Parameter*> sorted(std::span<const Parameter> parameters) {
   std::vector<const Parameter*> order;
   order.reserve(parameters.size());
   for (const Parameter& parameter : parameters) order.push_back(&parameter);
-  std::sort(order.begin(), order.end(),
-            [](const Parameter* a, const Parameter* b) { return a->name < b->name; });
+  std::ranges::sort(order, {}, &Parameter::name);
   return order;
 }
 

@@ -186,12 +186,11 @@ class Check {
   // Whether a header of the toolkit looks at `path` first: the scan did, too.
   [[nodiscard]] bool is_operand_of_toolkit(std::string_view path) const {
     const auto& folders = headers_.lookups.folders;
-    return std::any_of(folders.begin(), folders.end(), [&](const std::string& folder) {
+    return std::ranges::any_of(folders, [&](const std::string& folder) {
       return path.starts_with(folder) &&
-             std::any_of(headers_.toolkit.begin(), headers_.toolkit.end(),
-                         [&](const ToolkitTree& tree) {
-                           return has_operand(tree, path.substr(folder.size()));
-                         });
+             std::ranges::any_of(headers_.toolkit, [&](const ToolkitTree& tree) {
+               return has_operand(tree, path.substr(folder.size()));
+             });
     });
   }
 

@@ -20,12 +20,10 @@ void append_operands(const ToolkitTree& tree, std::vector<std::string_view>& ope
 
 bool has_operand(const ToolkitTree& tree, std::string_view operand) {
   const IncludeTree& headers = *tree.headers;
-  if (std::binary_search(headers.operands().begin(), headers.operands().end(),
-                         operand) ||
-      std::any_of(tree.folders.begin(), tree.folders.end(),
-                  [&](const std::string& folder) {
-                    return headers.find(folder + std::string(operand)) != nullptr;
-                  }))
+  if (std::ranges::binary_search(headers.operands(), operand) ||
+      std::ranges::any_of(tree.folders, [&](const std::string& folder) {
+        return headers.find(folder + std::string(operand)) != nullptr;
+      }))
     return true;
   return operand.ends_with(kStdSuffix) &&
          has_operand(tree, operand.substr(0, operand.size() - kStdSuffix.size()));

@@ -59,7 +59,7 @@ class Walk {
     if (::fstat(folder.get(), &info) != 0)
       return posix_error("stat", root_ / prefix_, errno);
     const Identity identity{info.st_dev, info.st_ino};
-    if (std::find(above_.begin(), above_.end(), identity) != above_.end()) {
+    if (std::ranges::find(above_, identity) != above_.end()) {
       tree_.folder_stamps_suffice = false;
       return {};  // a loop of links
     }
@@ -91,8 +91,7 @@ class Walk {
     }
     if (errno != 0)
       return posix_error("list", root_ / prefix_, errno);
-    std::sort(entries.begin(), entries.end(),
-              [](const Entry& a, const Entry& b) { return a.name < b.name; });
+    std::ranges::sort(entries, {}, &Entry::name);
     return entries;
   }
 

@@ -1,5 +1,6 @@
 #include "ops/check.h"
 
+#include <algorithm>
 #include <array>
 
 #include "util/try.h"
@@ -46,10 +47,8 @@ Result<std::int64_t> element_count(std::span<const Extent> extents) {
     if (extent.size < 0)
       return refuse("{} is {}", extent.name, extent.size);
   }
-  for (const Extent& extent : extents) {
-    if (extent.size == 0)
-      return 0;
-  }
+  if (std::ranges::count(extents, 0, &Extent::size) > 0)
+    return 0;
   std::int64_t count = 1;
   for (const Extent& extent : extents) {
     if (extent.size >= kMost / count)

@@ -88,7 +88,7 @@ std::int64_t shared_bytes(const Device& device) {
   std::int64_t bytes = device.shared_bytes_per_block;
   if (bytes == 0) {  // a device that is not on this machine
     const auto* const known = device::find_known(device.capability);
-    bytes = known != nullptr ? known->shared_bytes_per_block : kOfAnyDevice;
+    bytes = known != nullptr ? known->shared_kib_per_block * 1024 : kOfAnyDevice;
   }
   return bytes > kOfAnyDevice ? bytes - kOfKernels : kOfAnyDevice;
 }

@@ -9,6 +9,7 @@
 #include "kiln/device.h"
 #include "kiln/result.h"
 #include "kiln/service.h"
+#include "util/try.h"
 
 namespace kiln::ops {
 
@@ -36,12 +37,9 @@ struct Place {
 template <typename Work>
 [[nodiscard]] Result<void> on_device(Service& service, const Place& place,
                                      const Work& work) {
-  const auto context = context_of(service, place.device);
-  if (!context)
-    return tl::unexpected(context.error());
-  const device::ContextScope scope(**context);
-  if (auto fits = check_stream(**context, scope, place); !fits)
-    return fits;
+  const device::PrimaryContext& context = *KILN_TRY(context_of(service, place.device));
+  const device::ContextScope scope(context);
+  KILN_TRY(check_stream(context, scope, place));
   return work();
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
@@ -28,11 +29,8 @@ std::string_view kernel_of(SoftmaxMask mask) {
 std::string softmax_max_cols(std::int64_t cols) {
   constexpr std::array<std::int64_t, 8> kClasses{32,  64,   128,  256,
                                                  512, 1024, 2048, 4096};
-  for (const std::int64_t longest : kClasses) {
-    if (cols <= longest)
-      return std::to_string(longest);
-  }
-  return "any";
+  const auto* const longest = std::ranges::lower_bound(kClasses, cols);
+  return longest == kClasses.end() ? "any" : std::to_string(*longest);
 }
 
 std::int64_t mask_batch_of(const SoftmaxForward& args) {
