@@ -62,7 +62,7 @@ class FieldEncoder {
   }
   template <typename Value, typename Description>
   void one(std::string_view label, const Value& value, const Description& description) {
-    add_nested(fields_, label, fields_of(value, description));
+    fields_.add(label, as_text(fields_of(value, description).encode()));
   }
   template <typename List, typename Description>
   void each(std::string_view label, const List& list, const Description& description) {

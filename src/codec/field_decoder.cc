@@ -2,10 +2,6 @@
 
 namespace kiln {
 
-void add_nested(Fields& fields, std::string_view label, const Fields& nested) {
-  fields.add(label, as_text(nested.encode()));
-}
-
 std::string FieldDecoder::text(std::string_view label) {
   const auto value = fields_.find(label);
   if (!value)

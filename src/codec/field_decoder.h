@@ -25,8 +25,6 @@ void add_number(Fields& fields, std::string_view label, Integer value) {
   fields.add(label, std::to_string(value));
 }
 
-void add_nested(Fields& fields, std::string_view label, const Fields& nested);
-
 /// Reads the fields of one value and remembers the first error, so that a reader is a
 /// list of assignments and one finish(). Thread safety: one thread.
 class FieldDecoder {
@@ -53,10 +51,8 @@ class FieldDecoder {
   template <typename Integer>
   std::vector<Integer> numbers(std::string_view label) {
     std::vector<Integer> list;
-    for (const Field& field : fields_.list()) {
-      if (field.label == label)
-        list.push_back(parse<Integer>(field.value, label));
-    }
+    for (const std::string& each : texts(label))
+      list.push_back(parse<Integer>(each, label));
     return list;
   }
 
