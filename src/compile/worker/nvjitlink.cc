@@ -222,8 +222,7 @@ Result<CompileOutput> link_here(const LinkJob& job, const PhaseCallback& on_phas
     link = std::make_unique<Link>(*linker);
     linked = link->run(job, true);
   }
-  if (!linked)
-    return tl::unexpected(std::move(linked).error());
+  KILN_TRY(std::move(linked));
   CompileOutput output;
   output.nvrtc_time =
       std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
