@@ -68,45 +68,35 @@ bool has_unit_strides(const Problem& problem) {
          problem.o.dim == 1;
 }
 
-double flag(bool value) {
-  return value ? 1 : 0;
-}
-
 using Q = const RuleQuestion&;
 
-Field derived(std::string_view name, FieldKind kind, FieldValue (*read)(Q)) {
-  return {.name = name, .kind = kind, .read = read};
+/// `read` gives a number or a flag.
+template <typename Read>
+Field derived(std::string_view name, FieldKind kind, Read /*read*/) {
+  return {.name = name, .kind = kind, .read = [](Q question) -> FieldValue {
+            return static_cast<double>(Read()(question));
+          }};
 }
 
 /// Derived fields, and the device and cuDNN version of the question.
 std::vector<Field> derived_fields() {
   using enum FieldKind;
   return {
-      derived("cudnn", kVersion,
-              [](Q q) -> FieldValue { return number(encoded(q.cudnn)); }),
-      derived("arch", kArch,
-              [](Q q) -> FieldValue { return q.arch.major * 100.0 + q.arch.minor; }),
+      derived("cudnn", kVersion, [](Q q) { return encoded(q.cudnn); }),
+      derived("arch", kArch, [](Q q) { return q.arch.major * 100 + q.arch.minor; }),
       derived("max_d", kNumber,
-              [](Q q) -> FieldValue {
-                return number(std::max(q.problem.dqk, q.problem.dv));
-              }),
-      derived("window_right", kNumber,
-              [](Q q) -> FieldValue { return number(right_bound(q.problem)); }),
-      derived("window", kFlag,
-              [](Q q) -> FieldValue { return flag(has_window(q.problem)); }),
-      derived("elements", kNumber,
-              [](Q q) -> FieldValue { return largest_tensor(q.problem); }),
-      derived("unit_strides", kFlag,
-              [](Q q) -> FieldValue { return flag(has_unit_strides(q.problem)); }),
-      derived("mixed_layouts", kFlag,
-              [](Q q) -> FieldValue { return flag(has_mixed_layouts(q.problem)); }),
+              [](Q q) { return std::max(q.problem.dqk, q.problem.dv); }),
+      derived("window_right", kNumber, [](Q q) { return right_bound(q.problem); }),
+      derived("window", kFlag, [](Q q) { return has_window(q.problem); }),
+      derived("elements", kNumber, [](Q q) { return largest_tensor(q.problem); }),
+      derived("unit_strides", kFlag, [](Q q) { return has_unit_strides(q.problem); }),
+      derived("mixed_layouts", kFlag, [](Q q) { return has_mixed_layouts(q.problem); }),
       derived("group_strides", kFlag,
-              [](Q q) -> FieldValue {
-                return flag(group_gap(q.problem, q.problem.q) != 0 ||
-                            group_gap(q.problem, q.problem.o) != 0);
+              [](Q q) {
+                return group_gap(q.problem, q.problem.q) != 0 ||
+                       group_gap(q.problem, q.problem.o) != 0;
               }),
-      derived("interleaved", kFlag,
-              [](Q q) -> FieldValue { return flag(is_interleaved(q.problem)); }),
+      derived("interleaved", kFlag, [](Q q) { return is_interleaved(q.problem); }),
   };
 }
 

@@ -30,9 +30,11 @@ Strides strides_of(Layout layout, std::int64_t batch, std::int64_t heads,
   return {sequence * heads * dim, dim, heads * dim, 1};
 }
 
-tl::unexpected<Error> wrong(std::string_view field, const std::string& what,
-                            std::string_view of = "problem") {
-  return refuse("{}.{}: {}", of, field, what);
+template <typename... Values>
+tl::unexpected<Error> wrong(std::string_view field, fmt::format_string<Values...> what,
+                            Values&&... values) {
+  return refuse("problem.{}: {}", field,
+                fmt::format(what, std::forward<Values>(values)...));
 }
 
 /// Which of two axes is the outer one, by stride. kEither: the strides are equal, or an
@@ -78,7 +80,7 @@ Result<void> check_sizes(const ops::AttentionProblem& problem) {
       {"dv", problem.dv}};
   for (const auto& [field, size] : sizes) {
     if (size < 1 || size > kMostSize)
-      return wrong(field, fmt::format("{} is no size from 1 to {}", size, kMostSize));
+      return wrong(field, "{} is no size from 1 to {}", size, kMostSize);
   }
   // Keeps strides from overflowing.
   const auto elements = [&](std::int64_t heads, std::int64_t length, std::int64_t dim) {
@@ -94,8 +96,8 @@ Result<void> check_sizes(const ops::AttentionProblem& problem) {
       elements(problem.heads, problem.sq, problem.skv) > kMostElements)
     return wrong("bias", "the scores have more than 2^53 elements");
   if (problem.heads % problem.kv_heads != 0)
-    return wrong("kv_heads", fmt::format("{} heads of the query are no multiple of {}",
-                                         problem.heads, problem.kv_heads));
+    return wrong("kv_heads", "{} heads of the query are no multiple of {}",
+                 problem.heads, problem.kv_heads);
   return {};
 }
 
@@ -138,24 +140,20 @@ Result<void> check_strides(const Problem& problem) {
 Result<void> check_bias(const Problem& problem) {
   const Strides& bias = problem.bias;
   if (problem.bias_gradient && problem.pass != Pass::kBackward)
-    return wrong("bias_gradient", "a forward pass has no gradients", "options");
+    return refuse("options.bias_gradient: a forward pass has no gradients");
   if (problem.bias_gradient && problem.bias_kind != Bias::kPostScale)
-    return wrong("bias_gradient",
-                 fmt::format("it is of a post_scale bias, not of {}",
-                             word_of(problem.bias_kind)),
-                 "options");
+    return refuse("options.bias_gradient: it is of a post_scale bias, not of {}",
+                  word_of(problem.bias_kind));
   if (bias == Strides{})
     return {};
   if (!has_bias_tensor(problem))
-    return wrong("bias",
-                 fmt::format("strides are those of a post_scale or boolean bias, not "
-                             "of {}",
-                             word_of(problem.bias_kind)));
+    return wrong("bias", "strides are those of a post_scale or boolean bias, not of {}",
+                 word_of(problem.bias_kind));
   if (bias.dim != 1 || bias.group != 0)
     return wrong("bias",
-                 fmt::format("`dim` is {} and `group` {}: the last dimension is "
-                             "contiguous, so they are 1 and 0",
-                             bias.dim, bias.group));
+                 "`dim` is {} and `group` {}: the last dimension is "
+                 "contiguous, so they are 1 and 0",
+                 bias.dim, bias.group);
   if (problem.bias_gradient && !may_have_bias_gradient(problem))
     return wrong(
         "bias",
@@ -169,14 +167,12 @@ Result<void> check_window(const Problem& problem) {
       {"window_left", problem.window_left}, {"window_right", problem.window_right}};
   for (const auto& [field, side] : sides) {
     if (side < -1 || side >= kMostSize - 1)
-      return wrong(field, fmt::format("{} is neither a number of keys nor -1, which is "
-                                      "unlimited",
-                                      side));
+      return wrong(field, "{} is neither a number of keys nor -1, which is unlimited",
+                   side);
   }
   if (is_causal(problem.mask) && problem.window_right > 0)
-    return wrong("window_right",
-                 fmt::format("a {} mask lets nothing be seen to the right: 0 or -1",
-                             word_of(problem.mask)));
+    return wrong("window_right", "a {} mask lets nothing be seen to the right: 0 or -1",
+                 word_of(problem.mask));
   return {};
 }
 
@@ -203,8 +199,7 @@ Result<void> validate(const Problem& problem) {
   KILN_TRY(check_window(problem));
   KILN_TRY(check_strides(problem));
   if (!(problem.dropout >= 0 && problem.dropout <= 1))
-    return wrong("dropout",
-                 fmt::format("{} is no probability from 0 to 1", problem.dropout));
+    return wrong("dropout", "{} is no probability from 0 to 1", problem.dropout);
   if (problem.pass == Pass::kBackward && !problem.training)
     return wrong("training", "a backward pass is of training");
   return check_bias(problem);

@@ -83,8 +83,7 @@ Result<SymbolTable> read_arguments(const TomlTable& table, KernelParts& to) {
     if (!is_declarable_name(declared.name) ||
         !symbols.add(declared.name, ValueType::kInteger))
       return toml_error(table.file(), *declared.node,
-                        "launch argument '{}' is no name, or the name is "
-                        "taken",
+                        "launch argument '{}' is no name, or the name is taken",
                         declared.name);
     to.arguments.push_back(KILN_TRY(read_argument(table.file(), declared)));
   }

@@ -21,7 +21,6 @@
 #include "standin/private_folder.h"
 #include "standin/standin_image.h"
 #include "standin/trace.h"
-#include "standin/write_all.h"
 
 namespace kiln::standin {
 namespace {

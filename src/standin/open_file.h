@@ -1,4 +1,4 @@
-// An open file of the audit module, which has no library but libc.
+// An open file of the audit module, and what it writes: with no library but libc.
 
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdio>
 
 namespace kiln::standin {
@@ -50,5 +51,17 @@ class OpenFile {
   bool is_known_ = false;
   struct stat status_ {};
 };
+
+[[nodiscard]] inline bool write_all(int fd, const unsigned char* bytes,
+                                    std::size_t size) {
+  while (size > 0) {
+    const ssize_t written = write(fd, bytes, size);
+    if (written <= 0)
+      return false;
+    bytes += written;
+    size -= static_cast<std::size_t>(written);
+  }
+  return true;
+}
 
 }  // namespace kiln::standin

@@ -17,7 +17,6 @@
 #include <initializer_list>
 
 #include "standin/open_file.h"
-#include "standin/write_all.h"
 
 namespace kiln::standin {
 namespace {

@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "standin/write_all.h"
+#include "standin/open_file.h"
 
 namespace kiln::standin {
 
