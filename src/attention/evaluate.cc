@@ -157,14 +157,12 @@ Verdict RuleSet::evaluate(const RuleQuestion& question) const {
   verdict.supported = refused.empty();
   if (verdict.supported)
     return verdict;
-  for (const CudnnVersion version : versions_) {
-    RuleQuestion later = question;
-    later.cudnn = version;
-    if (version > question.cudnn && is_supported(later)) {
-      verdict.first_supported = version;
-      break;
-    }
-  }
+  const auto later = std::ranges::find_if(versions_, [&](CudnnVersion version) {
+    return version > question.cudnn &&
+           is_supported({question.problem, question.arch, version});
+  });
+  if (later != versions_.end())
+    verdict.first_supported = *later;
   return verdict;
 }
 

@@ -38,8 +38,7 @@ std::string_view reason(Target target) {
   if (is_integrated(target.architecture.capability))
     return "of exactly that compute capability, an integrated one";
   return "of the same major version with a minor version not lower, integrated ones "
-         "not "
-         "included";
+         "not included";
 }
 
 }  // namespace

@@ -192,8 +192,7 @@ Result<DeviceProperties> device_properties(const Driver& driver, int ordinal) {
   properties.ordinal = ordinal;
   properties.device_version =
       100 * info->capability.major + 10 * info->capability.minor;
-  properties.driver_version =
-      1000 * driver.version().major + 10 * driver.version().minor;
+  properties.driver_version = driver_value(driver.version());
   properties.name = info->name;
   return properties;
 }

@@ -82,21 +82,15 @@ Result<SourceKeyInput> normalized(SourceKeyInput input) {
     }
     if (!taken->value || taken->value->empty())
       return refuse("the option {} has no value", options[at]);
-    switch (taken->meaning) {
-      case Meaning::kIncludeDir:
-        input.include_dirs.emplace_back(*std::move(taken->value));
-        break;
-      case Meaning::kDefine:
-        input.macros.push_back({MacroAction::kDefine, *std::move(taken->value)});
-        break;
-      case Meaning::kUndefine:
-        input.macros.push_back({MacroAction::kUndefine, *std::move(taken->value)});
-        break;
-      case Meaning::kPreInclude:
-        // Stays, since its place among the others matters; rewritten to one spelling.
-        input.options.push_back("--pre-include=" + *taken->value);
-        break;
-    }
+    std::string& value = *taken->value;
+    if (taken->meaning == Meaning::kIncludeDir)
+      input.include_dirs.emplace_back(std::move(value));
+    else if (taken->meaning == Meaning::kDefine)
+      input.macros.push_back({MacroAction::kDefine, std::move(value)});
+    else if (taken->meaning == Meaning::kUndefine)
+      input.macros.push_back({MacroAction::kUndefine, std::move(value)});
+    else  // stays, since its place among the others matters; in one spelling
+      input.options.push_back("--pre-include=" + value);
     at += taken->count;
   }
   for (std::filesystem::path& dir : input.include_dirs) KILN_TRY(make_absolute(dir));

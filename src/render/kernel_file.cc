@@ -14,27 +14,37 @@ namespace kiln::render {
 
 namespace {
 
-/// The names that a text may use: those to which KernelSpec gives values.
-TextNames text_names(const KernelParts& parts) {
+/// The names that a text may use: those to which KernelSpec gives values. Errors: one
+/// stands for two things, or is that of an argument, too.
+Result<TextNames> text_names(const Declarations& from, const KernelParts& parts) {
   TextNames names;
-  names.emplace("kernel", NameKind::kValue);
+  std::string twice;
+  const auto add = [&](const std::string& name, NameKind kind) {
+    if (!names.emplace(name, kind).second)
+      twice = name;
+  };
+  add("kernel", NameKind::kValue);
   for (std::size_t i = 0; i < parts.parameters.size(); ++i) {
     const Parameter& parameter = parts.parameters[i];
-    names.emplace(parameter.name, parameter.type == ParameterType::kBoolean
-                                      ? NameKind::kBoolean
-                                      : NameKind::kValue);
+    add(parameter.name, parameter.type == ParameterType::kBoolean ? NameKind::kBoolean
+                                                                  : NameKind::kValue);
     for (const std::size_t flag : parts.slots[i].flags)
-      names.emplace(parts.symbols.name(flag), NameKind::kBoolean);
+      add(parts.symbols.name(flag), NameKind::kBoolean);
   }
   const auto kind_of = [&](std::size_t slot) {
     return parts.symbols.type(slot) == ValueType::kBoolean ? NameKind::kBoolean
                                                            : NameKind::kValue;
   };
   for (const Constant& constant : parts.constants)
-    names.emplace(constant.name,
-                  constant.slot ? kind_of(*constant.slot) : NameKind::kValue);
-  for (const Derived& derived : parts.derived)
-    names.emplace(derived.name, kind_of(derived.slot));
+    add(constant.name, constant.slot ? kind_of(*constant.slot) : NameKind::kValue);
+  for (const Derived& derived : parts.derived) add(derived.name, kind_of(derived.slot));
+  for (const LaunchArgument& argument : parts.arguments) {
+    if (names.contains(argument.name))
+      twice = argument.name;
+  }
+  if (!twice.empty())
+    return toml_error(from.file, *from.kernel,
+                      "{}: the name '{}' stands for two things", from.name, twice);
   return names;
 }
 
@@ -49,25 +59,6 @@ Digest digest_of(const std::vector<std::string>& names,
   for (std::size_t i = 0; i < texts.size(); ++i)
     list += names[i] + '\0' + texts[i].hex() + '\n';
   return Digest::of(as_bytes(list));
-}
-
-/// Compares all names, since enums of words and string constants have no symbol.
-Result<void> check_unique_names(const Declarations& from, const KernelParts& parts) {
-  std::vector<std::string> names;
-  for (const Parameter& parameter : parts.parameters) names.push_back(parameter.name);
-  for (std::size_t i = 0; i < parts.parameters.size(); ++i) {
-    for (const std::size_t flag : parts.slots[i].flags)
-      names.push_back(parts.symbols.name(flag));
-  }
-  for (const Constant& constant : parts.constants) names.push_back(constant.name);
-  for (const Derived& derived : parts.derived) names.push_back(derived.name);
-  for (const LaunchArgument& argument : parts.arguments) names.push_back(argument.name);
-  std::ranges::sort(names);
-  const auto twice = std::ranges::adjacent_find(names);
-  if (twice == names.end())
-    return {};
-  return toml_error(from.file, *from.kernel, "{}: the name '{}' stands for two things",
-                    from.name, *twice);
 }
 
 }  // namespace
@@ -163,15 +154,13 @@ Result<std::shared_ptr<const KernelSpec>> FamilyReader::read(std::string_view na
   KILN_TRY(read_constraints(*from, parts));
   KILN_TRY(read_targets(*from, parts));
   KILN_TRY(read_launch(*from, parts));
-  KILN_TRY(check_unique_names(*from, parts));
-  KILN_TRY(add_texts(from->sources, parts));
+  KILN_TRY(add_texts(from->sources, KILN_TRY(text_names(*from, parts)), parts));
   const SetDeclarations sets = KILN_TRY(read_sets(*from));
   return KernelSpec::make(std::move(parts), sets, checks_);
 }
 
 Result<void> FamilyReader::add_texts(const std::vector<std::string>& names,
-                                     KernelParts& to) {
-  const TextNames known = text_names(to);
+                                     const TextNames& known, KernelParts& to) {
   std::vector<Digest> digests;
   for (const std::string& name : names) {
     const ReadText* text = KILN_TRY(read_text(name));

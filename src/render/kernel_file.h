@@ -74,8 +74,9 @@ class FamilyReader {
   struct Document;
 
   FamilyReader(FamilySource source, Prelude prelude, VariantChecks checks);
+  /// `known`: what a text may name.
   [[nodiscard]] Result<void> add_texts(const std::vector<std::string>& names,
-                                       KernelParts& to);
+                                       const TextNames& known, KernelParts& to);
   [[nodiscard]] Result<const ReadText*> read_text(const std::string& name);
 
   // Constant after open().

@@ -11,6 +11,7 @@
 #include "request/program_name.h"
 #include "request/source_kernels.h"
 #include "util/nearest.h"
+#include "util/text.h"
 
 namespace kiln::request {
 namespace {
@@ -21,11 +22,9 @@ std::string plain_name(std::string_view expression) {
   const std::size_t scope = expression.rfind("::");
   if (scope != std::string_view::npos)
     expression.remove_prefix(scope + 2);
-  while (!expression.empty() &&
-         (expression.front() == '&' || expression.front() == ' '))
-    expression.remove_prefix(1);
-  while (expression.ends_with(' ')) expression.remove_suffix(1);
-  return std::string(expression);
+  expression.remove_prefix(
+      std::min(expression.find_first_not_of("& "), expression.size()));
+  return std::string(trimmed(expression, " "));
 }
 
 constexpr std::size_t kMostShown = 20;  // kernels in a hint

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <unordered_set>
 
 #include "util/ascii.h"
@@ -37,11 +36,8 @@ class Tokens {
  private:
   void skip() {
     for (;;) {
-      const auto blanks = static_cast<std::size_t>(
-          std::find_if_not(
-              rest_.begin(), rest_.end(),
-              [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }) -
-          rest_.begin());
+      const std::size_t blanks =
+          std::min(rest_.find_first_not_of(" \t\n\v\f\r"), rest_.size());
       begins_line_ |= rest_.substr(0, blanks).find('\n') != std::string_view::npos;
       rest_.remove_prefix(blanks);
       const bool is_directive = begins_line_ && rest_.starts_with('#');
