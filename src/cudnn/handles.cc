@@ -1,5 +1,6 @@
 #include "cudnn/handles.h"
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <utility>
@@ -36,11 +37,8 @@ class ThreadLeases {
   }
 
   [[nodiscard]] const CudnnHandle* find(std::uint64_t id) const noexcept {
-    for (const HandleLease& lease : leases_) {
-      if (lease.id == id)
-        return lease.handle;
-    }
-    return nullptr;
+    const auto found = std::ranges::find(leases_, id, &HandleLease::id);
+    return found == leases_.end() ? nullptr : found->handle;
   }
 
   void add(HandleLease lease) {

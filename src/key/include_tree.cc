@@ -139,10 +139,7 @@ IncludeTree::IncludeTree(fs::path root, std::vector<TreeFile> files,
 
 const TreeFile* IncludeTree::find(std::string_view path) const {
   const auto found =
-      std::lower_bound(files_.begin(), files_.end(), path,
-                       [](const TreeFile& file, std::string_view wanted) {
-                         return walks_before(file.path, wanted);
-                       });
+      std::ranges::lower_bound(files_, path, walks_before, &TreeFile::path);
   return found != files_.end() && found->path == path ? &*found : nullptr;
 }
 

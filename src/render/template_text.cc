@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <kainjow/mustache.hpp>
-#include <optional>
 #include <utility>
 
 #include "util/ascii.h"
@@ -55,6 +55,11 @@ class TextScanner {
  private:
   using Piece = TemplateText::Piece;
   using PieceKind = TemplateText::PieceKind;
+  using Mark = std::pair<char, PieceKind>;
+  static constexpr std::array<Mark, 4> kMarks{{{'#', PieceKind::kSection},
+                                               {'^', PieceKind::kInvertedSection},
+                                               {'/', PieceKind::kEnd},
+                                               {'!', PieceKind::kComment}}};
 
   [[nodiscard]] tl::unexpected<Error> error(std::string_view what) const {
     return error_at(out_.file_, line_, what);
@@ -96,8 +101,10 @@ class TextScanner {
   Result<void> take_tag() {
     std::size_t at = at_ + kOpen.size();
     PieceKind kind = PieceKind::kValue;
-    if (const auto marked = kind_of(at < text_.size() ? text_[at] : '\0')) {
-      kind = *marked;
+    const char mark = at < text_.size() ? text_[at] : '\0';
+    if (const auto* const found = std::ranges::find(kMarks, mark, &Mark::first);
+        found != kMarks.end()) {
+      kind = found->second;
       ++at;
     }
     const auto skip_blanks = [&] {
@@ -118,21 +125,6 @@ class TextScanner {
       out_.pieces_.push_back({kind, name, line_});
     at_ = at + kClose.size();
     return {};
-  }
-
-  static std::optional<PieceKind> kind_of(char mark) {
-    switch (mark) {
-      case '#':
-        return PieceKind::kSection;
-      case '^':
-        return PieceKind::kInvertedSection;
-      case '/':
-        return PieceKind::kEnd;
-      case '!':
-        return PieceKind::kComment;
-      default:
-        return std::nullopt;
-    }
   }
 
   Result<void> count_section(PieceKind kind, const std::string& name) {
