@@ -71,6 +71,7 @@ Result<Reply> answer_request(const Request& request) {
 // A sanitizer has an mmap() of its own.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 /// libnvrtc calls this one, because a program's symbols come before libc's.
+// NOLINTNEXTLINE(readability-function-size)
 extern "C" __attribute__((visibility("default"))) void* mmap(void* address,
                                                              std::size_t bytes,
                                                              int protection, int flags,
