@@ -1,7 +1,6 @@
 #include "remote/client/transfers.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -9,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <deque>
-#include <iterator>
 #include <optional>
 #include <thread>
 #include <unordered_map>
@@ -18,7 +16,6 @@
 
 #include "kiln/version.h"
 #include "util/kept_fd.h"
-#include "util/log.h"
 #include "util/mutex.h"
 #include "util/quiet_thread.h"
 #include "util/this_library.h"
@@ -40,21 +37,17 @@ constexpr std::chrono::seconds kSilence{2};
 constexpr std::chrono::seconds kSignLimit{5};
 /// A helper that ends without one good reply so often in a row is not started again.
 constexpr int kMostStarts = 3;
-constexpr milliseconds kLookWithoutPipe{50};
-constexpr std::chrono::minutes kLongestSleep{1};
+constexpr std::chrono::hours kLongestSleep{1};
+constexpr milliseconds kLookWithoutPipe{50};  // nobody can wake the thread
+constexpr Clock::time_point kNever = Clock::time_point::max();
 
 TransferReply no_helper(std::uint64_t id, const std::string& why) {
   return {.id = id, .end = TransferEnd::kHelper, .error = why};
 }
 
-TransferReply no_credentials(std::uint64_t id, const std::string& why) {
-  return {.id = id, .end = TransferEnd::kAnswered, .error = why};
-}
-
 Result<ChildProcess> start_helper(const ChildCommand& command,
-                                  const std::stop_token& stop) {
+                                  const ExchangeLimits& limits) {
   auto process = KILN_TRY(ChildProcess::start(command));
-  const ExchangeLimits limits{.deadline = Clock::now() + kFrameLimit, .stop = stop};
   const auto message =
       KILN_TRY(decode_from_helper(KILN_TRY(process.receive_frame(limits))));
   const auto* const hello = std::get_if<HelperHello>(&message);
@@ -85,14 +78,6 @@ struct Transfers::State {
     }
   };
 
-  /// What waits to be sent.
-  struct Outgoing {
-    std::uint64_t id;
-    Bytes frame;
-    std::optional<BodyFile> body{};
-    bool starts_helper = true;
-  };
-
   explicit State(ChildCommand helper) : command(std::move(helper)) {
     // A pipe, since all eventfds are one file to fstat().
     std::array<int, 2> ends{-1, -1};
@@ -102,28 +87,26 @@ struct Transfers::State {
   }
 
   void rouse() const {
-    constexpr std::byte kOne{1};
     if (waker.is_ours())
-      std::ignore = ::write(waker.get(), &kOne, 1);  // EAGAIN: it is awake
+      std::ignore = ::write(waker.get(), "", 1);  // EAGAIN: it is awake
   }
 
-  /// Starts the thread if there is none yet. A new id; 0 if there is no thread.
-  [[nodiscard]] std::uint64_t add_thread(const std::function<void()>& body) {
+  /// Starts the thread if there is none yet. The new id; 0 if there is no thread.
+  std::uint64_t add(Pending& transfer, const std::function<void()>& body) {
     const MutexLock lock(mutex);
     if (!thread.joinable() && !closing.stop_requested()) {
       if (auto started = start_quiet_thread(body, Thread::kJoinable))
         thread = *std::move(started);
     }
-    return thread.joinable() ? next_id++ : 0;
-  }
-
-  void add(std::uint64_t id, Pending transfer) {
-    const MutexLock lock(mutex);
-    transfer.request.id = id;
+    if (!thread.joinable())
+      return 0;
+    const std::uint64_t id = transfer.request.id = next_id++;
     transfer.set_deadline();
     if (!transfer.is_held)
-      requests.push_back(id);
+      untold.push_back(id);
     pending.emplace(id, std::move(transfer));
+    rouse();
+    return id;
   }
 
   /// Null: it has ended, or is not held.
@@ -132,77 +115,86 @@ struct Transfers::State {
     return found != pending.end() && found->second.is_held ? &found->second : nullptr;
   }
 
-  void send(std::uint64_t id, const Credentials& credentials) {
+  /// Empty: it has ended.
+  [[nodiscard]] Done take(std::uint64_t id) {
     const MutexLock lock(mutex);
-    Pending* const transfer = held(id);
-    if (transfer == nullptr)
-      return;
-    transfer->request.credentials = credentials;
-    transfer->is_held = false;
-    transfer->set_deadline();
-    requests.push_back(id);
-  }
-
-  void refuse(std::uint64_t id, const std::string& why) {
-    const MutexLock lock(mutex);
-    if (Pending* const transfer = held(id); transfer != nullptr) {
-      transfer->refused = why;
-      transfer->deadline = Clock::now();
-    }
-  }
-
-  void cancel(std::uint64_t id) {
-    const MutexLock lock(mutex);
-    cancels.push_back(id);
-  }
-
-  [[nodiscard]] std::optional<Outgoing> take_outgoing() {
-    const MutexLock lock(mutex);
-    if (!cancels.empty()) {
-      const std::uint64_t id = cancels.front();
-      cancels.pop_front();
-      return Outgoing{.id = id,
-                      .frame = encode(ToHelper(TransferCancel{id})),
-                      .starts_helper = false};
-    }
-    while (!requests.empty()) {
-      const auto found = pending.find(requests.front());
-      requests.pop_front();
-      if (found == pending.end())
-        continue;  // cancelled
-      Pending& transfer = found->second;
-      transfer.is_sent = true;
-      return Outgoing{.id = transfer.request.id,
-                      .frame = encode(ToHelper(transfer.request)),
-                      .body = has_body(transfer.request) ? std::optional(transfer.body)
-                                                         : std::nullopt};
-    }
-    return std::nullopt;
+    auto taken = pending.extract(id);
+    return taken.empty() ? Done() : std::move(taken.mapped().done);
   }
 
   // Of the thread alone.
 
+  /// Starts the helper when there is something to send, sends, and hands out replies.
+  void run() {
+    ::pthread_setname_np(::pthread_self(), "kiln-remote");
+    while (!closing.stop_requested()) {
+      if (const auto sent = send_waiting(); !sent) {
+        lose(sent.error().message);
+        continue;
+      }
+      if (const auto received = sleep() ? receive_one() : Result<void>(); !received)
+        lose(received.error().message);
+      expire();
+      if (const auto alive = watch(); !alive)
+        lose(alive.error().message);
+    }
+    process.reset();
+  }
+
   [[nodiscard]] Result<void> send_waiting() {
-    while (const auto message = take_outgoing()) {
-      if (!process && !message->starts_helper)
+    while (const auto next = next_message()) {
+      const auto& [message, file] = *next;
+      const auto* const request = std::get_if<TransferRequest>(&message);
+      if (!process && request == nullptr)
         continue;
       if (!process) {
         if (starts >= kMostStarts)
           return fail(ErrorCode::kUnavailable, "kiln-remote has ended three times");
         ++starts;
-        process = KILN_TRY(start_helper(command, closing.get_token()));
+        process = KILN_TRY(start_helper(command, limits()));
         heard();
       }
-      // One that the host has closed is now a file of the host's.
-      const int body = message->body ? message->body->descriptor() : -1;
-      if (message->body && body == -1) {
-        if (const auto done = take(message->id))
-          (*done)(no_helper(message->id, "this program has closed its file"));
-        continue;
-      }
-      KILN_TRY(process->send(message->frame, limits(), body));
+      const bool has_file = request != nullptr && has_body(*request);
+      const int body = has_file ? file.descriptor() : -1;
+      if (!has_file || body != -1)
+        KILN_TRY(process->send(encode(message), limits(), body));
+      else if (const auto done = take(request->id))  // it is now a file of the host's
+        done(no_helper(request->id, "this program has closed its file"));
     }
     return {};
+  }
+
+  /// A request, or the cancel of one that is not pending any more.
+  [[nodiscard]] std::optional<std::pair<ToHelper, BodyFile>> next_message() {
+    const MutexLock lock(mutex);
+    if (untold.empty())
+      return std::nullopt;
+    const std::uint64_t id = untold.front();
+    untold.pop_front();
+    const auto found = pending.find(id);
+    if (found == pending.end())
+      return std::pair(ToHelper(TransferCancel{id}), BodyFile());
+    found->second.is_sent = true;
+    return std::pair(ToHelper(found->second.request), found->second.body);
+  }
+
+  /// Until there is something to do. True: the helper has said something.
+  [[nodiscard]] bool sleep() {
+    const bool can_wake = wake.is_ours() && waker.is_ours();
+    const auto left = std::clamp<Clock::duration>(
+        std::min(first_deadline(), watch_at()) - Clock::now(), Clock::duration(0),
+        can_wake ? Clock::duration(kLongestSleep) : kLookWithoutPipe);
+    std::array<pollfd, 2> fds{
+        {{.fd = can_wake ? wake.get() : -1, .events = POLLIN, .revents = 0},
+         {.fd = process ? process->socket() : -1, .events = POLLIN, .revents = 0}}};
+    std::ignore =
+        ::poll(fds.data(), fds.size(),
+               static_cast<int>(std::chrono::ceil<milliseconds>(left).count()));
+    if (fds[0].revents != 0 && wake.is_ours()) {
+      std::array<std::byte, 64> roused{};
+      std::ignore = ::read(wake.get(), roused.data(), roused.size());
+    }
+    return fds[1].revents != 0;
   }
 
   [[nodiscard]] Result<void> receive_one() {
@@ -216,7 +208,7 @@ struct Transfers::State {
       return corrupt_message("it is no reply");
     starts = 0;
     if (const auto done = take(reply->id))
-      (*done)(std::move(*reply));
+      done(std::move(*reply));
     return {};
   }
 
@@ -226,108 +218,87 @@ struct Transfers::State {
     is_suspect = false;
   }
 
-  /// Asks for a sign of life where one is missed. Errors: there is none.
-  [[nodiscard]] Result<void> watch() {
-    const auto now = Clock::now();
+  /// When the helper is to be asked for a sign of life, or has given none.
+  [[nodiscard]] Clock::time_point watch_at() {
     if (!process)
-      return {};
+      return kNever;
     if (pinged_at)
-      return now - *pinged_at < kSignLimit
-                 ? Result<void>()
-                 : fail(ErrorCode::kTimeout, "kiln-remote gives no answer");
-    if (!is_suspect && (!first_deadline() || now - heard_at < kSilence))
-      return {};
-    pinged_at = now;
-    return process->send(encode(ToHelper(Ping{})), limits());
+      return *pinged_at + kSignLimit;
+    if (is_suspect)
+      return heard_at;
+    return first_deadline() == kNever ? kNever : heard_at + kSilence;
   }
 
-  /// When expire() or watch() has something to do; nullopt: never.
-  [[nodiscard]] std::optional<Clock::time_point> next_look() {
-    const auto deadline = first_deadline();
-    if (!process || (!deadline && !pinged_at))
-      return deadline;
-    const auto look = pinged_at ? *pinged_at + kSignLimit : heard_at + kSilence;
-    return std::min(deadline.value_or(look), look);
+  [[nodiscard]] Result<void> watch() {
+    const auto now = Clock::now();
+    if (now < watch_at())
+      return {};
+    if (pinged_at)
+      return fail(ErrorCode::kTimeout, "kiln-remote gives no answer");
+    pinged_at = now;
+    return process->send(encode(ToHelper(Ping{})), limits());
   }
 
   [[nodiscard]] ExchangeLimits limits() const {
     return {.deadline = Clock::now() + kFrameLimit, .stop = closing.get_token()};
   }
 
-  /// Where a helper was lost, another does what it has left. Without one all fail.
+  /// Where a helper was lost, another does what it has left. Without one all fail, but
+  /// those that are held: whoever gets their credentials is told of it.
   void lose(const std::string& why) {
     const bool had_helper = process.has_value();
     process.reset();  // killed
     if (closing.stop_requested())
       return;
-    decide(why, [&](const Pending& transfer) {
-      if (transfer.is_held)
-        return Fate::kStays;  // whoever gets its credentials is told of it
-      if (!had_helper || (transfer.is_sent && transfer.is_repeated))
-        return Fate::kFails;
-      return transfer.is_sent ? Fate::kIsRepeated : Fate::kStays;
+    fail_those(why, [&](const Pending& each) {
+      return !each.is_held && (!had_helper || (each.is_sent && each.is_repeated));
     });
+    const MutexLock lock(mutex);
+    for (auto& [id, transfer] : pending) {
+      if (!transfer.is_sent)
+        continue;
+      transfer.is_sent = false;
+      transfer.is_repeated = true;
+      transfer.set_deadline();
+      untold.push_back(id);
+    }
   }
 
   /// Those whose time is over fail. The others go on.
   void expire() {
     const auto now = Clock::now();
-    const bool has_failed =
-        decide("kiln-remote gives no answer", [&](const Pending& each) {
-          return each.deadline <= now ? Fate::kFails : Fate::kStays;
-        });
-    is_suspect = is_suspect || has_failed;
+    if (fail_those("kiln-remote gives no answer",
+                   [&](const Pending& each) { return each.deadline <= now; }))
+      is_suspect = true;
   }
 
-  [[nodiscard]] std::optional<Done> take(std::uint64_t id) {
-    const MutexLock lock(mutex);
-    const auto found = pending.find(id);
-    if (found == pending.end())
-      return std::nullopt;
-    std::optional<Done> done = std::move(found->second.done);
-    pending.erase(found);
-    return done;
-  }
-
-  enum class Fate : std::uint8_t { kStays, kFails, kIsRepeated };
-  /// True if any fails.
-  template <typename Judge>
-  bool decide(const std::string& why, const Judge& judge) {
+  /// True if there are any.
+  template <typename Condition>
+  bool fail_those(const std::string& why, const Condition& is_one) {
     std::vector<std::pair<TransferReply, Done>> failed;
     {
       const MutexLock lock(mutex);
-      for (auto each = pending.begin(); each != pending.end();) {
-        const auto next = std::next(each);
-        auto& [id, transfer] = *each;
-        switch (judge(transfer)) {
-          case Fate::kStays:
-            break;
-          case Fate::kIsRepeated:
-            transfer.is_sent = false;
-            transfer.is_repeated = true;
-            transfer.set_deadline();
-            requests.push_back(id);
-            break;
-          case Fate::kFails:
-            failed.emplace_back(transfer.is_held ? no_credentials(id, transfer.refused)
-                                                 : no_helper(id, why),
-                                std::move(transfer.done));
-            cancels.push_back(id);
-            pending.erase(each);
-        }
-        each = next;
-      }
+      std::erase_if(pending, [&](auto& each) {
+        auto& [id, transfer] = each;
+        if (!is_one(transfer))
+          return false;
+        failed.emplace_back(no_helper(id, why), std::move(transfer.done));
+        if (transfer.is_held)
+          failed.back().first = {
+              .id = id, .end = TransferEnd::kAnswered, .error = transfer.refused};
+        return true;
+      });
+      for (const auto& [reply, done] : failed) untold.push_back(reply.id);
     }
     for (auto& [reply, done] : failed) done(std::move(reply));
     return !failed.empty();
   }
 
-  /// Of the requests that wait; nullopt if there is none.
-  [[nodiscard]] std::optional<Clock::time_point> first_deadline() {
+  /// Of the requests that wait; kNever if there is none.
+  [[nodiscard]] Clock::time_point first_deadline() {
     const MutexLock lock(mutex);
-    std::optional<Clock::time_point> first;
-    for (const auto& [id, each] : pending)
-      first = std::min(first.value_or(each.deadline), each.deadline);
+    Clock::time_point first = kNever;
+    for (const auto& [id, each] : pending) first = std::min(first, each.deadline);
     return first;
   }
 
@@ -337,8 +308,8 @@ struct Transfers::State {
   std::stop_source closing;
   Mutex mutex;
   std::unordered_map<std::uint64_t, Pending> pending KILN_GUARDED_BY(mutex);
-  std::deque<std::uint64_t> requests KILN_GUARDED_BY(mutex);  // not sent yet
-  std::deque<std::uint64_t> cancels KILN_GUARDED_BY(mutex);
+  /// What the helper has to be told of: a request, or that it has ended here.
+  std::deque<std::uint64_t> untold KILN_GUARDED_BY(mutex);
   std::uint64_t next_id KILN_GUARDED_BY(mutex) = 1;
   std::thread thread KILN_GUARDED_BY(mutex);
   // Of the thread alone.
@@ -370,12 +341,10 @@ Transfers::~Transfers() {
     const MutexLock lock(state_->mutex);
     thread = std::move(state_->thread);
   }
-  if (thread.joinable()) {
-    if (thread.get_id() == std::this_thread::get_id())
-      thread.detach();  // destroyed by a Done
-    else
-      thread.join();
-  }
+  if (thread.get_id() == std::this_thread::get_id())
+    thread.detach();  // destroyed by a Done
+  else if (thread.joinable())
+    thread.join();
   // A Done may have the credentials that have a view of this state.
   decltype(State::pending) left;
   const MutexLock lock(state_->mutex);
@@ -388,81 +357,43 @@ std::uint64_t Transfers::add(TransferRequest request, BodyFile body, Done done,
     done(no_helper(0, "this process was forked"));
     return 0;
   }
-  const std::uint64_t id = state_->add_thread([state = state_] { run(state); });
-  if (id == 0) {
-    done(no_helper(0, "no thread can be started"));
-    return 0;
-  }
-  state_->add(id, {.request = std::move(request),
-                   .body = std::move(body),
-                   .done = std::move(done),
-                   .is_held = is_held});
-  state_->rouse();
+  State::Pending transfer{.request = std::move(request),
+                          .body = std::move(body),
+                          .done = std::move(done),
+                          .is_held = is_held};
+  const std::uint64_t id = state_->add(transfer, [state = state_] { state->run(); });
+  if (id == 0)
+    transfer.done(no_helper(0, "no thread can be started"));
   return id;
 }
 
-std::uint64_t Transfers::start(TransferRequest request, BodyFile body, Done done) {
-  return add(std::move(request), std::move(body), std::move(done), false);
-}
-
-std::uint64_t Transfers::hold(TransferRequest request, BodyFile body, Done done) {
-  return add(std::move(request), std::move(body), std::move(done), true);
-}
-
 void Transfers::send(std::uint64_t id, const Credentials& credentials) {
-  state_->send(id, credentials);
+  const MutexLock lock(state_->mutex);
+  State::Pending* const transfer = state_->held(id);
+  if (transfer == nullptr)
+    return;
+  transfer->request.credentials = credentials;
+  transfer->is_held = false;
+  transfer->set_deadline();
+  state_->untold.push_back(id);
   state_->rouse();
 }
 
 void Transfers::refuse(std::uint64_t id, const std::string& why) {
-  state_->refuse(id, why);
-  state_->rouse();
+  const MutexLock lock(state_->mutex);
+  if (State::Pending* const transfer = state_->held(id); transfer != nullptr) {
+    transfer->refused = why;
+    transfer->deadline = Clock::now();
+    state_->rouse();
+  }
 }
 
 void Transfers::cancel(std::uint64_t id) {
   if (!owner_.is_this() || !state_->take(id))
     return;
-  state_->cancel(id);
+  const MutexLock lock(state_->mutex);
+  state_->untold.push_back(id);
   state_->rouse();
-}
-
-/// Starts the helper when there is something to send, sends, and hands out replies.
-void Transfers::run(const std::shared_ptr<State>& state) {
-  ::pthread_setname_np(::pthread_self(), "kiln-remote");
-  while (!state->closing.stop_requested()) {
-    if (const auto sent = state->send_waiting(); !sent) {
-      state->lose(sent.error().message);
-      continue;
-    }
-    const auto look_at = state->next_look();
-    // Without the pipe nobody can wake this thread.
-    const bool can_wake = state->wake.is_ours() && state->waker.is_ours();
-    int timeout = can_wake ? -1 : static_cast<int>(kLookWithoutPipe.count());
-    if (look_at) {
-      const auto left = static_cast<int>(std::clamp<std::int64_t>(
-          std::chrono::ceil<milliseconds>(*look_at - Clock::now()).count(), 0,
-          milliseconds(kLongestSleep).count()));
-      timeout = can_wake ? left : std::min(left, timeout);
-    }
-    std::array<pollfd, 2> fds{
-        {{.fd = can_wake ? state->wake.get() : -1, .events = POLLIN, .revents = 0},
-         {.fd = state->process ? state->process->socket() : -1,
-          .events = POLLIN,
-          .revents = 0}}};
-    std::ignore = ::poll(fds.data(), fds.size(), timeout);
-    if (fds[0].revents != 0 && state->wake.is_ours()) {
-      std::array<std::byte, 64> roused{};
-      std::ignore = ::read(state->wake.get(), roused.data(), roused.size());
-    }
-    if (fds[1].revents != 0) {
-      if (const auto received = state->receive_one(); !received)
-        state->lose(received.error().message);
-    }
-    state->expire();
-    if (const auto alive = state->watch(); !alive)
-      state->lose(alive.error().message);
-  }
-  state->process.reset();
 }
 
 }  // namespace kiln::remote

@@ -34,11 +34,15 @@ class Transfers {
 
   /// `request.id` is chosen here, and returned. `body` has the bytes of a PUT; it gets
   /// those of a GET, and is nobody else's until then.
-  std::uint64_t start(TransferRequest request, BodyFile body, Done done);
+  std::uint64_t start(TransferRequest request, BodyFile body, Done done) {
+    return add(std::move(request), std::move(body), std::move(done), false);
+  }
   /// The same of one that waits for credentials: nothing is sent before send(). 0: its
   /// Done was called. After its limit, or refuse(), it ends with kAnswered and status
   /// 0, and `error` says why.
-  std::uint64_t hold(TransferRequest request, BodyFile body, Done done);
+  std::uint64_t hold(TransferRequest request, BodyFile body, Done done) {
+    return add(std::move(request), std::move(body), std::move(done), true);
+  }
   // Of one that is held; nothing, if it has ended. They call no Done.
   void send(std::uint64_t id, const Credentials& credentials);
   void refuse(std::uint64_t id, const std::string& why);
@@ -52,7 +56,6 @@ class Transfers {
   struct State;
   explicit Transfers(std::shared_ptr<State> state);
   std::uint64_t add(TransferRequest request, BodyFile body, Done done, bool is_held);
-  static void run(const std::shared_ptr<State>& state);
 
   const std::shared_ptr<State> state_;  // shared with the thread
   const bool is_view_ = false;
