@@ -1,9 +1,9 @@
 // What waits to be uploaded. A server that is slow or dead must cost neither memory nor
-// time: beyond its room the queue drops, and counts what it drops.
+// time: what finds no room in the queue is dropped.
 
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <deque>
 #include <optional>
 #include <unordered_set>
@@ -20,17 +20,15 @@ class UploadQueue {
  public:
   static constexpr std::size_t kRoom = 64;
 
-  enum class Added : std::uint8_t { kYes, kIsThere, kDropped };
-  Added add(const Digest& key, Upload upload) {
+  /// False: there is no room, and it is dropped.
+  bool add(const Digest& key, Upload upload) {
     if (keys_.contains(key))
-      return Added::kIsThere;
-    if (uploads_.size() >= kRoom) {
-      ++dropped_;
-      return Added::kDropped;
-    }
+      return true;
+    if (uploads_.size() >= kRoom)
+      return false;
     keys_.insert(key);
     uploads_.emplace_back(key, std::move(upload));
-    return Added::kYes;
+    return true;
   }
 
   /// The oldest; nullopt if none waits.
@@ -45,18 +43,15 @@ class UploadQueue {
 
   /// What waits is dropped, as at the end of a process whose time is up.
   void drop_all() {
-    dropped_ += uploads_.size();
     uploads_.clear();
     keys_.clear();
   }
 
   [[nodiscard]] std::size_t size() const { return uploads_.size(); }
-  [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
 
  private:
   std::deque<std::pair<Digest, Upload>> uploads_;
   std::unordered_set<Digest> keys_;
-  std::uint64_t dropped_ = 0;
 };
 
 }  // namespace kiln::remote

@@ -311,7 +311,7 @@ class Fleet {
   }
 
   void upload(Rank& rank, std::uint32_t kernel) {
-    if (rank.queue.add(keys_[kernel], kernel) == decltype(rank.queue)::Added::kDropped)
+    if (!rank.queue.add(keys_[kernel], kernel))
       ++outcome_.dropped_uploads;
     if (!rank.uploads)
       upload_next(rank);

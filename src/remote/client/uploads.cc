@@ -13,8 +13,7 @@ void Uploads::add(Object object) {
   {
     const MutexLock lock(mutex_);
     const Digest key = object->key();
-    if (has_ended_ ||
-        queue_.add(key, std::move(object)) == UploadQueue<Object>::Added::kDropped)
+    if (has_ended_ || !queue_.add(key, std::move(object)))
       counters_.add(cache::Counter::kUploadsDropped);
     if (has_ended_ || std::exchange(is_running_, true))
       return;
