@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <optional>
 
 #include "cache/file_system.h"
 #include "cache/trust.h"

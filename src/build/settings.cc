@@ -8,7 +8,6 @@
 #include <functional>
 #include <limits>
 #include <type_traits>
-#include <utility>
 
 #include "cache/seed_place.h"
 #include "util/field_count.h"

@@ -1,6 +1,5 @@
 #include "library/request_record.h"
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 #include <vector>

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <tuple>
-#include <utility>
 
 #include "codec/digest.h"
 #include "util/bytes.h"

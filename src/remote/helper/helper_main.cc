@@ -2,7 +2,6 @@
 // with it. It is a process of its own since a look-up of a name cannot be cancelled,
 // and hosts bring their own TLS, and fork.
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>

@@ -1,6 +1,5 @@
 #include "remote/helper/transfer_body.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
