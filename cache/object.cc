@@ -58,10 +58,6 @@ void store_checksum(std::byte* file, std::size_t size) {
   std::copy(bytes.begin(), bytes.end(), file + header::kChecksum);
 }
 
-tl::unexpected<Rejection> reject(Check check, std::string detail) {
-  return tl::unexpected<Rejection>(Rejection{check, std::move(detail)});
-}
-
 /// The checks of parse() before that of the checksum: `begin` has the header, if the
 /// file has, and `end` the trailer.
 tl::expected<void, Rejection> check_ends(ByteView begin, ByteView end,
@@ -172,11 +168,7 @@ tl::expected<StoredObject, Rejection> StoredObject::parse(Buffer bytes,
   object.key_ = parsed->key;
   object.target_ = parsed->target;
   object.payload_digest_ = parsed->payload_digest;
-  for (std::size_t i = 0; i < header::kSectionCount; ++i) {
-    const header::Section& section = parsed->sections[i];
-    object.extents_[i] = {section.offset, section.stored_bytes, section.raw_bytes,
-                          section.codec == header::Codec::kZstd};
-  }
+  object.sections_ = parsed->sections;
   object.bytes_ = std::move(bytes);
   return object;
 }
@@ -206,39 +198,15 @@ Result<tl::expected<std::string, Rejection>> StoredObject::check_in_steps(
 }
 
 ByteView StoredObject::section(Section which) const {
-  const Extent& extent = extents_[static_cast<std::size_t>(which)];
+  const header::Section& extent = sections_[static_cast<std::size_t>(which)];
   return bytes_.view().subspan(extent.offset, extent.stored_bytes);
 }
 
 Result<std::string> StoredObject::text(Section which) const {
-  const Extent& extent = extents_[static_cast<std::size_t>(which)];
-  if (!extent.compressed)
+  const header::Section& extent = sections_[static_cast<std::size_t>(which)];
+  if (extent.codec == header::Codec::kRaw)
     return std::string(as_text(section(which)));
   return decompress(section(which), extent.raw_bytes);
-}
-
-Result<std::vector<std::string_view>> StoredObject::lowered_names() const {
-  return cache::lowered_names(section(Section::kMetadata));
-}
-
-Result<Metadata> StoredObject::metadata() const {
-  return Metadata::decode(section(Section::kMetadata));
-}
-
-Result<Fields> StoredObject::preimage() const {
-  return Fields::decode(section(Section::kPreimage));
-}
-
-Result<std::string> StoredObject::log() const {
-  return text(Section::kLog);
-}
-
-Result<std::string> StoredObject::source() const {
-  return text(Section::kSource);
-}
-
-Result<std::string> StoredObject::ptx() const {
-  return text(Section::kPtx);
 }
 
 tl::expected<void, Rejection> StoredObject::verify_fully() const {

@@ -83,6 +83,25 @@ struct Rejection {
   std::string detail;
 };
 
+[[nodiscard]] inline tl::unexpected<Rejection> reject(Check check, std::string detail) {
+  return tl::unexpected<Rejection>({check, std::move(detail)});
+}
+
+namespace header {
+
+inline constexpr std::size_t kSectionCount =
+    6;  // payload metadata preimage log source ptx
+enum class Codec : std::uint32_t { kRaw = 0, kZstd = 1 };
+
+struct Section {
+  std::size_t offset = 0;  // in the file
+  std::size_t stored_bytes = 0;
+  std::size_t raw_bytes = 0;
+  Codec codec = Codec::kRaw;
+};
+
+}  // namespace header
+
 inline constexpr std::uint64_t kMaxObjectBytes = 512ULL << 20U;
 inline constexpr std::size_t kMaxTargetChars = 16;
 
@@ -134,14 +153,20 @@ class StoredObject {
 
   /// The lowered names of the entry points, as views into this object. Cheap enough for
   /// every hit. Errors: kCorrupt.
-  [[nodiscard]] Result<std::vector<std::string_view>> lowered_names() const;
+  [[nodiscard]] Result<std::vector<std::string_view>> lowered_names() const {
+    return cache::lowered_names(section(Section::kMetadata));
+  }
 
   /// Each call decodes anew. Errors: kCorrupt.
-  [[nodiscard]] Result<Metadata> metadata() const;
-  [[nodiscard]] Result<Fields> preimage() const;
-  [[nodiscard]] Result<std::string> log() const;
-  [[nodiscard]] Result<std::string> source() const;
-  [[nodiscard]] Result<std::string> ptx() const;
+  [[nodiscard]] Result<Metadata> metadata() const {
+    return Metadata::decode(section(Section::kMetadata));
+  }
+  [[nodiscard]] Result<Fields> preimage() const {
+    return Fields::decode(section(Section::kPreimage));
+  }
+  [[nodiscard]] Result<std::string> log() const { return text(Section::kLog); }
+  [[nodiscard]] Result<std::string> source() const { return text(Section::kSource); }
+  [[nodiscard]] Result<std::string> ptx() const { return text(Section::kPtx); }
 
   /// The checks too expensive for a hit: both SHA-256 digests, the metadata, the
   /// compressed sections. For `verify`, and for objects from elsewhere.
@@ -162,13 +187,6 @@ class StoredObject {
     kSource,
     kPtx
   };
-  struct Extent {
-    std::size_t offset = 0;
-    std::size_t stored_bytes = 0;
-    std::size_t raw_bytes = 0;
-    bool compressed = false;
-  };
-
   StoredObject() = default;
   [[nodiscard]] ByteView section(Section which) const;
   [[nodiscard]] Result<std::string> text(Section which) const;
@@ -178,7 +196,7 @@ class StoredObject {
   Digest key_;
   std::string_view target_;
   Digest payload_digest_;
-  std::array<Extent, 6> extents_;
+  std::array<header::Section, header::kSectionCount> sections_;
 };
 
 }  // namespace kiln::cache

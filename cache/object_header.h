@@ -31,25 +31,14 @@ inline constexpr std::size_t kKey = 64;
 inline constexpr std::size_t kPayloadDigest = 96;
 inline constexpr std::size_t kSections = 128;
 inline constexpr std::size_t kSectionBytes = 24;
-inline constexpr std::size_t kSectionCount =
-    6;  // payload metadata preimage log source ptx
 inline constexpr std::size_t kBytes = kSections + kSectionCount * kSectionBytes;
 static_assert(kBytes % 16 == 0,
               "the payload is an ELF file, which likes to be aligned");
-
-enum class Codec : std::uint32_t { kRaw = 0, kZstd = 1 };
 
 struct NewSection {
   ByteView stored;
   std::size_t raw_bytes;
   Codec codec;
-};
-
-struct Section {
-  std::size_t offset = 0;  // in the file
-  std::size_t stored_bytes = 0;
-  std::size_t raw_bytes = 0;
-  Codec codec = Codec::kRaw;
 };
 
 struct Parsed {

@@ -21,10 +21,6 @@ tl::unexpected<Error> corrupt(std::string message) {
   return fail(ErrorCode::kCorrupt, std::move(message));
 }
 
-Rejection rejection(Check check, std::string detail) {
-  return {check, std::move(detail)};
-}
-
 /// Rows lie between `begin` and `end`.
 bool is_possible(const PackRow& row, std::uint64_t begin, std::uint64_t end) {
   const bool is_toolchain = row.kind == PackKind::kToolchain;
@@ -62,11 +58,10 @@ Result<UniqueFd> open_trusted_file(FileSystem& file_system, const TrustPolicy& t
 
 Result<std::unique_ptr<const Pack>> Pack::open(const std::filesystem::path& path,
                                                const PackReading& reading) {
-  auto pack = from(
-      KILN_TRY(open_trusted_file(reading.file_system, reading.trust, path)), reading);
-  if (!pack)
-    pack.error().message = fmt::format("{}: {}", path.native(), pack.error().message);
-  return pack;
+  return about(
+      path.native(),
+      from(KILN_TRY(open_trusted_file(reading.file_system, reading.trust, path)),
+           reading));
 }
 
 Result<std::unique_ptr<const Pack>> Pack::from(UniqueFd file,
@@ -229,21 +224,18 @@ tl::expected<StoredObject, Rejection> Pack::read(const PackRow& row,
                                                  Depth depth) const {
   auto bytes = buffer_at(row);
   if (!bytes)
-    return tl::unexpected(rejection(Check::kSize, bytes.error().message));
+    return reject(Check::kSize, bytes.error().message);
   if (Digest::of(bytes->view()) != row.digest)
-    return tl::unexpected(rejection(
-        Check::kChecksum, "its bytes do not give the SHA-256 in the pack's index"));
+    return reject(Check::kChecksum,
+                  "its bytes do not give the SHA-256 in the pack's index");
   auto object = StoredObject::parse(*std::move(bytes), row.key);
   if (!object)
     return object;
   if (pack_kind(object->kind()) != row.kind)
-    return tl::unexpected(
-        rejection(Check::kHeader, "its kind differs from the pack's index"));
-  if (auto verified = depth == Depth::kFully ? object->verify_fully()
-                                             : tl::expected<void, Rejection>();
-      !verified)
-    return tl::unexpected(std::move(verified).error());
-  return object;
+    return reject(Check::kHeader, "its kind differs from the pack's index");
+  if (depth == Depth::kHit)
+    return object;
+  return object->verify_fully().map([&] { return *std::move(object); });
 }
 
 }  // namespace kiln::cache
