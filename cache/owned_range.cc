@@ -33,25 +33,6 @@ Bytes encode_time(BootTime time) {
   return bytes;
 }
 
-Bytes encoded(const OwnerRecord& record) {
-  const auto& [pid, phase, key, started, phase_started, heartbeat, build_limit,
-               builds_ended, timed_out, killed] = record;
-  Bytes bytes;
-  bytes.reserve(kOwnerRecordBytes);
-  append_le(bytes, kRecordMagic);
-  append_le(bytes, static_cast<std::uint32_t>(pid));
-  append_le(bytes, static_cast<std::uint32_t>(phase));
-  append_le(bytes, builds_ended);
-  append(bytes, key.bytes().first<kKeyBytes>());
-  append(bytes, encode_time(started));
-  append(bytes, encode_time(phase_started));
-  append(bytes, encode_time(heartbeat));
-  append_le(bytes, static_cast<std::uint32_t>(
-                       std::clamp<std::int64_t>(build_limit.count(), 0, UINT32_MAX)));
-  append_le(bytes, std::uint32_t{timed_out ? kTimedOut : killed ? kKilled : 0});
-  return bytes;
-}
-
 }  // namespace
 
 BootTime boot_time_now() {
@@ -69,7 +50,22 @@ std::string_view to_string(Phase phase) {
 }
 
 Bytes OwnerRecord::encode() const {
-  return encoded(*this);
+  const auto& [pid, phase, key, started, phase_started, heartbeat, build_limit,
+               builds_ended, timed_out, killed] = *this;
+  Bytes bytes;
+  bytes.reserve(kOwnerRecordBytes);
+  append_le(bytes, kRecordMagic);
+  append_le(bytes, static_cast<std::uint32_t>(pid));
+  append_le(bytes, static_cast<std::uint32_t>(phase));
+  append_le(bytes, builds_ended);
+  append(bytes, key.bytes().first<kKeyBytes>());
+  append(bytes, encode_time(started));
+  append(bytes, encode_time(phase_started));
+  append(bytes, encode_time(heartbeat));
+  append_le(bytes, static_cast<std::uint32_t>(
+                       std::clamp<std::int64_t>(build_limit.count(), 0, UINT32_MAX)));
+  append_le(bytes, std::uint32_t{timed_out ? kTimedOut : killed ? kKilled : 0});
+  return bytes;
 }
 
 std::optional<OwnerRecord> OwnerRecord::decode(ByteView bytes) {
@@ -99,10 +95,6 @@ std::optional<OwnerRecord> OwnerRecord::decode(ByteView bytes) {
   timed_out = load_le<std::uint32_t>(bytes, 60) == kTimedOut;
   killed = load_le<std::uint32_t>(bytes, 60) == kKilled;
   return record;
-}
-
-bool OwnerRecord::same_owner(const OwnerRecord& other) const {
-  return pid == other.pid && started == other.started;
 }
 
 bool OwnerRecord::has_key(const Digest& other_key) const {

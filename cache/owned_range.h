@@ -61,7 +61,9 @@ struct OwnerRecord {
   /// nullopt for an empty or invalid record.
   [[nodiscard]] static std::optional<OwnerRecord> decode(ByteView bytes);
   /// True if both records are of the same ownership, whatever the phase and heartbeat.
-  [[nodiscard]] bool same_owner(const OwnerRecord& other) const;
+  [[nodiscard]] bool same_owner(const OwnerRecord& other) const {
+    return pid == other.pid && started == other.started;
+  }
   [[nodiscard]] bool has_key(const Digest& other_key) const;
 };
 inline constexpr std::size_t kOwnerRecordBytes = 64;
