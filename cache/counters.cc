@@ -11,15 +11,17 @@ namespace {
 constexpr std::size_t kFirstCheck = kCounterCount;
 constexpr std::size_t kFirstErrno = kCounterCount + kCheckCount;
 
-}  // namespace
-
+/// "ENOSPC"; "E133" for a number without a name here.
 std::string errno_name(int err) {
   const char* const name = ::strerrorname_np(err);
   return name != nullptr ? name : fmt::format("E{}", err);
 }
 
+}  // namespace
+
 void Counters::add(Counter counter, std::uint64_t n) {
-  counts_[static_cast<std::size_t>(counter)].fetch_add(n, std::memory_order_relaxed);
+  cells_[static_cast<std::size_t>(counter)].count.fetch_add(n,
+                                                            std::memory_order_relaxed);
 }
 
 void Counters::add_if_untrusted(const Error& error) {
@@ -28,13 +30,13 @@ void Counters::add_if_untrusted(const Error& error) {
 }
 
 void Counters::add_corrupt(Check check) {
-  counts_[kFirstCheck + static_cast<std::size_t>(check)].fetch_add(
+  cells_[kFirstCheck + static_cast<std::size_t>(check)].count.fetch_add(
       1, std::memory_order_relaxed);
 }
 
 void Counters::add_publish_refused(int err) {
   const auto number = static_cast<std::size_t>(err);
-  counts_[kFirstErrno + (number < kErrnoCount ? number : 0)].fetch_add(
+  cells_[kFirstErrno + (number < kErrnoCount ? number : 0)].count.fetch_add(
       1, std::memory_order_relaxed);
 }
 
@@ -64,43 +66,41 @@ Counters::Named& Counters::named(const std::string& name) {
 }
 
 void Counters::add_named(const std::string& name, std::uint64_t n) {
-  named(name).count.fetch_add(n, std::memory_order_relaxed);
+  named(name).cell.count.fetch_add(n, std::memory_order_relaxed);
 }
 
 std::uint64_t Counters::get(Counter counter) const {
-  return counts_[static_cast<std::size_t>(counter)].load(std::memory_order_relaxed);
+  return cells_[static_cast<std::size_t>(counter)].count.load(
+      std::memory_order_relaxed);
+}
+
+/// Those whose value is not 0, by name.
+template <typename Value>
+std::map<std::string, std::uint64_t> Counters::collect(const Value& value) const {
+  std::map<std::string, std::uint64_t> out;
+  for (std::size_t i = 0; i < kCellCount; ++i) {
+    if (const std::uint64_t found = value(cells_[i]); found != 0)
+      out.emplace(name_of(i), found);
+  }
+  for (Named* each = named_; each != nullptr; each = each->next) {
+    if (const std::uint64_t found = value(each->cell); found != 0)
+      out.emplace(each->name, found);
+  }
+  return out;
 }
 
 std::map<std::string, std::uint64_t> Counters::snapshot() const {
-  std::map<std::string, std::uint64_t> out;
-  for (std::size_t cell = 0; cell < kCellCount; ++cell) {
-    if (const auto count = counts_[cell].load(std::memory_order_relaxed); count != 0)
-      out.emplace(name_of(cell), count);
-  }
-  for (const Named* each = named_; each != nullptr; each = each->next) {
-    if (const auto count = each->count.load(std::memory_order_relaxed); count != 0)
-      out.emplace(each->name, count);
-  }
-  return out;
+  return collect(
+      [](const Cell& cell) { return cell.count.load(std::memory_order_relaxed); });
 }
 
 std::map<std::string, std::uint64_t> Counters::take_unwritten() {
-  std::map<std::string, std::uint64_t> out;
-  for (std::size_t cell = 0; cell < kCellCount; ++cell) {
-    const std::uint64_t count = counts_[cell].load(std::memory_order_relaxed);
+  return collect([](Cell& cell) -> std::uint64_t {
+    const std::uint64_t count = cell.count.load(std::memory_order_relaxed);
     const std::uint64_t before =
-        written_[cell].exchange(count, std::memory_order_relaxed);
-    if (count > before)
-      out.emplace(name_of(cell), count - before);
-  }
-  for (Named* each = named_; each != nullptr; each = each->next) {
-    const std::uint64_t count = each->count.load(std::memory_order_relaxed);
-    const std::uint64_t before =
-        each->written.exchange(count, std::memory_order_relaxed);
-    if (count > before)
-      out.emplace(each->name, count - before);
-  }
-  return out;
+        cell.written.exchange(count, std::memory_order_relaxed);
+    return count > before ? count - before : 0;
+  });
 }
 
 std::string Counters::name_of(std::size_t cell) {

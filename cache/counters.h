@@ -69,9 +69,6 @@ inline constexpr std::size_t kCounterCount = kCounterNames.size();
   return kCounterNames[static_cast<std::size_t>(counter)];
 }
 
-/// "ENOSPC"; "E133" for a number without a name here.
-[[nodiscard]] std::string errno_name(int err);
-
 /// Thread safety: every method may run concurrently; add() never blocks.
 class Counters {
  public:
@@ -101,16 +98,22 @@ class Counters {
   static constexpr std::size_t kErrnoCount = 134;  // Linux ends at 133
   static constexpr std::size_t kCellCount = kCounterCount + kCheckCount + kErrnoCount;
 
-  [[nodiscard]] static std::string name_of(std::size_t cell);
+  struct Cell {
+    std::atomic<std::uint64_t> count{0};
+    std::atomic<std::uint64_t> written{0};
+  };
 
-  std::array<std::atomic<std::uint64_t>, kCellCount> counts_{};
-  std::array<std::atomic<std::uint64_t>, kCellCount> written_{};
+  [[nodiscard]] static std::string name_of(std::size_t cell);
+  template <typename Value>
+  [[nodiscard]] std::map<std::string, std::uint64_t> collect(const Value& value) const;
+
+  // take_unwritten() notes what it has taken.
+  mutable std::array<Cell, kCellCount> cells_{};
   // Names are only added, so that no lock is needed: a process may fork at any time.
   struct Named {
     explicit Named(std::string as) : name(std::move(as)) {}
     const std::string name;
-    std::atomic<std::uint64_t> count{0};
-    std::atomic<std::uint64_t> written{0};
+    Cell cell{};
     Named* next = nullptr;  // constant once it is in the list
   };
   [[nodiscard]] Named& named(const std::string& name);
