@@ -25,9 +25,7 @@ constexpr std::chrono::milliseconds kStatsCountLimit{200};
 constexpr std::chrono::milliseconds kOthersCountLimit{0};  // who may hold the lock
 constexpr std::chrono::seconds kOwnTrimLimit{5};
 constexpr std::int64_t kTrimCheckNs = 3600LL * 1'000'000'000;
-// Another user may put a link or a FIFO here: O_NOFOLLOW refuses the link, O_NONBLOCK
-// does not wait for the FIFO.
-constexpr int kStampFlags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+constexpr int kStampFlags = O_WRONLY | O_CREAT | kNoLinkFlags;
 
 }  // namespace
 

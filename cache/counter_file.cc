@@ -32,9 +32,7 @@ constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kMaxBytes = 16 * kPageBytes;
 constexpr std::uint64_t kLockBytes = 1;
 constexpr LockTimes kPauses{.longest_pause = std::chrono::milliseconds(4)};
-// Another user may put a link or a FIFO here: O_NOFOLLOW refuses the link, O_NONBLOCK
-// does not wait for the FIFO.
-constexpr int kCounterFileFlags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+constexpr int kCounterFileFlags = O_RDWR | kNoLinkFlags;
 
 bool is_name(std::string_view text) {
   return !text.empty() && text.find_first_not_of(

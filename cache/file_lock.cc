@@ -19,10 +19,6 @@
 namespace kiln::cache {
 namespace {
 
-// Another user may put a link or a FIFO here: O_NOFOLLOW refuses the link, O_NONBLOCK
-// does not wait for the FIFO.
-constexpr int kLockFileFlags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-
 bool has_no_locks(int err) {
   return err == -ENOLCK || err == -ENOSYS || err == -EOPNOTSUPP || err == -EINVAL;
 }
@@ -139,7 +135,7 @@ void FileLock::Release::operator()(Held* held) const noexcept {
 /// Null: this process has forked meanwhile. That child has an unknown copy of the
 /// descriptor, which would share the lock.
 Result<FileLock::Opened> FileLock::open(const Range& range) {
-  constexpr int kFlags = O_RDWR | O_CREAT | kLockFileFlags;
+  constexpr int kFlags = O_RDWR | O_CREAT | kNoLinkFlags;
   FileSystem& files = *range.file_system;
   auto& registry = Registry::instance();
   const std::uint64_t forks = registry.forks();
@@ -207,7 +203,7 @@ void FileLock::write(ByteView bytes, std::uint64_t offset) const {
 }
 
 int open_lock_file_to_read(FileSystem& files, const std::filesystem::path& file) {
-  return files.open(file.c_str(), O_RDONLY | kLockFileFlags, 0);
+  return files.open(file.c_str(), O_RDONLY | kNoLinkFlags, 0);
 }
 
 }  // namespace kiln::cache

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
@@ -14,6 +15,10 @@
 #include "util/bytes.h"
 
 namespace kiln::cache {
+
+/// Of a file that another user may replace by a link, which O_NOFOLLOW refuses, or a
+/// FIFO, for which O_NONBLOCK does not wait.
+inline constexpr int kNoLinkFlags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
 enum class RangeLock : std::uint8_t { kExclusive, kUnlock };
 

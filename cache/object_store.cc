@@ -23,9 +23,7 @@ namespace {
 constexpr int kMaxTries = 4;  // three retries if the file changes under us
 constexpr std::int64_t kMarkEveryNs = 3600LL * 1'000'000'000;
 constexpr std::uint64_t kMaxMetadataBytes = 16ULL << 20U;
-// Another user may put a link or a FIFO here: O_NOFOLLOW refuses the link, O_NONBLOCK
-// does not wait for the FIFO.
-constexpr int kObjectFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+constexpr int kObjectFlags = O_RDONLY | kNoLinkFlags;
 
 bool is_missing(int err) {
   return err == -ENOENT || err == -ENOTDIR;
