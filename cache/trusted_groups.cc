@@ -20,24 +20,17 @@ constexpr std::int64_t kOverlayfs = 0x794C7630;
 bool for_each_line(
     const std::filesystem::path& file,
     const std::function<void(const std::vector<std::string_view>&)>& visit) {
-  const auto text = read_text_file(file, kMostBytes);
-  if (!text)
-    return false;
-  std::string_view rest = *text;
-  while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size());
-    std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    std::vector<std::string_view> fields;
-    for (std::size_t colon = 0; colon != std::string_view::npos;) {
-      colon = line.find(':');
-      fields.push_back(line.substr(0, colon));
-      if (colon != std::string_view::npos)
-        line.remove_prefix(colon + 1);
-    }
-    visit(fields);
-  }
-  return true;
+  const auto read =
+      read_lines(file, kMostBytes, [&](std::string_view line) -> Result<void> {
+        std::vector<std::string_view> fields;
+        for (bool is_last = false; !is_last;) {
+          is_last = line.find(':') == std::string_view::npos;
+          fields.push_back(next_part(line, ":"));
+        }
+        visit(fields);
+        return {};
+      });
+  return read.has_value();
 }
 
 bool is_number(std::string_view text, std::uint32_t number) {
