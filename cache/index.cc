@@ -10,8 +10,6 @@
 #include "cache/owned_range.h"
 #include "cache/sqlite.h"
 #include "cache/unix_time.h"
-#include "util/fork_count.h"
-#include "util/mutex.h"
 #include "util/posix_error.h"
 #include "util/proc_file.h"
 #include "util/try.h"
@@ -56,12 +54,6 @@ class Index::Connection {
  private:
   [[nodiscard]] Result<void> read_again(unsigned folder, std::int64_t mtime_ns,
                                         const ObjectStore& store) const;
-};
-
-struct Index::State {
-  const OwnerProcess owner{};
-  std::stop_source rebuild_stop;
-  Mutex mutex;  // one call at a time
 };
 
 Result<void> Index::Connection::write(const Batch& batch) const {
@@ -136,10 +128,7 @@ Index::Index(const Layout& layout, FileSystem& file_system, const ObjectStore& s
       file_system_(file_system),
       store_(store),
       locks_(locks),
-      counters_(counters),
-      state_(std::make_unique<State>()) {}
-
-Index::~Index() = default;
+      counters_(counters) {}
 
 Index::FileId Index::file_id() const {
   struct stat info {};
@@ -186,9 +175,9 @@ std::invoke_result_t<Action, Index::Connection&> Index::with_connection(
     // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): a unique_ptr has it
   };
   // SQLite's own locks may be held by a thread that does not exist in the child.
-  if (!state_->owner.is_this())
+  if (!owner_.is_this())
     return fail(ErrorCode::kUnavailable, "index: not used in a forked child");
-  const MutexLock lock(state_->mutex);
+  const MutexLock lock(mutex_);
   auto answer = run_or_rebuild();
   if (!answer)
     counters_.add(Counter::kIndexFailed);
@@ -251,8 +240,7 @@ Result<void> Index::build_new(const std::string& path) {
     const Connection fresh(
         KILN_TRY(Database::open(path, Database::Open::kNew, kBusyLimit)), FileId{});
     KILN_TRY(schema::create(fresh.database, boot_id()));
-    KILN_TRY(
-        fresh.refresh(layout_, file_system_, store_, state_->rebuild_stop.get_token()));
+    KILN_TRY(fresh.refresh(layout_, file_system_, store_, rebuild_stop_.get_token()));
   }
   // SQLite would take the journal and WAL of the old index for the new one's.
   const std::string index = layout_.index().native();
@@ -261,10 +249,6 @@ Result<void> Index::build_new(const std::string& path) {
   if (const int err = file_system_.rename(path.c_str(), index.c_str()); err != 0)
     return posix_error("rename", index, -err);
   return {};
-}
-
-void Index::stop_rebuild() {
-  state_->rebuild_stop.request_stop();
 }
 
 Result<void> Index::write(const Batch& batch) {

@@ -18,6 +18,8 @@
 #include "cache/lock_folder.h"
 #include "cache/object_store.h"
 #include "kiln/result.h"
+#include "util/fork_count.h"
+#include "util/mutex.h"
 
 namespace kiln::cache {
 
@@ -44,9 +46,6 @@ class Index {
   /// Opens nothing yet. The references must outlive the index.
   Index(const Layout& layout, FileSystem& file_system, const ObjectStore& store,
         const LockFolder& locks, Counters& counters);
-  Index(const Index&) = delete;
-  Index& operator=(const Index&) = delete;
-  ~Index();
 
   /// One transaction. Errors: kIo, kCorrupt, kUnavailable (busy for too long, or
   /// another process is rebuilding the index); all are counted.
@@ -65,12 +64,11 @@ class Index {
 
   /// The process is about to exit: a rebuild stops at the next folder from now on. The
   /// next refresh reads the other folders.
-  void stop_rebuild();
+  void stop_rebuild() { rebuild_stop_.request_stop(); }
 
  private:
   class Connection;
   struct FileId;
-  struct State;
 
   template <typename Action>
   [[nodiscard]] std::invoke_result_t<Action, Connection&> with_connection(
@@ -87,7 +85,9 @@ class Index {
   const ObjectStore& store_;
   const LockFolder& locks_;
   Counters& counters_;
-  const std::unique_ptr<State> state_;
+  const OwnerProcess owner_{};
+  std::stop_source rebuild_stop_;
+  Mutex mutex_;  // one call at a time
 };
 
 }  // namespace kiln::cache
