@@ -244,8 +244,6 @@ Server::Server(ServerAddress address, ServerFiles files,
                                      std::move(trusted), std::move(payload_check),
                                      transfers)) {}
 
-Server::~Server() = default;
-
 const ServerAddress& Server::address() const {
   return state_->address;
 }

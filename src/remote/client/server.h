@@ -75,9 +75,6 @@ class Server {
   Server(ServerAddress address, ServerFiles files,
          std::shared_ptr<cache::KeyFile> trusted, cache::PayloadCheck payload_check,
          Transfers& transfers);
-  Server(const Server&) = delete;
-  Server& operator=(const Server&) = delete;
-  ~Server();
 
   [[nodiscard]] const ServerAddress& address() const;
 

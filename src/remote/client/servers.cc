@@ -78,8 +78,6 @@ Servers::Servers(RemoteOptions options, cache::Counters& counters)
   }
 }
 
-Servers::~Servers() = default;
-
 bool Servers::is_any_written() const {
   return std::ranges::any_of(options_.servers, [](const ServerAddress& address) {
     return address.mode == Mode::kReadWrite;

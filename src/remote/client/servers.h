@@ -72,15 +72,12 @@ inline constexpr std::array<std::string_view, 12> kSecondsBuckets{
 /// "cache.example.com:8080"; "file" for a folder: a label of metrics and events.
 [[nodiscard]] std::string label_of(const ServerAddress& address);
 
-/// Thread safety: every method may run concurrently, also in a Done of a Server.
+/// Thread safety: every method may run concurrently, also in a Done of a Server. Its
+/// end kills kiln-remote.
 class Servers {
  public:
   /// Starts nothing. `counters` must outlive it.
   Servers(RemoteOptions options, cache::Counters& counters);
-  Servers(const Servers&) = delete;
-  Servers& operator=(const Servers&) = delete;
-  /// Kills kiln-remote.
-  ~Servers();
 
   [[nodiscard]] std::size_t count() const { return labels_.size(); }
   [[nodiscard]] bool is_written(std::size_t number) const {
