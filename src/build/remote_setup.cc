@@ -17,27 +17,20 @@ namespace {
 
 constexpr const char* kHelper = "kiln-remote";
 
-tl::unexpected<Error> named(std::string_view name, const Error& error) {
-  return fail(error.code, "{}: {}", name, error.message);
-}
-
 }  // namespace
 
 Result<std::vector<remote::ServerAddress>> remote_servers(const Config& config,
                                                           RemoteUse use) {
   const bool sends = use == RemoteUse::kSend;
   const RemoteSettings& from = config.remote;
-  auto mode = remote::parse_mode(from.mode);
-  if (!mode)
-    return named(from.mode_by.name, mode.error());
-  if (sends && *mode == remote::Mode::kRead)
+  auto mode = KILN_TRY(about(from.mode_by.name, remote::parse_mode(from.mode)));
+  if (sends && mode == remote::Mode::kRead)
     mode = remote::Mode::kReadWrite;
-  auto servers = remote::parse_servers(from.servers);
-  if (!servers)
-    return named(from.servers_by.name, servers.error());
-  for (remote::ServerAddress& server : *servers)
-    server.mode = server.mode.value_or(*mode);
-  std::erase_if(*servers, [&](const remote::ServerAddress& server) {
+  auto servers =
+      KILN_TRY(about(from.servers_by.name, remote::parse_servers(from.servers)));
+  for (remote::ServerAddress& server : servers)
+    server.mode = server.mode.value_or(mode);
+  std::erase_if(servers, [&](const remote::ServerAddress& server) {
     return server.mode == remote::Mode::kOff ||
            (sends && server.mode != remote::Mode::kReadWrite);
   });

@@ -324,9 +324,7 @@ std::string_view Setting::name() const {
 
 Result<void> Setting::read_by(std::string_view by, const std::string& text,
                               Options& to) const {
-  if (const auto done = read(text, to); !done)
-    return fail(done.error().code, "{}: {}", by, done.error().message);
-  return {};
+  return about(by, read(text, to));
 }
 
 std::span<const Setting> every_setting() {

@@ -186,12 +186,9 @@ class Service::Impl {
 
 Result<std::unique_ptr<Service::Impl>> Service::Impl::open(const Options& options) {
   const Config config = KILN_TRY(settings(options, process_environment()));
-  if (config.log_level) {
-    if (const auto set = set_log_level(*config.log_level); !set)
-      return fail(set.error().code, "{}: {}",
-                  options.log_level ? "Options::log_level" : "KILN_LOG",
-                  set.error().message);
-  }
+  if (config.log_level)
+    KILN_TRY(about(options.log_level ? "Options::log_level" : "KILN_LOG",
+                   set_log_level(*config.log_level)));
   std::stop_source stop;
   auto builds = KILN_TRY(BuildService::open(
       config,
