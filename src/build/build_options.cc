@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <stop_token>
-#include <system_error>
 #include <utility>
 
 #include "build/artifact.h"
@@ -10,6 +9,7 @@
 #include "build/wait_notice.h"
 #include "compile/pool/cores.h"
 #include "compile/pool/worker_memory.h"
+#include "util/absolute_path.h"
 #include "util/log.h"
 
 namespace kiln {
@@ -24,11 +24,7 @@ cache::CacheOptions cache_options(const Config& config) {
   cache::CacheOptions options;
   // Not normalized: if `a` is a link, a/.. is another folder. Without a working
   // directory the path stays relative, and the cache is off for that reason.
-  std::error_code error;
-  options.root = config.cache_dir;
-  if (auto root = std::filesystem::absolute(config.cache_dir, error);
-      !config.cache_dir.empty() && !error)
-    options.root = std::move(root);
+  options.root = absolute_path(config.cache_dir);
   options.is_named = !config.cache_dir_by.name.empty();
   options.limit_bytes = config.cache_limit_bytes;
   options.trusted_uids = config.trusted_uids;
