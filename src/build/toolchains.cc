@@ -53,6 +53,22 @@ bool may_be_opened(const std::filesystem::path& library) {
 
 }  // namespace
 
+template <typename Value>
+std::shared_ptr<const Value> Toolchains::known(Known<Value> Toolchains::*all,
+                                               const std::string& name) {
+  const MutexLock lock(mutex_);
+  const auto found = (this->*all).find(name);
+  return found == (this->*all).end() ? nullptr : found->second;
+}
+
+template <typename Value>
+std::shared_ptr<const Value> Toolchains::keep(Known<Value> Toolchains::*all,
+                                              const std::string& name, Value value) {
+  auto made = std::make_shared<const Value>(std::move(value));
+  const MutexLock lock(mutex_);
+  return (this->*all).emplace(name, std::move(made)).first->second;
+}
+
 Toolchains::Toolchains(const Config& config, Folders folders, Ask ask,
                        std::chrono::seconds look_again_after, SeedRecords seeds)
     : config_(config),
@@ -124,15 +140,11 @@ Result<std::optional<device::Driver>> Toolchains::driver() {
   return *driver_;
 }
 
-Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::choose(
+Result<Toolchains::Choice> Toolchains::choose(
     const std::optional<device::BuildFor>& build_for, const std::stop_token& stop) {
   const std::string name = build_for ? to_string(*build_for) : "";
-  {
-    const MutexLock lock(mutex_);
-    const auto known = choices_.find(name);
-    if (known != choices_.end())
-      return known->second;
-  }
+  if (auto before = known(&Toolchains::choices_, name))
+    return before;
   const auto found = KILN_TRY(this->found(stop));
   if (found->usable.empty() && !found->unusable.empty()) {
     const device::UnusableNvrtc& first = found->unusable.front();
@@ -154,38 +166,28 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::choose(
     if (const auto opened = driver(); opened && *opened)
       criteria.driver = (*opened)->version();
   }
-  auto choice = std::make_shared<const device::ToolchainChoice>(
-      KILN_TRY(device::choose_toolchain(found->usable, criteria)));
-  const MutexLock lock(mutex_);
-  warn_once(choice->warning);
-  return choices_.emplace(name, std::move(choice)).first->second;
+  auto choice = KILN_TRY(device::choose_toolchain(found->usable, criteria));
+  warn_once(choice.warning);
+  return keep(&Toolchains::choices_, name, std::move(choice));
 }
 
-Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::of(
-    const std::filesystem::path& nvrtc, const std::stop_token& stop) {
-  {
-    const MutexLock lock(mutex_);
-    if (const auto known = exact_.find(nvrtc.native()); known != exact_.end())
-      return known->second;
-  }
+Result<Toolchains::Choice> Toolchains::of(const std::filesystem::path& nvrtc,
+                                          const std::stop_token& stop) {
+  if (auto before = known(&Toolchains::exact_, nvrtc.native()))
+    return before;
   std::error_code error;
   const auto resolved = std::filesystem::canonical(nvrtc, error);
   if (error)
     return fail(ErrorCode::kIo, "{}: {}", nvrtc.native(), error.message());
-  auto choice = std::make_shared<const device::ToolchainChoice>(device::ToolchainChoice{
-      KILN_TRY(device::describe_toolchain(resolved, search_options(stop))),
-      "the program's own", ""});
-  const MutexLock lock(mutex_);
-  return exact_.emplace(nvrtc.native(), std::move(choice)).first->second;
+  auto toolchain = KILN_TRY(device::describe_toolchain(resolved, search_options(stop)));
+  return keep(&Toolchains::exact_, nvrtc.native(),
+              {std::move(toolchain), "the program's own", ""});
 }
 
-Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::named(
-    const std::string& named, const std::stop_token& stop) {
-  {
-    const MutexLock lock(mutex_);
-    if (const auto known = exact_.find(named); known != exact_.end())
-      return known->second;
-  }
+Result<Toolchains::Choice> Toolchains::named(const std::string& named,
+                                             const std::stop_token& stop) {
+  if (auto before = known(&Toolchains::exact_, named))
+    return before;
   const auto wanted = KILN_TRY(device::parse_named(named));
   const auto all = KILN_TRY(found(stop));
   const auto match = std::ranges::find(all->usable, wanted.id, &device::Toolchain::id);
@@ -194,23 +196,17 @@ Result<std::shared_ptr<const device::ToolchainChoice>> Toolchains::named(
       return tl::unexpected(device::missing_named(wanted));
     auto there = KILN_TRY(of(wanted.nvrtc, stop));
     return there->toolchain.id == wanted.id
-               ? Result<std::shared_ptr<const device::ToolchainChoice>>(there)
+               ? Result<Choice>(there)
                : tl::unexpected(device::missing_named(wanted));
   }
-  auto choice = std::make_shared<const device::ToolchainChoice>(
-      device::ToolchainChoice{*match, "the request names it", ""});
-  const MutexLock lock(mutex_);
-  return exact_.emplace(named, std::move(choice)).first->second;
+  return keep(&Toolchains::exact_, named, {*match, "the request names it", ""});
 }
 
 Result<std::shared_ptr<const device::Linker>> Toolchains::linker(
     const device::Toolchain& toolchain) {
   const std::string name = to_string(toolchain.id);
-  {
-    const MutexLock lock(mutex_);
-    if (const auto known = linkers_.find(name); known != linkers_.end())
-      return known->second;
-  }
+  if (auto before = known(&Toolchains::linkers_, name))
+    return before;
   auto found = device::find_linker(toolchain, places_);
   if (!found) {  // as without an NVRTC: hits are served
     auto records = own_records();
@@ -223,10 +219,7 @@ Result<std::shared_ptr<const device::Linker>> Toolchains::linker(
       return tl::unexpected(std::move(found).error());
     found = device::Linker{*before, {}, {}};
   }
-  const MutexLock lock(mutex_);
-  return linkers_
-      .emplace(name, std::make_shared<const device::Linker>(*std::move(found)))
-      .first->second;
+  return keep(&Toolchains::linkers_, name, *std::move(found));
 }
 
 Result<void> Toolchains::record(device::Toolchain toolchain) {
@@ -234,12 +227,8 @@ Result<void> Toolchains::record(device::Toolchain toolchain) {
     return fail(ErrorCode::kUnavailable,
                 "the cache keeps nothing, so the toolchain is not recorded");
   }
-  {
-    const MutexLock lock(mutex_);
-    if (const auto known = linkers_.find(to_string(toolchain.id));
-        known != linkers_.end())
-      toolchain.linker = known->second->id;
-  }
+  if (const auto linker = known(&Toolchains::linkers_, to_string(toolchain.id)))
+    toolchain.linker = linker->id;
   if (!toolchain.linker) {
     auto records = own_records();
     if (records.empty())  // else no seed is asked
@@ -255,7 +244,7 @@ std::vector<device::Toolchain> Toolchains::recorded() const {
   return records;
 }
 
-std::vector<std::shared_ptr<const device::ToolchainChoice>> Toolchains::others(
+std::vector<Toolchains::Choice> Toolchains::others(
     const device::ToolchainChoice& chosen) {
   {
     const MutexLock lock(mutex_);
@@ -264,7 +253,7 @@ std::vector<std::shared_ptr<const device::ToolchainChoice>> Toolchains::others(
     if (!is_chosen || config_.toolchain || chosen.toolchain.is_explicit)
       return {};
   }
-  std::vector<std::shared_ptr<const device::ToolchainChoice>> others;
+  std::vector<Choice> others;
   for (device::Toolchain& each : recorded()) {
     if (each.id != chosen.toolchain.id)
       others.push_back(std::make_shared<const device::ToolchainChoice>(
@@ -299,6 +288,7 @@ void Toolchains::add_seed_records(SeedNeed need,
 }
 
 void Toolchains::warn_once(const std::string& warning) {
+  const MutexLock lock(mutex_);
   if (!warning.empty() && warned_.insert(warning).second)
     log(LogLevel::kWarning, {warning});
 }

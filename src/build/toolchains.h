@@ -42,6 +42,8 @@ class Toolchains {
       const std::filesystem::path& nvrtc, const std::filesystem::path& builtins,
       const std::stop_token& stop)>;
 
+  using Choice = std::shared_ptr<const device::ToolchainChoice>;
+
   static constexpr std::chrono::minutes kLookAgainAfter{5};
   /// The records of toolchains in seeds, as text.
   using SeedRecords = std::function<std::vector<std::string>(SeedNeed)>;
@@ -77,20 +79,19 @@ class Toolchains {
 
   /// The NVRTC for `build_for`, chosen by device::choose_toolchain; nullopt: for no
   /// particular architecture. Logs each warning once. Errors: as both.
-  [[nodiscard]] Result<std::shared_ptr<const device::ToolchainChoice>> choose(
-      const std::optional<device::BuildFor>& build_for,
-      const std::stop_token& stop = {});
+  [[nodiscard]] Result<Choice> choose(const std::optional<device::BuildFor>& build_for,
+                                      const std::stop_token& stop = {});
 
   /// The one at `nvrtc`, absolute, whatever is set, without the headers of its toolkit;
   /// not searched for. Errors: kIo, kUnavailable, the error of `ask`; never cached.
-  [[nodiscard]] Result<std::shared_ptr<const device::ToolchainChoice>> of(
-      const std::filesystem::path& nvrtc, const std::stop_token& stop = {});
+  [[nodiscard]] Result<Choice> of(const std::filesystem::path& nvrtc,
+                                  const std::stop_token& stop = {});
 
   /// The one that `named` means, as device::to_named(): wherever the search finds it,
   /// else at its path, if root or this user owns that library. Errors: kInvalidArgument
   /// for another text; kUnavailable, with the wheel that has it; those of found().
-  [[nodiscard]] Result<std::shared_ptr<const device::ToolchainChoice>> named(
-      const std::string& named, const std::stop_token& stop = {});
+  [[nodiscard]] Result<Choice> named(const std::string& named,
+                                     const std::stop_token& stop = {});
 
   /// The nvJitLink for what `toolchain` compiles. Errors: as find_linker, never cached.
   [[nodiscard]] Result<std::shared_ptr<const device::Linker>> linker(
@@ -110,8 +111,7 @@ class Toolchains {
 
   /// Of those, what may have built what `chosen` did not; none where a setting or the
   /// request has named `chosen`.
-  [[nodiscard]] std::vector<std::shared_ptr<const device::ToolchainChoice>> others(
-      const device::ToolchainChoice& chosen);
+  [[nodiscard]] std::vector<Choice> others(const device::ToolchainChoice& chosen);
 
  private:
   /// What this cache root has recorded, the newest first.
@@ -123,9 +123,20 @@ class Toolchains {
 
   [[nodiscard]] device::ToolchainSearch search_options(
       const std::stop_token& stop) const;
+  /// By name.
+  template <typename Value>
+  using Known = std::map<std::string, std::shared_ptr<const Value>>;
+  /// Null: it is not known yet.
+  template <typename Value>
+  [[nodiscard]] std::shared_ptr<const Value> known(Known<Value> Toolchains::*all,
+                                                   const std::string& name);
+  /// `value`, or what another thread has made known meanwhile.
+  template <typename Value>
+  std::shared_ptr<const Value> keep(Known<Value> Toolchains::*all,
+                                    const std::string& name, Value value);
   /// What was found last, or a new search.
   [[nodiscard]] Result<Found> search(const std::stop_token& stop);
-  void warn_once(const std::string& warning) KILN_REQUIRES(mutex_);
+  void warn_once(const std::string& warning);
 
   // Constant after construction.
   const Config config_;
@@ -141,13 +152,10 @@ class Toolchains {
   Found found_ KILN_GUARDED_BY(mutex_);
   // When to repeat a search that found an unusable NVRTC.
   std::chrono::steady_clock::time_point look_again_at_ KILN_GUARDED_BY(mutex_);
-  std::map<std::string, std::shared_ptr<const device::ToolchainChoice>> choices_
-      KILN_GUARDED_BY(mutex_);
+  Known<device::ToolchainChoice> choices_ KILN_GUARDED_BY(mutex_);
   // By what asks for one: its path, or what named() was given.
-  std::map<std::string, std::shared_ptr<const device::ToolchainChoice>> exact_
-      KILN_GUARDED_BY(mutex_);
-  std::map<std::string, std::shared_ptr<const device::Linker>> linkers_
-      KILN_GUARDED_BY(mutex_);  // by the toolchain's id
+  Known<device::ToolchainChoice> exact_ KILN_GUARDED_BY(mutex_);
+  Known<device::Linker> linkers_ KILN_GUARDED_BY(mutex_);  // by the toolchain's id
   std::set<std::string> warned_ KILN_GUARDED_BY(mutex_);
   mutable std::atomic<bool> has_warned_of_record_ = false;
 
