@@ -160,12 +160,15 @@ class SpawnSetup {
   posix_spawnattr_t attributes_{};
 };
 
-/// Is `pid` still a child of ours, running or a zombie? A host that waits for any child
-/// may have reaped it, and its pid may now belong to another process.
-bool is_our_child(pid_t pid) {
+/// Whether the process has ended, which nobody has been told yet. nullopt: it is no
+/// child of ours. A host that waits for any child may have reaped it, and its pid may
+/// now belong to another process.
+std::optional<bool> has_ended(pid_t pid) {
   siginfo_t info{};
   return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) ==
-         0;
+                 0
+             ? std::optional(info.si_pid == pid)
+             : std::nullopt;
 }
 
 /// A signal that is no fault of the process that it ended: another process sent it, the
@@ -403,28 +406,26 @@ tl::unexpected<Error> ChildProcess::crashed() {
 }
 
 void ChildProcess::kill() {
-  if (pid_ == -1)
-    return;
-  if (!is_our_child(pid_)) {
-    pid_ = -1;
-    return;
-  }
-  std::ignore = ::kill(-pid_, SIGKILL);  // ESRCH: it had already ended
   const pid_t pid = pid_;
-  std::ignore = reap(kReapTimeout);  // the exit status does not matter
-  if (pid_ != -1) {
+  if (!end_within(kReapTimeout))
     log(LogLevel::kWarning, {name_, " ", std::to_string(pid),
                              " does not end though it was killed; left behind"});
-    pid_ = -1;
-  }
 }
 
 void ChildProcess::leave() {
-  if (pid_ != -1 && is_our_child(pid_)) {
-    std::ignore = ::kill(-pid_, SIGKILL);
-    std::ignore = reap(kLeaveTimeout);  // else it stays a zombie once it ends
+  std::ignore = end_within(kLeaveTimeout);  // else it stays a zombie once it ends
+}
+
+/// False: it has not ended.
+bool ChildProcess::end_within(milliseconds timeout) {
+  bool ended = true;
+  if (pid_ != -1 && has_ended(pid_).has_value()) {
+    std::ignore = ::kill(-pid_, SIGKILL);  // ESRCH: it had already ended
+    std::ignore = reap(timeout);           // the exit status does not matter
+    ended = pid_ == -1;
   }
   pid_ = -1;
+  return ended;
 }
 
 /// Returns the exit status and sets pid_ to -1. nullopt if the worker has not ended
@@ -433,10 +434,7 @@ std::optional<int> ChildProcess::reap(milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   milliseconds pause{1};
   while (pid_ != -1) {
-    siginfo_t ended{};
-    if (::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) ==
-            0 &&
-        ended.si_pid == pid_)
+    if (has_ended(pid_) == true)
       ::kill(-pid_, SIGKILL);  // what it has started ends with it, whoever ended it
     int status = 0;
     const pid_t reaped = ::waitpid(pid_, &status, WNOHANG);
@@ -457,12 +455,7 @@ std::optional<int> ChildProcess::reap(milliseconds timeout) {
 }
 
 bool ChildProcess::alive() const {
-  if (pid_ == -1)
-    return false;
-  siginfo_t info{};
-  return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) ==
-             0 &&
-         info.si_pid == 0;
+  return pid_ != -1 && has_ended(pid_) == false;
 }
 
 std::uint64_t ChildProcess::resident_bytes() const {

@@ -117,6 +117,7 @@ class ChildProcess {
   [[nodiscard]] Result<void> read_up_to(Bytes& frame, std::uint64_t size,
                                         const ExchangeLimits& limits);
   [[nodiscard]] tl::unexpected<Error> crashed();
+  [[nodiscard]] bool end_within(std::chrono::milliseconds timeout);
   [[nodiscard]] std::optional<int> reap(std::chrono::milliseconds timeout);
   [[nodiscard]] std::string output_tail() const;
 
