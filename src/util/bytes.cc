@@ -1,19 +1,12 @@
 #include "util/bytes.h"
 
+#include <charconv>
+#include <cstdint>
+
 namespace kiln {
 namespace {
 
 constexpr std::string_view kDigits = "0123456789abcdef";
-
-int digit_value(char digit) {
-  if (digit >= '0' && digit <= '9')
-    return digit - '0';
-  if (digit >= 'a' && digit <= 'f')
-    return digit - 'a' + 10;
-  if (digit >= 'A' && digit <= 'F')
-    return digit - 'A' + 10;
-  return -1;
-}
 
 }  // namespace
 
@@ -33,12 +26,11 @@ std::optional<Bytes> from_hex(std::string_view hex) {
     return std::nullopt;
   Bytes bytes;
   bytes.reserve(hex.size() / 2);
-  for (std::size_t i = 0; i < hex.size(); i += 2) {
-    const int high = digit_value(hex[i]);
-    const int low = digit_value(hex[i + 1]);
-    if (high < 0 || low < 0)
+  for (const char* at = hex.data(); at != hex.data() + hex.size(); at += 2) {
+    std::uint8_t byte = 0;
+    if (std::from_chars(at, at + 2, byte, 16).ptr != at + 2)
       return std::nullopt;
-    bytes.push_back(static_cast<std::byte>(high * 16 + low));
+    bytes.push_back(std::byte{byte});
   }
   return bytes;
 }
