@@ -5,6 +5,7 @@
 
 #include "cache/pack.h"
 #include "util/nearest.h"
+#include "util/text.h"
 #include "util/trailing_options.h"
 #include "util/try.h"
 #include "util/units.h"
@@ -15,7 +16,7 @@ namespace kiln::cache {
 Result<SeedPlace> parse_seed(const std::filesystem::path& text) {
   const std::array<std::string, 3> names{"min_serial", "older", "signed"};
   std::string_view options = text.native();
-  const std::string_view path = before_options(options);
+  const std::string_view path = next_part(options, ";");
   SeedPlace place{.path = path};
   KILN_TRY(read_options(
       path, options,

@@ -99,7 +99,7 @@ Result<void> set_option(ServerAddress& server, const std::string& name,
 
 Result<ServerAddress> parse_server(std::string_view text) {
   ServerAddress server;
-  server.base = KILN_TRY(parse_base(before_options(text)));
+  server.base = KILN_TRY(parse_base(next_part(text, ";")));
   KILN_TRY(read_options(server.base, text,
                         [&](const std::string& name, const std::string& value) {
                           return set_option(server, name, value);

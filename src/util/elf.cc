@@ -154,7 +154,6 @@ Result<ElfFile> ElfFile::parse(ByteView bytes) {
   KILN_TRY(check_segments(bytes, header));
   ElfFile file;
   file.machine_ = header.e_machine;
-  file.os_abi_ = header.e_ident[EI_OSABI];
   file.abi_version_ = header.e_ident[EI_ABIVERSION];
   file.flags_ = header.e_flags;
   file.sections_ = KILN_TRY(read_sections(bytes, header));

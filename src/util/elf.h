@@ -46,7 +46,6 @@ class ElfFile {
   [[nodiscard]] static Result<ElfFile> parse(ByteView bytes);
 
   [[nodiscard]] std::uint16_t machine() const { return machine_; }
-  [[nodiscard]] std::uint8_t os_abi() const { return os_abi_; }
   [[nodiscard]] std::uint8_t abi_version() const { return abi_version_; }
   [[nodiscard]] std::uint32_t flags() const { return flags_; }
   /// In file order, the null section included, so that ELF section indices apply.
@@ -62,7 +61,6 @@ class ElfFile {
 
  private:
   std::uint16_t machine_ = 0;
-  std::uint8_t os_abi_ = 0;
   std::uint8_t abi_version_ = 0;
   std::uint32_t flags_ = 0;
   std::vector<ElfSection> sections_;

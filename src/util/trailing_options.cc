@@ -9,9 +9,6 @@
 #include "util/try.h"
 
 namespace kiln {
-std::string_view before_options(std::string_view& rest) {
-  return next_part(rest, ";");
-}
 
 Result<void> read_options(
     std::string_view text, std::string_view options,

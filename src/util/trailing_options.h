@@ -10,9 +10,6 @@
 
 namespace kiln {
 
-/// The text before the first ';', which is taken off `rest` with it.
-[[nodiscard]] std::string_view before_options(std::string_view& rest);
-
 /// Calls `set` for each of `options`, "name=value;name=value"; empty ones are left out.
 /// Errors, about `text` and the option: those of `set`; kInvalidArgument, if one is
 /// there twice.
