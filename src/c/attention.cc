@@ -1,9 +1,6 @@
 #include "kiln/ops/attention.h"
 
 #include <cstdlib>
-#include <cstring>
-#include <new>
-#include <string>
 
 #include "c/handles.h"
 #include "c/operation_structs.h"
@@ -88,13 +85,10 @@ kiln_result kiln_attention_explain(kiln_service* service, int device,
                                [&](const auto& where, const auto& in_cpp,
                                    const auto& how) -> kiln::Result<void> {
                                  KILN_TRY(kiln::c::given(json, "json"));
-                                 const std::string text =
+                                 return kiln::c::copy(
                                      KILN_TRY(kiln::ops::explain_attention(
-                                         service->service, where, in_cpp, how));
-                                 *json = ::strdup(text.c_str());
-                                 if (*json == nullptr)
-                                   throw std::bad_alloc();
-                                 return {};
+                                         service->service, where, in_cpp, how)),
+                                     json);
                                });
 }
 

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstring>
 #include <span>
 #include <string>
 #include <variant>
@@ -35,10 +34,6 @@ struct kiln_files {
 
 namespace kiln::c {
 namespace {
-
-std::stop_token token_of(const kiln_cancel* cancel) {
-  return cancel == nullptr ? std::stop_token() : cancel->source.get_token();
-}
 
 /// Longer ones than a year are refused; a sum of this one does not overflow.
 std::chrono::milliseconds limit_of(std::uint64_t limit_ms) {
@@ -98,14 +93,6 @@ Result<std::vector<std::string>> words_of(const char* const* words, const char* 
   std::size_t count = 0;
   while (words[count] != nullptr) ++count;
   return list_of(words, count, what);
-}
-
-/// Freed by kiln_text_free().
-Result<void> copy(const std::string& text, char** to) {
-  *to = ::strdup(text.c_str());
-  if (*to == nullptr)
-    return fail(ErrorCode::kResourceLimit, "out of memory");
-  return {};
 }
 
 Result<void> give(Result<CachedFiles> found, kiln_files** files) {

@@ -142,6 +142,18 @@ template <typename Handle, typename Output, typename Call>
   });
 }
 
+[[nodiscard]] inline std::stop_token token_of(const kiln_cancel* cancel) {
+  return cancel == nullptr ? std::stop_token() : cancel->source.get_token();
+}
+
+/// Freed by kiln_text_free(). Errors: kResourceLimit.
+[[nodiscard]] inline Result<void> copy(const std::string& text, char** to) {
+  *to = ::strdup(text.c_str());
+  if (*to == nullptr)
+    return fail(ErrorCode::kResourceLimit, "out of memory");
+  return {};
+}
+
 /// `text`, with invalid UTF-8 replaced: messages contain paths and errors of loaders.
 [[nodiscard]] std::string as_utf8(std::string text);
 

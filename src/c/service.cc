@@ -131,10 +131,8 @@ Result<Request> request_of(const kiln_source& from) {
 Result<void> get(kiln_service& service, int device, const Request& request,
                  const kiln_cancel* cancel, kiln_kernel** kernel) {
   const Device& where = *KILN_TRY(device_of(service, device));
-  const std::stop_token stop =
-      cancel == nullptr ? std::stop_token() : cancel->source.get_token();
   // Not inside `new`: an early return would leak its memory.
-  Kernel fetched = KILN_TRY(service.service.get(request, where, stop));
+  Kernel fetched = KILN_TRY(service.service.get(request, where, token_of(cancel)));
   *kernel = new kiln_kernel{std::move(fetched), service.opener};
   return {};
 }
