@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "cache/object_header.h"
-#include "cache/object_store_opened.h"
 #include "cache/unix_time.h"
 #include "util/little_endian.h"
 #include "util/posix_error.h"

@@ -125,7 +125,33 @@ class ObjectStore {
   [[nodiscard]] const TrustPolicy& trust() const { return trust_; }
 
  private:
-  struct Opened;  // the result of opening a file: the object, or why not
+  enum class OpenOutcome : std::uint8_t {
+    kObject,
+    kMissing,
+    kCorrupt,     // `check` and `detail` say why
+    kUntrusted,   // `detail` says why
+    kUnreadable,  // `detail` says why
+    kAgain,       // the file changed under us: open it again
+  };
+
+  /// The result of opening one object file.
+  struct Opened {
+    OpenOutcome outcome;
+    std::optional<StoredObject> object{};  // set if kObject
+    Check check = Check::kSize;
+    std::string detail{};
+    struct stat info {};  // of the file that was opened, for all but kMissing
+
+    /// Of an object that may be sound and cannot be read.
+    [[nodiscard]] std::optional<Error> refusal() const {
+      if (outcome == OpenOutcome::kUntrusted)
+        return Error{ErrorCode::kUntrusted, detail};
+      return outcome == OpenOutcome::kUnreadable
+                 ? std::optional<Error>({ErrorCode::kIo, detail})
+                 : std::nullopt;
+    }
+  };
+
   enum class Touch : std::uint8_t { kNo, kYes };  // of the time of its last use
   enum class PathFrom : std::uint8_t { kObjects, kRoot };  // from objects_, or from /
 

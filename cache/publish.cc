@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "cache/object_store.h"
-#include "cache/object_store_opened.h"
 #include "util/posix_error.h"
 
 namespace kiln::cache {
