@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "cache/stoppable_sleep.h"
 #include "util/bytes.h"
 #include "util/units.h"
 

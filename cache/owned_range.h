@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "cache/file_lock.h"
@@ -157,5 +158,8 @@ class BackOff {
   const std::chrono::nanoseconds longest_;
   std::uint64_t random_;
 };
+
+/// Returns after `duration`, or at once when `stop` is requested.
+void stoppable_sleep(std::chrono::nanoseconds duration, const std::stop_token& stop);
 
 }  // namespace kiln::cache

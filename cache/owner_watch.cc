@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 #include <random>
 
 #include "cache/owned_range.h"
@@ -79,6 +81,13 @@ std::chrono::nanoseconds BackOff::next() {
   const auto span = static_cast<double>((ceiling_ - shortest_).count());
   return shortest_ +
          std::chrono::nanoseconds(static_cast<std::int64_t>(fraction * span));
+}
+
+void stoppable_sleep(std::chrono::nanoseconds duration, const std::stop_token& stop) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any wake;
+  wake.wait_for(lock, stop, duration, [] { return false; });
 }
 
 }  // namespace kiln::cache

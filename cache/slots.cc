@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "cache/stoppable_sleep.h"
 #include "util/units.h"
 
 namespace kiln::cache {
