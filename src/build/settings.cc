@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/auxv.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <type_traits>
@@ -317,6 +319,25 @@ std::optional<std::uint32_t> find_rank(const Environment& environment) {
 }
 
 }  // namespace
+
+Environment process_environment() {
+  if (::getauxval(AT_SECURE) != 0)
+    return [](const std::string&) { return std::nullopt; };
+  return [](const std::string& variable) -> std::optional<std::string> {
+    // Kiln never calls setenv. A host that calls it while it opens a service races with
+    // every reader of the environment.
+    const char* value = std::getenv(variable.c_str());  // NOLINT(concurrency-mt-unsafe)
+    if (value == nullptr)
+      return std::nullopt;
+    return value;
+  };
+}
+
+std::uint64_t precompiled_limit(const Config& config) {
+  constexpr std::uint64_t kMost = 2ULL << 30U;  // ten times CUB's
+  return config.precompiled_limit_bytes.value_or(
+      std::min(kMost, config.cache_limit_bytes / 5));
+}
 
 std::string_view Setting::name() const {
   return std::string_view(option).substr(std::string_view("Options::").size());
