@@ -183,23 +183,18 @@ std::string Journal::summary() const {
   if (!owner_.is_this())
     return "";
   std::vector<std::string> parts;
-  if (const auto memory = memory_hits(); memory > 0)
-    parts.push_back(fmt::format("{} loaded already", memory));
-  for (std::size_t i = 0; i < hits_.size(); ++i) {
-    if (const auto hits = hits_.at(i).load(); hits > 0)
-      parts.push_back(
-          fmt::format("{} from {}", hits, to_string(static_cast<cache::Tier>(i))));
-  }
-  if (const auto built = built_.load(); built > 0)
-    parts.push_back(
-        fmt::format("{} built in {}", built, format_duration(milliseconds(built_ms_))));
-  if (const auto waited = waited_.load(); waited > 0)
-    parts.push_back(fmt::format("{} waited for, {}", waited,
-                                format_duration(milliseconds(waited_ms_))));
-  if (const auto failed = failed_.load(); failed > 0)
-    parts.push_back(fmt::format("{} failed", failed));
-  if (const auto passed = passed_.load(); passed > 0)
-    parts.push_back(fmt::format("{} left to NVRTC", passed));
+  const auto add = [&](std::uint64_t count, std::string_view what) {
+    if (count > 0)
+      parts.push_back(fmt::format("{} {}", count, what));
+  };
+  add(memory_hits(), "loaded already");
+  for (std::size_t i = 0; i < hits_.size(); ++i)
+    add(hits_.at(i), fmt::format("from {}", to_string(static_cast<cache::Tier>(i))));
+  add(built_, fmt::format("built in {}", format_duration(milliseconds(built_ms_))));
+  add(waited_,
+      fmt::format("waited for, {}", format_duration(milliseconds(waited_ms_))));
+  add(failed_, "failed");
+  add(passed_, "left to NVRTC");
   return parts.empty() ? "" : fmt::format("{}: {}", what_, fmt::join(parts, ", "));
 }
 
