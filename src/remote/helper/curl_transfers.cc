@@ -5,12 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <unordered_map>
 #include <utility>
-
-#include "remote/helper/folder_transfer.h"
-#include "remote/helper/libcurl.h"
-#include "remote/helper/running_transfer.h"
 
 namespace kiln::remote {
 namespace {
@@ -170,152 +165,70 @@ std::filesystem::path path_of(const std::string& file_url) {
   return path;
 }
 
-}  // namespace
-
-struct CurlTransfers::State {
-  explicit State(Done callback) : done(std::move(callback)) {}
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-  ~State() {
-    for (auto& [id, each] : running)
-      curl().multi_remove_handle(multi, each->easy.get());
-    running.clear();
-    curl().multi_cleanup(multi);
-  }
-
-  void end(std::uint64_t id, CURLcode code) {
-    const auto found = running.find(id);
-    if (found == running.end() || repeats(*found->second, code))
-      return;
-    const std::unique_ptr<Running> one = std::move(found->second);
-    running.erase(found);
-    CURL* const easy = one->easy.get();
-    TransferReply& reply = one->reply;
-    begin_body(*one);  // of an empty one
-    // Only the host that looks at these bytes refuses them, and says why.
-    const bool is_enough = one->took == Took::kEnough;
-    reply.end = !one->body.error().empty()    ? TransferEnd::kBodyFile
-                : one->took == Took::kTooMuch ? TransferEnd::kTooLarge
-                : one->is_too_slow            ? TransferEnd::kTimeout
-                : is_enough                   ? TransferEnd::kAnswered
-                                              : end_of(code);
-    long tunnel = 0;  // what a proxy has answered to CONNECT
-    std::ignore = curl().easy_getinfo(easy, CURLINFO_HTTP_CONNECTCODE, &tunnel);
-    constexpr long kRefusals = 400;
-    constexpr long kWantsPassword = 407;
-    if (reply.end == TransferEnd::kBroken && tunnel >= kRefusals)
-      reply.end =
-          tunnel == kWantsPassword ? TransferEnd::kAnswered : TransferEnd::kConnect;
-    if (reply.end == TransferEnd::kAnswered)
-      note_answer(*one);
-    else
-      reply.error = !one->body.error().empty()   ? one->body.error()
-                    : one->is_too_slow           ? "it is too slow"
-                    : one->error.front() != '\0' ? one->error.data()
-                                                 : curl().easy_strerror(code);
-    if (reply.end == TransferEnd::kAnswered && tunnel == kWantsPassword)
-      reply.status = kWantsPassword;
-    note_times(*one);
-    reply.body_bytes = one->body.received();
-    curl().multi_remove_handle(multi, easy);
-    done(std::move(reply));
-  }
-
-  /// True if it begins again, over a new connection: the server closed a kept one just
-  /// then. libcurl itself repeats what it had sent whole, and gives up what it was
-  /// sending.
-  [[nodiscard]] bool repeats(Running& one, CURLcode code) const {
-    if (code != CURLE_SEND_ERROR || std::exchange(one.is_repeated, true))
-      return false;
-    CURL* const easy = one.easy.get();
-    long connected = 0;
-    long received = 0;
-    curl_off_t took = 0;
-    std::ignore = curl().easy_getinfo(easy, CURLINFO_NUM_CONNECTS, &connected);
-    std::ignore = curl().easy_getinfo(easy, CURLINFO_HEADER_SIZE, &received);
-    std::ignore = curl().easy_getinfo(easy, CURLINFO_TOTAL_TIME_T, &took);
-    const auto left =
-        one.request.limits.whole -
-        std::chrono::ceil<std::chrono::milliseconds>(std::chrono::microseconds(took));
-    if (connected != 0 || received != 0 || left.count() <= 0)
-      return false;
-    curl().multi_remove_handle(multi, easy);
-    std::ignore = one.body.seek(0);
-    one.moved_then = 0;
-    one.slow_since = Clock::now();
-    one.error.front() = '\0';
-    set(easy, CURLOPT_FRESH_CONNECT, 1L);
-    if (!one.request.limits.grows)
-      set(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(left.count()));
-    return curl().multi_add_handle(multi, easy) == CURLM_OK;
-  }
-
-  static void note_times(Running& one) {
-    CURL* const easy = one.easy.get();
-    const auto time = [&](CURLINFO info) {
-      curl_off_t microseconds = 0;
-      std::ignore = curl().easy_getinfo(easy, info, &microseconds);
-      return std::chrono::microseconds(microseconds);
-    };
-    one.reply.times = {.name = time(CURLINFO_NAMELOOKUP_TIME_T),
-                       .connect = time(CURLINFO_CONNECT_TIME_T),
-                       .tls = time(CURLINFO_APPCONNECT_TIME_T),
-                       .first_byte = time(CURLINFO_STARTTRANSFER_TIME_T),
-                       .whole = time(CURLINFO_TOTAL_TIME_T)};
-    const auto date = [&](const char* name) {
-      const std::string text = header_of(easy, name);
-      return text.empty()
-                 ? 0
-                 : std::max<std::int64_t>(0, curl().getdate(text.c_str(), nullptr));
-    };
-    one.reply.server_time = date("Date");
-    one.reply.modified = date("Last-Modified");
-  }
-
-  static void note_answer(Running& one) {
-    CURL* const easy = one.easy.get();
-    long status = 0;
-    curl_off_t rest = 0;
-    std::ignore = curl().easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
-    std::ignore = curl().easy_getinfo(easy, CURLINFO_RETRY_AFTER, &rest);
-    one.reply.status = static_cast<std::uint32_t>(one.is_rest ? kOk : status);
-    constexpr curl_off_t kLongest = 1 << 30;
-    if (rest > 0)
-      one.reply.retry_after_s = static_cast<std::uint32_t>(std::min(rest, kLongest));
-  }
-
-  Done done;
-  CURLM* multi = nullptr;
-  std::unordered_map<std::uint64_t, std::unique_ptr<Running>> running;
-  std::unordered_map<std::uint64_t, FolderTransfer> folders;
-};
-
-Result<CurlTransfers> CurlTransfers::make(Done done) {
-  if (!opened_libcurl())
-    return tl::unexpected(opened_libcurl().error());
-  auto state = std::make_unique<State>(std::move(done));
-  if (curl().global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK ||
-      (state->multi = curl().multi_init()) == nullptr)
-    return fail(ErrorCode::kUnavailable, "libcurl cannot start");
-  return CurlTransfers(std::move(state));
+void note_times(Running& one) {
+  CURL* const easy = one.easy.get();
+  const auto time = [&](CURLINFO info) {
+    curl_off_t microseconds = 0;
+    std::ignore = curl().easy_getinfo(easy, info, &microseconds);
+    return std::chrono::microseconds(microseconds);
+  };
+  one.reply.times = {.name = time(CURLINFO_NAMELOOKUP_TIME_T),
+                     .connect = time(CURLINFO_CONNECT_TIME_T),
+                     .tls = time(CURLINFO_APPCONNECT_TIME_T),
+                     .first_byte = time(CURLINFO_STARTTRANSFER_TIME_T),
+                     .whole = time(CURLINFO_TOTAL_TIME_T)};
+  const auto date = [&](const char* name) {
+    const std::string text = header_of(easy, name);
+    return text.empty()
+               ? 0
+               : std::max<std::int64_t>(0, curl().getdate(text.c_str(), nullptr));
+  };
+  one.reply.server_time = date("Date");
+  one.reply.modified = date("Last-Modified");
 }
 
-CurlTransfers::CurlTransfers(std::unique_ptr<State> state) : state_(std::move(state)) {}
-CurlTransfers::CurlTransfers(CurlTransfers&&) noexcept = default;
-CurlTransfers& CurlTransfers::operator=(CurlTransfers&&) noexcept = default;
-CurlTransfers::~CurlTransfers() = default;
+void note_answer(Running& one) {
+  CURL* const easy = one.easy.get();
+  long status = 0;
+  curl_off_t rest = 0;
+  std::ignore = curl().easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+  std::ignore = curl().easy_getinfo(easy, CURLINFO_RETRY_AFTER, &rest);
+  one.reply.status = static_cast<std::uint32_t>(one.is_rest ? kOk : status);
+  constexpr curl_off_t kLongest = 1 << 30;
+  if (rest > 0)
+    one.reply.retry_after_s = static_cast<std::uint32_t>(std::min(rest, kLongest));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CurlTransfers>> CurlTransfers::make(Done done) {
+  if (!opened_libcurl())
+    return tl::unexpected(opened_libcurl().error());
+  CURLM* multi = nullptr;
+  if (curl().global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK ||
+      (multi = curl().multi_init()) == nullptr)
+    return fail(ErrorCode::kUnavailable, "libcurl cannot start");
+  return std::unique_ptr<CurlTransfers>(new CurlTransfers(std::move(done), multi));
+}
+
+CurlTransfers::~CurlTransfers() {
+  for (auto& [id, each] : running_)
+    curl().multi_remove_handle(multi_, each->easy.get());
+  running_.clear();
+  curl().multi_cleanup(multi_);
+}
 
 void CurlTransfers::start(TransferRequest request, UniqueFd body) {
   const std::uint64_t id = request.id;
   if (has_body(request) && !body)
-    return state_->done({.id = id,
-                         .end = TransferEnd::kHelper,
-                         .error = "kiln-remote has too many files open"});
+    return done_({.id = id,
+                  .end = TransferEnd::kHelper,
+                  .error = "kiln-remote has too many files open"});
   if (request.url.starts_with("file:")) {
     auto path = path_of(request.url);
     if (path.empty())
-      return state_->done({.id = id, .error = "it is no URL of a file"});
-    state_->folders.try_emplace(id, request, std::move(path), std::move(body));
+      return done_({.id = id, .error = "it is no URL of a file"});
+    folders_.try_emplace(id, request, std::move(path), std::move(body));
     return;
   }
   TransferBody bytes(std::move(body), request);
@@ -325,7 +238,7 @@ void CurlTransfers::start(TransferRequest request, UniqueFd body) {
   running->easy.reset(curl().easy_init());
   CURL* const easy = running->easy.get();
   if (easy == nullptr)
-    return state_->done({.id = id, .error = "there is no memory for a transfer"});
+    return done_({.id = id, .error = "there is no memory for a transfer"});
   if (const std::string& query = running->request.credentials.query; !query.empty())
     running->request.url += "?" + query;
   set(easy, CURLOPT_URL, running->request.url.c_str());
@@ -336,51 +249,118 @@ void CurlTransfers::start(TransferRequest request, UniqueFd body) {
   set_method(*running);
   if (running->headers)
     set(easy, CURLOPT_HTTPHEADER, running->headers.get());
-  if (curl().multi_add_handle(state_->multi, easy) != CURLM_OK)
-    return state_->done({.id = id, .error = "libcurl takes no further transfer"});
-  state_->running[id] = std::move(running);
+  if (curl().multi_add_handle(multi_, easy) != CURLM_OK)
+    return done_({.id = id, .error = "libcurl takes no further transfer"});
+  running_[id] = std::move(running);
+}
+
+void CurlTransfers::end(std::uint64_t id, CURLcode code) {
+  const auto found = running_.find(id);
+  if (found == running_.end() || repeats(*found->second, code))
+    return;
+  const std::unique_ptr<Running> one = std::move(found->second);
+  running_.erase(found);
+  CURL* const easy = one->easy.get();
+  TransferReply& reply = one->reply;
+  begin_body(*one);  // of an empty one
+  // Only the host that looks at these bytes refuses them, and says why.
+  const bool is_enough = one->took == Took::kEnough;
+  reply.end = !one->body.error().empty()    ? TransferEnd::kBodyFile
+              : one->took == Took::kTooMuch ? TransferEnd::kTooLarge
+              : one->is_too_slow            ? TransferEnd::kTimeout
+              : is_enough                   ? TransferEnd::kAnswered
+                                            : end_of(code);
+  long tunnel = 0;  // what a proxy has answered to CONNECT
+  std::ignore = curl().easy_getinfo(easy, CURLINFO_HTTP_CONNECTCODE, &tunnel);
+  constexpr long kRefusals = 400;
+  constexpr long kWantsPassword = 407;
+  if (reply.end == TransferEnd::kBroken && tunnel >= kRefusals)
+    reply.end =
+        tunnel == kWantsPassword ? TransferEnd::kAnswered : TransferEnd::kConnect;
+  if (reply.end == TransferEnd::kAnswered)
+    note_answer(*one);
+  else
+    reply.error = !one->body.error().empty()   ? one->body.error()
+                  : one->is_too_slow           ? "it is too slow"
+                  : one->error.front() != '\0' ? one->error.data()
+                                               : curl().easy_strerror(code);
+  if (reply.end == TransferEnd::kAnswered && tunnel == kWantsPassword)
+    reply.status = kWantsPassword;
+  note_times(*one);
+  reply.body_bytes = one->body.received();
+  curl().multi_remove_handle(multi_, easy);
+  done_(std::move(reply));
+}
+
+/// True if it begins again, over a new connection: the server closed a kept one just
+/// then. libcurl itself repeats what it had sent whole, and gives up what it was
+/// sending.
+bool CurlTransfers::repeats(Running& one, CURLcode code) const {
+  if (code != CURLE_SEND_ERROR || std::exchange(one.is_repeated, true))
+    return false;
+  CURL* const easy = one.easy.get();
+  long connected = 0;
+  long received = 0;
+  curl_off_t took = 0;
+  std::ignore = curl().easy_getinfo(easy, CURLINFO_NUM_CONNECTS, &connected);
+  std::ignore = curl().easy_getinfo(easy, CURLINFO_HEADER_SIZE, &received);
+  std::ignore = curl().easy_getinfo(easy, CURLINFO_TOTAL_TIME_T, &took);
+  const auto left =
+      one.request.limits.whole -
+      std::chrono::ceil<std::chrono::milliseconds>(std::chrono::microseconds(took));
+  if (connected != 0 || received != 0 || left.count() <= 0)
+    return false;
+  curl().multi_remove_handle(multi_, easy);
+  std::ignore = one.body.seek(0);
+  one.moved_then = 0;
+  one.slow_since = Clock::now();
+  one.error.front() = '\0';
+  set(easy, CURLOPT_FRESH_CONNECT, 1L);
+  if (!one.request.limits.grows)
+    set(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(left.count()));
+  return curl().multi_add_handle(multi_, easy) == CURLM_OK;
 }
 
 void CurlTransfers::cancel(std::uint64_t id) {
-  state_->folders.erase(id);
-  const auto found = state_->running.find(id);
-  if (found == state_->running.end())
+  folders_.erase(id);
+  const auto found = running_.find(id);
+  if (found == running_.end())
     return;
-  curl().multi_remove_handle(state_->multi, found->second->easy.get());
-  state_->running.erase(found);
+  curl().multi_remove_handle(multi_, found->second->easy.get());
+  running_.erase(found);
 }
 
 void CurlTransfers::poll(int descriptor, bool or_write) {
   int still_running = 0;
-  std::ignore = curl().multi_perform(state_->multi, &still_running);
+  std::ignore = curl().multi_perform(multi_, &still_running);
   bool has_ended = false;
   int left = 0;
-  while (const CURLMsg* const message = curl().multi_info_read(state_->multi, &left)) {
+  while (const CURLMsg* const message = curl().multi_info_read(multi_, &left)) {
     if (message->msg != CURLMSG_DONE)
       continue;
     void* user = nullptr;
     std::ignore = curl().easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &user);
     const CURLcode code = message->data.result;
-    state_->end(static_cast<Running*>(user)->request.id, code);
+    end(static_cast<Running*>(user)->request.id, code);
     has_ended = true;
   }
-  for (auto each = state_->folders.begin(); each != state_->folders.end();) {
+  for (auto each = folders_.begin(); each != folders_.end();) {
     auto reply = each->second.step();
     const auto next = std::next(each);
     if (reply) {
-      state_->folders.erase(each);
-      state_->done(*std::move(reply));
+      folders_.erase(each);
+      done_(*std::move(reply));
       has_ended = true;
     }
     each = next;
   }
-  if (has_ended || !state_->folders.empty())
+  if (has_ended || !folders_.empty())
     return;
   const int events = CURL_WAIT_POLLIN | (or_write ? CURL_WAIT_POLLOUT : 0);
   curl_waitfd extra{
       .fd = descriptor, .events = static_cast<short>(events), .revents = 0};
-  const int timeout = state_->running.empty() ? kIdlePollMs : kPollMs;
-  std::ignore = curl().multi_poll(state_->multi, &extra, 1, timeout, nullptr);
+  const int timeout = running_.empty() ? kIdlePollMs : kPollMs;
+  std::ignore = curl().multi_poll(multi_, &extra, 1, timeout, nullptr);
 }
 
 }  // namespace kiln::remote

@@ -5,8 +5,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <unordered_map>
+#include <utility>
 
 #include "kiln/result.h"
+#include "remote/helper/folder_transfer.h"
+#include "remote/helper/libcurl.h"
+#include "remote/helper/running_transfer.h"
 #include "remote/transfer.h"
 #include "util/unique_fd.h"
 
@@ -19,9 +24,7 @@ class CurlTransfers {
 
   /// `done` is called by poll(), once for each request that is not cancelled. Errors:
   /// kUnavailable: libcurl is missing, or cannot start.
-  [[nodiscard]] static Result<CurlTransfers> make(Done done);
-  CurlTransfers(CurlTransfers&&) noexcept;
-  CurlTransfers& operator=(CurlTransfers&&) noexcept;
+  [[nodiscard]] static Result<std::unique_ptr<CurlTransfers>> make(Done done);
   CurlTransfers(const CurlTransfers&) = delete;
   CurlTransfers& operator=(const CurlTransfers&) = delete;
   ~CurlTransfers();
@@ -35,10 +38,15 @@ class CurlTransfers {
   void poll(int descriptor, bool or_write);
 
  private:
-  struct State;
-  explicit CurlTransfers(std::unique_ptr<State> state);
+  CurlTransfers(Done done, CURLM* multi) : done_(std::move(done)), multi_(multi) {}
 
-  std::unique_ptr<State> state_;
+  void end(std::uint64_t id, CURLcode code);
+  [[nodiscard]] bool repeats(Running& one, CURLcode code) const;
+
+  const Done done_;
+  CURLM* const multi_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Running>> running_;
+  std::unordered_map<std::uint64_t, FolderTransfer> folders_;
 };
 
 }  // namespace kiln::remote

@@ -130,9 +130,9 @@ class Inbox {
   outbox.add(HelperHello{build_id()});
   Inbox inbox;
   while (::getppid() == parent) {
-    transfers->poll(kWorkerSocket, !outbox.is_empty());
+    (*transfers)->poll(kWorkerSocket, !outbox.is_empty());
     outbox.flush();
-    inbox.read(*transfers, outbox);
+    inbox.read(**transfers, outbox);
   }
   exit_now(EXIT_SUCCESS);
 }
