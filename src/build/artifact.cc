@@ -1,16 +1,18 @@
 #include "build/artifact.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
+#include <initializer_list>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "attention/plan.h"
-#include "build/program_in_output.h"
 #include "cache/unix_time.h"
 #include "codec/named_files.h"
 #include "device/compatibility.h"
@@ -190,6 +192,14 @@ Result<device::Target> target_of(const cache::StoredObject& object) {
   return *target;
 }
 
+/// As PTX writes a string.
+std::string decimals(std::string_view text) {
+  return fmt::format(
+      "{}", fmt::join(std::span(reinterpret_cast<const unsigned char*>(text.data()),
+                                text.size()),
+                      ", "));
+}
+
 Result<void> check_stored_plan(const cache::StoredObject& object) {
   const auto plan = KILN_TRY(attention::decode_plan(object.payload()));
   const auto capability = KILN_TRY(attention::bound_capability(plan));
@@ -274,6 +284,33 @@ Result<cache::StoredObject> make_object(const KeyedRequest& request,
                           .source = source,
                           .ptx = output.ptx};
   return cache::StoredObject::make(object);
+}
+
+bool is_named_in_image(std::string_view image, std::string_view name) {
+  const std::size_t folder = name.rfind('/') + 1;
+  const std::string_view last = folder < name.size() ? name.substr(folder) : name;
+  return std::ranges::any_of(
+      std::initializer_list<std::string>{"_INTERNAL_", "_GLOBAL__N", std::string(last),
+                                         decimals(last)},
+      [&](const std::string& sign) { return image.find(sign) != image.npos; });
+}
+
+std::optional<std::string> renamed_log(std::string_view log, std::string_view was,
+                                       std::string_view name) {
+  std::string renamed;
+  std::size_t copied = 0;
+  for (std::size_t at = log.find(was); at != log.npos; at = log.find(was, copied)) {
+    const bool begins_line = at == 0 || log[at - 1] == '\n';
+    if (!begins_line || !log.substr(at + was.size()).starts_with('('))
+      return std::nullopt;
+    renamed.append(log.substr(copied, at - copied)).append(name);
+    copied = at + was.size();
+  }
+  return renamed.append(log.substr(copied));
+}
+
+bool is_failure_of(std::string_view log, std::string_view name) {
+  return log.find(fmt::format("in the compilation of \"{}\".", name)) != log.npos;
 }
 
 Result<bool> may_use(const KeyedRequest& request, const cache::StoredObject& object) {

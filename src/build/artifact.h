@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "build/request_keys.h"
@@ -42,6 +43,26 @@ namespace kiln {
 /// NVRTC's log as `request` gets it: under its own name. Errors: kCorrupt.
 [[nodiscard]] Result<std::string> log_for(const KeyedRequest& request,
                                           const cache::StoredObject& object);
+
+// Callers name programs by temporary files, so a key has the name only where it is
+// likely to matter; an artifact that has it all the same says so, and answers no
+// program of another name.
+
+/// True if PTX, a cubin or LTO-IR was made otherwise than it would be under another
+/// name: it has the name's last component as a string, or a symbol of internal linkage,
+/// which NVRTC makes of the name. A constant that is computed from __FILE__ by a macro
+/// of a header and leaves nothing of it is not seen.
+[[nodiscard]] bool is_named_in_image(std::string_view image, std::string_view name);
+
+/// The log of a program called `name`, if `log` is that of the same program called
+/// `was`; nullopt if that cannot be told: NVRTC begins its messages with the name, and
+/// `was` is anywhere else.
+[[nodiscard]] std::optional<std::string> renamed_log(std::string_view log,
+                                                     std::string_view was,
+                                                     std::string_view name);
+
+/// True if NVRTC's log of a failure is that of a program called `name`.
+[[nodiscard]] bool is_failure_of(std::string_view log, std::string_view name);
 
 /// The log of an object that had one, where without_source() left it out.
 inline constexpr std::string_view kLogLeftOut =

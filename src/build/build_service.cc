@@ -9,7 +9,6 @@
 #include "build/build_options.h"
 #include "build/dead_mounts.h"
 #include "build/entry_label.h"
-#include "build/program_in_output.h"
 #include "build/remote_setup.h"
 #include "build/stored_source.h"
 #include "compile/pool/worker_path.h"

@@ -1,6 +1,6 @@
 // What of a program's name is in its results.
 
-#include "build/program_in_output.h"
+#include "build/artifact.h"
 
 #include <gtest/gtest.h>
 
