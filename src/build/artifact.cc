@@ -56,10 +56,6 @@ Result<Defined> defined_in(const KeyedRequest& request, const Bytes& image) {
   return defined;
 }
 
-const request::SourceRequest* source_of(const KeyedRequest& request) {
-  return std::get_if<request::SourceRequest>(&request.request.resolved());
-}
-
 struct Names {
   std::vector<cache::EntryPoint> entry_points;
   std::vector<cache::EntryPoint> variables;
@@ -95,7 +91,7 @@ Result<Names> names_in(const KeyedRequest& request,
       names.entry_points.push_back({name, name});
   }
   // A module of variables, such as a table that a program fills.
-  const auto* const source = source_of(request);
+  const auto* const source = request.request.as_source();
   if (names.entry_points.empty() && names.variables.empty() && !as_nvrtc &&
       source != nullptr && request::kernels_in(source->source.source).empty()) {
     for (const std::string& name : defined.variables) {
@@ -108,7 +104,7 @@ Result<Names> names_in(const KeyedRequest& request,
 
 /// True for what is only linked, and so needs no kernel, and for what is as NVRTC's.
 bool is_object(const KeyedRequest& request) {
-  const auto* const source = source_of(request);
+  const auto* const source = request.request.as_source();
   return request.target.kind == device::ImageKind::kLtoIr || is_as_nvrtc(request) ||
          (source != nullptr && source->object != request::ObjectKind::kNone);
 }

@@ -79,7 +79,7 @@ std::unique_ptr<remote::Remote> make_remote(
 }
 
 Error with_source_hints(Error error, const PreparedRequest& request) {
-  const auto* const wanted = std::get_if<request::SourceRequest>(&request.resolved());
+  const auto* const wanted = request.as_source();
   const bool is_refusal = error.code == ErrorCode::kCompileFailed ||
                           error.code == ErrorCode::kInvalidArgument;  // its options
   if (wanted == nullptr || !is_refusal)
@@ -103,7 +103,7 @@ Result<device::BuildFor> wanted_by(const PreparedRequest& request,
                                    const device::BuildFor& build_for) {
   const PreparedRequest& first =
       request.objects().empty() ? request : request.objects().front();
-  const auto* const source = std::get_if<request::SourceRequest>(&first.resolved());
+  const auto* const source = first.as_source();
   const auto* const device = std::get_if<device::ComputeCapability>(&build_for);
   const bool is_forced = source != nullptr && source->as_nvrtc != nullptr;
   if (is_forced && source->as_nvrtc->is_lto && !source->target)
@@ -232,7 +232,7 @@ Result<PreparedRequest> BuildService::prepare(const Request& request) const {
 Result<std::shared_ptr<const device::ToolchainChoice>> BuildService::toolchain(
     const PreparedRequest& request, const device::BuildFor& build_for,
     const std::stop_token& stop) {
-  const auto* const source = std::get_if<request::SourceRequest>(&request.resolved());
+  const auto* const source = request.as_source();
   return source == nullptr || source->source.toolchain.empty()
              ? toolchains_.choose(build_for, stop)
              : toolchains_.named(source->source.toolchain, stop);

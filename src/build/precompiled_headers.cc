@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 
 #include "build/artifact.h"
 #include "codec/fields.h"
@@ -56,8 +55,7 @@ bool has_debug_information(const compile::CompileJob& job) {
 
 /// A source whose options ask for it gets one at once, however few headers it has.
 bool is_asked_for(const KeyedRequest& request) {
-  const auto* const source =
-      std::get_if<request::SourceRequest>(&request.request.resolved());
+  const auto* const source = request.request.as_source();
   return source != nullptr && source->precompile;
 }
 

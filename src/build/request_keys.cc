@@ -207,8 +207,7 @@ std::vector<Digest> digests_of(const std::vector<compile::LinkInput>& files) {
 
 /// What is compiled for a link to `target`.
 device::Target object_target(const PreparedRequest& object, device::Target target) {
-  if (std::get<request::SourceRequest>(object.resolved()).object ==
-      request::ObjectKind::kLtoIr)
+  if (object.as_source()->object == request::ObjectKind::kLtoIr)
     target.kind = device::ImageKind::kLtoIr;
   return target;
 }
@@ -351,6 +350,10 @@ const request::TemplateRequest* PreparedRequest::as_template() const {
   return std::get_if<request::TemplateRequest>(&content_->resolved);
 }
 
+const request::SourceRequest* PreparedRequest::as_source() const {
+  return std::get_if<request::SourceRequest>(&content_->resolved);
+}
+
 std::string PreparedRequest::label() const {
   if (const request::TemplateRequest* wanted = as_template())
     return request::format_template(wanted->kernel->name(), wanted->params.values());
@@ -423,8 +426,7 @@ key::StandardHeaders RequestKeys::standard_headers(
 }
 
 bool is_as_nvrtc(const KeyedRequest& request) {
-  const auto* const source =
-      std::get_if<request::SourceRequest>(&request.request.resolved());
+  const auto* const source = request.request.as_source();
   return source != nullptr && source->as_nvrtc != nullptr;
 }
 
@@ -495,9 +497,8 @@ Result<KeyedRequest> RequestKeys::key(
     return keyed;
   }
   keyed.headers = KILN_TRY(headers(request, keyed.toolchain->toolchain, stop));
-  const auto* const source = std::get_if<request::SourceRequest>(&request.resolved());
-  keyed.has_name = source == nullptr || source->as_nvrtc == nullptr ||
-                   source->as_nvrtc->has_paths || keyed.headers->names_program ||
+  keyed.has_name = !is_as_nvrtc(keyed) || request.as_source()->as_nvrtc->has_paths ||
+                   keyed.headers->names_program ||
                    shows_name(*request.content_->source, *keyed.headers);
   if (const request::TemplateRequest* wanted = request.as_template())
     keyed.key = template_keys(*wanted, keyed)->key(key_parameters(wanted->params));
@@ -527,7 +528,7 @@ Fields RequestKeys::preimage(const KeyedRequest& request) {
   auto input =
       complete_input(*request.request.content_->source, toolchain, *request.headers);
   input.has_name = request.has_name;
-  const auto& given = std::get<request::SourceRequest>(request.request.resolved());
+  const auto& given = *request.request.as_source();
   // As -I spells them they begin __FILE__, and lines of the log, in each header found.
   if (given.as_nvrtc != nullptr && input.paths.empty() &&
       !request.headers->files.empty())
@@ -574,7 +575,7 @@ Result<compile::CompileJob> RequestKeys::job(const KeyedRequest& request) {
       0, std::max(working_directory.size() - 1, std::size_t{1}));
   for (const auto& [name, text] : memory_headers) job.headers.push_back({name, text});
   if (form == key::SourceForm::kNvrtc) {
-    const auto& given = std::get<request::SourceRequest>(request.request.resolved());
+    const auto& given = *request.request.as_source();
     job.as_nvrtc = true;
     if (!given.target && given.source.target != request::kDefaultTarget)
       job.options = {

@@ -46,6 +46,8 @@ class PreparedRequest {
   [[nodiscard]] const std::vector<PreparedRequest>& objects() const;
   /// Null for a source.
   [[nodiscard]] const request::TemplateRequest* as_template() const;
+  /// Null for a template and a link.
+  [[nodiscard]] const request::SourceRequest* as_source() const;
   /// "scaled_softmax_fwd:dtype=bf16,max_cols=any", or the file name of a source.
   [[nodiscard]] std::string label() const;
   /// The same, of a source with its kernels as `ls` lists them: "scale.cu:

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <variant>
 
 #include "codec/digest.h"
 #include "codec/fields.h"
@@ -60,7 +59,7 @@ key::Texts texts_of(const cache::StoredObject& object) {
 
 key::Texts texts_of(const PreparedRequest& request) {
   key::Texts texts;
-  const auto* const given = std::get_if<request::SourceRequest>(&request.resolved());
+  const auto* const given = request.as_source();
   if (given == nullptr)
     return texts;
   add(texts, given->source.source);
