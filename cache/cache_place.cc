@@ -23,10 +23,6 @@ bool is_refusal(int err) {
   return err == -EROFS || err == -EACCES || err == -EPERM;
 }
 
-std::string reason(std::string_view call, const std::string& path, int err) {
-  return posix_error(call, path, -err).value().message;
-}
-
 }  // namespace
 
 /// A lock may outlive its cache, and so does the file system that it uses.
@@ -170,12 +166,13 @@ Mode Cache::settle() {
     return leave_absent(root);
   if (err == -ENOENT) {
     if (err = make_folders(*file_system_, root); err != 0)
-      return turn_off(reason("mkdir", root, err) + kElsewhere);
+      return turn_off(posix_message("mkdir", root, -err) + kElsewhere);
     // Once more, now that every component exists.
     if (const auto trusted = trust_.check_path(*file_system_, root); !trusted)
       return turn_off(trusted.error());
   } else if (err != 0 || !S_ISDIR(info.st_mode)) {
-    return turn_off(reason("open", root, err != 0 ? err : -ENOTDIR) + kElsewhere);
+    return turn_off(posix_message("open", root, err != 0 ? -err : ENOTDIR) +
+                    kElsewhere);
   }
   return prepare_objects();
 }
@@ -198,8 +195,8 @@ Mode Cache::prepare_objects() {
     // A folder that cannot be entered cannot be read either.
     struct stat info {};
     if (file_system_->stat(objects.c_str(), info) == -EACCES)
-      return turn_off(reason("open", objects, -EACCES));
-    mode_reason_ = reason(call, objects, err);
+      return turn_off(posix_message("open", objects, EACCES));
+    mode_reason_ = posix_message(call, objects, -err);
     return Mode::kReadOnly;
   }
   // A full disk may have room later: each publish finds out by itself.

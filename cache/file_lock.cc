@@ -167,8 +167,7 @@ Result<std::optional<FileLock>> FileLock::try_lock(const Range& range) {
   if (locked == -EAGAIN || locked == -EACCES)
     return std::nullopt;
   if (has_no_locks(locked)) {
-    return fail(ErrorCode::kUnavailable,
-                posix_error("lock", range.file, -locked).value().message);
+    return fail(ErrorCode::kUnavailable, posix_message("lock", range.file, -locked));
   }
   if (locked < 0)
     return posix_error("lock", range.file, -locked);

@@ -43,10 +43,6 @@ Result<Bytes> read_at(FileSystem& file_system, int fd, std::size_t size,
   return bytes;
 }
 
-std::string error_text(int err, std::string_view call, const std::string& path) {
-  return posix_error(call, path, -err).value().message;
-}
-
 /// Of a source's preimage.
 std::optional<std::string> program_named_in(ByteView preimage) {
   const auto fields = Fields::decode(preimage);
@@ -146,7 +142,7 @@ ObjectStore::Opened ObjectStore::open_once(const Digest& key, Touch touch,
   if (fd < 0)
     return {
         .outcome = is_transient(fd) ? OpenOutcome::kAgain : OpenOutcome::kUnreadable,
-        .detail = error_text(fd, "open", path)};
+        .detail = posix_message("open", path, -fd)};
   const UniqueFd owner(fd);
   struct stat info {};
   struct stat folder {};
@@ -156,7 +152,7 @@ ObjectStore::Opened ObjectStore::open_once(const Digest& key, Touch touch,
   if (err != 0)
     return {.outcome = is_transient(err) || is_missing(err) ? OpenOutcome::kAgain
                                                             : OpenOutcome::kUnreadable,
-            .detail = error_text(err, "stat", path)};
+            .detail = posix_message("stat", path, -err)};
   if (!S_ISREG(info.st_mode) || !trust_.accepts(info) || !accepts_folder(folder)) {
     return {
         .outcome = OpenOutcome::kUntrusted,
@@ -186,7 +182,7 @@ ObjectStore::Opened ObjectStore::read_object(int fd, const Digest& key,
     const int err = static_cast<int>(n);
     return {
         .outcome = is_transient(err) ? OpenOutcome::kAgain : OpenOutcome::kUnreadable,
-        .detail = error_text(err, "read", layout_.object(key))};
+        .detail = posix_message("read", layout_.object(key), -err)};
   }
   if (static_cast<std::uint64_t>(n) < size)
     return {.outcome = OpenOutcome::kAgain,

@@ -1,15 +1,20 @@
 #include "util/posix_error.h"
 
-#include <system_error>
+#include <fmt/format.h>
 
-#include "util/try.h"
+#include <system_error>
 
 namespace kiln {
 
 tl::unexpected<Error> posix_error(std::string_view call,
                                   const std::filesystem::path& path, int err) {
-  return fail(ErrorCode::kIo, "{} {}: {}", call, path.native(),
-              std::generic_category().message(err));
+  return fail(ErrorCode::kIo, posix_message(call, path, err));
+}
+
+std::string posix_message(std::string_view call, const std::filesystem::path& path,
+                          int err) {
+  return fmt::format("{} {}: {}", call, path.native(),
+                     std::generic_category().message(err));
 }
 
 }  // namespace kiln

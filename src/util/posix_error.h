@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 #include "kiln/result.h"
@@ -14,5 +15,9 @@ namespace kiln {
 [[nodiscard]] tl::unexpected<Error> posix_error(std::string_view call,
                                                 const std::filesystem::path& path,
                                                 int err);
+
+/// That message alone.
+[[nodiscard]] std::string posix_message(std::string_view call,
+                                        const std::filesystem::path& path, int err);
 
 }  // namespace kiln

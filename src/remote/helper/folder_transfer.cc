@@ -49,18 +49,13 @@ FolderTransfer::FolderTransfer(const TransferRequest& request,
       path_(std::move(path)),
       body_(std::move(body), request) {}
 
-std::optional<TransferReply> FolderTransfer::step() {
-  return method_ == Method::kPut ? put() : get();
-}
-
 std::optional<TransferReply> FolderTransfer::get() {
   if (!source_) {
     source_ = UniqueFd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!source_ && (errno == ENOENT || errno == ENOTDIR))
       return answer(kNotFound);
     if (!source_ || ::fstat(source_.get(), &info_) != 0)
-      return broken(TransferEnd::kBroken,
-                    posix_error("open", path_, errno).value().message);
+      return broken(TransferEnd::kBroken, posix_message("open", path_, errno));
     if (!S_ISREG(info_.st_mode))
       return broken(TransferEnd::kBroken, path_.native() + " is not a regular file");
     done_ = std::min(from_, static_cast<std::uint64_t>(info_.st_size));
@@ -73,8 +68,7 @@ std::optional<TransferReply> FolderTransfer::get() {
   const ssize_t n =
       ::pread(source_.get(), bytes.data(), bytes.size(), static_cast<off_t>(done_));
   if (n < 0)
-    return broken(TransferEnd::kBroken,
-                  posix_error("read", path_, errno).value().message);
+    return broken(TransferEnd::kBroken, posix_message("read", path_, errno));
   done_ += static_cast<std::uint64_t>(n);
   using Took = TransferBody::Took;
   switch (body_.take(std::string_view(bytes).substr(0, static_cast<std::size_t>(n)))) {

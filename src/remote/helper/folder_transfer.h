@@ -23,7 +23,9 @@ class FolderTransfer {
                  UniqueFd body);
 
   /// Copies a piece. The reply, once it is done.
-  [[nodiscard]] std::optional<TransferReply> step();
+  [[nodiscard]] std::optional<TransferReply> step() {
+    return method_ == Method::kPut ? put() : get();
+  }
 
  private:
   [[nodiscard]] TransferReply answer(std::uint32_t status,
