@@ -125,8 +125,8 @@ TrustPolicy::Walk TrustPolicy::walk(FileSystem& file_system,
   Walk walk{{}, is_below ? held_ : "/"};
   prepend(walk.rest, is_below ? below_held : path);
   std::filesystem::path& done = walk.at;
-  const auto refused = [&](ErrorCode code, std::string why) {
-    walk.outcome = fail(code, std::move(why));
+  const auto stopped = [&](tl::unexpected<Error> why) {
+    walk.outcome = std::move(why);
     return std::move(walk);
   };
   int links = 0;
@@ -136,28 +136,25 @@ TrustPolicy::Walk TrustPolicy::walk(FileSystem& file_system,
     if (err == -ENOENT)
       return walk;
     if (err == -EACCES)
-      return refused(ErrorCode::kIo, say_closed(done.parent_path()));
-    if (err != 0) {
-      walk.outcome = posix_error("lstat", done, -err);
-      return walk;
-    }
+      return stopped(fail(ErrorCode::kIo, say_closed(done.parent_path())));
+    if (err != 0)
+      return stopped(posix_error("lstat", done, -err));
     const bool is_link = S_ISLNK(info.st_mode);
     if (!accepts_component(info, walk.rest.empty() && !is_link)) {
       walk.is_open = S_ISDIR(info.st_mode) && owner(info.st_uid);
-      return refused(ErrorCode::kUntrusted, is_link || !is_open(info)
-                                                ? say_whose(done.native(), info)
-                                                : say_open(done.native(), info));
+      return stopped(fail(ErrorCode::kUntrusted, is_link || !is_open(info)
+                                                     ? say_whose(done.native(), info)
+                                                     : say_open(done.native(), info)));
     }
     if (is_link && is_below)
-      return refused(ErrorCode::kUntrusted,
-                     done.native() + " is a link, in a cache folder that is held open");
+      return stopped(
+          fail(ErrorCode::kUntrusted,
+               done.native() + " is a link, in a cache folder that is held open"));
     if (is_link) {
       std::string target;
       const int read = file_system.readlink(done.c_str(), target);
-      if (read != 0 || ++links > kMaxSymbolicLinks) {
-        walk.outcome = posix_error("readlink", done, read != 0 ? -read : ELOOP);
-        return walk;
-      }
+      if (read != 0 || ++links > kMaxSymbolicLinks)
+        return stopped(posix_error("readlink", done, read != 0 ? -read : ELOOP));
       prepend(walk.rest, target);
       done = target.starts_with('/') ? "/" : done.parent_path();
       continue;
