@@ -67,10 +67,6 @@ void Background::end_all() noexcept {
   });
 }
 
-bool Background::in_child() const {
-  return !owner_.is_this();
-}
-
 void Background::published(Entry entry) {
   if (in_child())
     return;

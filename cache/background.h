@@ -49,7 +49,7 @@ class Background {
   /// False if it took longer.
   bool flush(std::chrono::milliseconds limit);
   /// True in a forked child.
-  [[nodiscard]] bool in_child() const;
+  [[nodiscard]] bool in_child() const { return !owner_.is_this(); }
 
  private:
   static void end_all() noexcept;

@@ -85,10 +85,6 @@ Made made(const StoredObject& object) {
   return {object.key(), metadata ? metadata->created_ns : 0, object.payload_digest()};
 }
 
-fs::path Signers::file_of(const KeyId& key) const {
-  return folder_.path() / key_name(key);
-}
-
 std::vector<KeyId> Signers::keys() const {
   std::vector<KeyId> keys;
   std::error_code error;
@@ -121,7 +117,7 @@ Result<void> Signers::add(std::span<const Made> objects, const Origin& origin) c
         lines += line_of(object, origin.source);
     }
     if (!lines.empty())
-      KILN_TRY(append(file_of(key), lines));
+      KILN_TRY(append(folder_.path() / key_name(key), lines));
   }
   return {};
 }
@@ -130,22 +126,23 @@ Signers::Known Signers::read() const {
   Known known;
   for (const KeyId& key : keys()) {
     // What cannot be read is not known.
-    std::ignore = read_lines(
-        file_of(key), kLargestFile, [&](std::string_view line) -> Result<void> {
-          if (const auto object = parse(line)) {
-            auto& all = known[*object];
-            if (all.empty() || all.back().key != key)
-              all.push_back({key, std::string(line), object->payload});
-          }
-          return {};
-        });
+    std::ignore =
+        read_lines(folder_.path() / key_name(key), kLargestFile,
+                   [&](std::string_view line) -> Result<void> {
+                     if (const auto object = parse(line)) {
+                       auto& all = known[*object];
+                       if (all.empty() || all.back().key != key)
+                         all.push_back({key, std::string(line), object->payload});
+                     }
+                     return {};
+                   });
   }
   return known;
 }
 
 Result<void> Signers::keep(const std::function<bool(const Digest&)>& is_there) const {
   for (const KeyId& key : keys()) {
-    const fs::path path = file_of(key);
+    const fs::path path = folder_.path() / key_name(key);
     const UniqueFd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
     if (!file)
       return posix_error("open", path, errno);

@@ -69,7 +69,6 @@ class Signers {
 
  private:
   [[nodiscard]] std::vector<KeyId> keys() const;
-  [[nodiscard]] std::filesystem::path file_of(const KeyId& key) const;
 
   const OwnFolder folder_;
 };

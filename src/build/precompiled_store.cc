@@ -146,9 +146,9 @@ std::optional<PrecompiledStore::Stored> PrecompiledStore::find(
 
 void PrecompiledStore::want(const Digest& key) const {
   std::error_code error;
-  if (is_refused(key) || is_younger(marker(key, kTaken), kTakenAge) ||
-      !make_folder(folder_.path()) || !folder_.check() ||
-      fs::exists(folder_.path() / key.hex(), error))
+  if (is_younger(marker(key, kRefused), kMarkerAge) ||
+      is_younger(marker(key, kTaken), kTakenAge) || !make_folder(folder_.path()) ||
+      !folder_.check() || fs::exists(folder_.path() / key.hex(), error))
     return;
   make_marker(marker(key, kWanted));
 }
@@ -166,14 +166,9 @@ void PrecompiledStore::release(const Digest& key) const {
     ::unlink(marker(key, kTaken).c_str());
 }
 
-bool PrecompiledStore::is_refused(const Digest& key) const {
-  return is_younger(marker(key, kRefused), kMarkerAge);
-}
-
 void PrecompiledStore::remove(const Digest& key) const {
-  if (!folder_.check())
-    return;
-  remove_entry(folder_.path() / key.hex());
+  if (folder_.check())
+    remove_entry(folder_.path() / key.hex());
 }
 
 void PrecompiledStore::refuse(const Digest& key) const {

@@ -70,7 +70,6 @@ class PrecompiledStore {
  private:
   [[nodiscard]] std::filesystem::path marker(const Digest& key,
                                              const char* ending) const;
-  [[nodiscard]] bool is_refused(const Digest& key) const;
   void remove_entry(const std::filesystem::path& entry) const;
 
   const OwnFolder folder_;

@@ -6,8 +6,6 @@
 
 namespace kiln {
 
-Prefetcher::Prefetcher(LazyCount threads) : most_(std::move(threads)) {}
-
 Prefetcher::~Prefetcher() {
   std::vector<std::thread> threads;
   {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <stop_token>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kiln/result.h"
@@ -21,7 +22,7 @@ class Prefetcher {
   using Task = std::function<void(const std::stop_token& stop)>;
 
   /// At most `threads` tasks run at a time.
-  explicit Prefetcher(LazyCount threads);
+  explicit Prefetcher(LazyCount threads) : most_(std::move(threads)) {}
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
   ~Prefetcher();

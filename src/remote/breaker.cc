@@ -5,8 +5,6 @@
 
 namespace kiln::remote {
 
-Breaker::Breaker(Random random) : random_(std::move(random)) {}
-
 std::optional<Breaker::Leave> Breaker::admit(TimePoint now) {
   if (state_ == State::kClosed)
     return Leave(period_);

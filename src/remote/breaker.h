@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "remote/policy.h"
 
@@ -37,7 +38,7 @@ class Breaker {
   /// A probe that nobody has reported by then was lost: a request takes 10 s at most.
   static constexpr std::chrono::seconds kProbeLimit{15};
 
-  explicit Breaker(Random random);
+  explicit Breaker(Random random) : random_(std::move(random)) {}
 
   /// Leave for one request, to be given back with how it ended.
   class Leave {

@@ -2,16 +2,9 @@
 
 namespace kiln::remote {
 
-Hedge::Hedge(TimePoint now, Duration wait, Build build)
-    : build_at_(now + wait), build_(build) {}
-
 TimePoint Hedge::deadline() const {
   const bool may_start = build_ == Build::kAllowed && !is_building_ && !has_built_;
   return may_start && !has_remote_ended_ ? build_at_ : TimePoint::max();
-}
-
-Hedge::Step Hedge::on_time(TimePoint now) {
-  return now >= deadline() ? start_build() : Step::kWait;
 }
 
 Hedge::Step Hedge::on_remote(bool is_hit) {

@@ -19,7 +19,8 @@ class Hedge {
     kForbidden,  // KILN_NO_JIT: the remote has its own time limits
   };
 
-  Hedge(TimePoint now, Duration wait, Build build);
+  Hedge(TimePoint now, Duration wait, Build build)
+      : build_at_(now + wait), build_(build) {}
 
   enum class Step : std::uint8_t {
     kWait,        // until deadline(), or for what runs
@@ -31,7 +32,9 @@ class Hedge {
 
   /// When on_time() wants to be called; TimePoint::max() while there is nothing to do.
   [[nodiscard]] TimePoint deadline() const;
-  [[nodiscard]] Step on_time(TimePoint now);
+  [[nodiscard]] Step on_time(TimePoint now) {
+    return now >= deadline() ? start_build() : Step::kWait;
+  }
   /// The remote has ended: with a verified object, or without.
   [[nodiscard]] Step on_remote(bool is_hit);
 

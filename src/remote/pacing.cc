@@ -1,7 +1,6 @@
 #include "remote/pacing.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace kiln::remote {
 
@@ -16,9 +15,6 @@ Duration retry_delay(int retry, const Random& random) {
   const int doublings = std::clamp(retry - 1, 0, kMostDoublings);
   return scaled(std::min<Duration>(kFirst * (1 << doublings), kLongest), random());
 }
-
-Poll::Poll(TimePoint deadline, Random random)
-    : deadline_(deadline), random_(std::move(random)) {}
 
 std::optional<TimePoint> Poll::next(TimePoint now) {
   if (is_done_ || now >= deadline_)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include "remote/policy.h"
 
@@ -27,7 +28,8 @@ class Poll {
   static constexpr std::chrono::milliseconds kFirst{50};
   static constexpr std::chrono::milliseconds kLongest{2000};
 
-  Poll(TimePoint deadline, Random random);
+  Poll(TimePoint deadline, Random random)
+      : deadline_(deadline), random_(std::move(random)) {}
 
   /// When to ask next; nullopt: the last time was the last.
   [[nodiscard]] std::optional<TimePoint> next(TimePoint now);

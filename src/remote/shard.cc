@@ -13,10 +13,6 @@ std::uint64_t mix(std::uint64_t x) {
 
 }  // namespace
 
-bool Shard::owns(const Digest& key) const {
-  return shard_of(key, count) == index;
-}
-
 std::uint32_t shard_of(const Digest& key, std::uint32_t count) {
   const std::uint64_t hash = std::hash<Digest>()(key);  // its first eight bytes
   std::uint32_t heaviest = 0;
