@@ -86,12 +86,9 @@ Result<NearestEntries::Candidates*> NearestEntries::candidates(const Likeness& l
 Result<std::optional<NearestEntry>> NearestEntries::find(const Digest& key,
                                                          const Compared& wanted) {
   Candidates& found = *KILN_TRY(candidates(wanted.like));
-  for (std::size_t i = 0; i < found.keys.size(); ++i) {
-    if (found.keys[i] == key) {
-      found.keys.erase(found.keys.begin() + static_cast<std::ptrdiff_t>(i));
-      found.preimages.erase(found.preimages.begin() + static_cast<std::ptrdiff_t>(i));
-      break;
-    }
+  if (const auto own = std::ranges::find(found.keys, key); own != found.keys.end()) {
+    found.preimages.erase(found.preimages.begin() + (own - found.keys.begin()));
+    found.keys.erase(own);
   }
   const auto nearest = key::nearest_preimage(wanted.preimage, found.preimages);
   if (!nearest)
