@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <utility>
 
 #include "util/log.h"
@@ -21,13 +22,6 @@ using std::chrono::seconds;
 constexpr minutes kRenewBefore{5};
 constexpr minutes kRenewAgain{1};
 constexpr std::uint32_t kSuccess = 200;
-
-/// A reply that somebody waits for.
-struct AwaitedReply {
-  Mutex mutex;
-  ConditionVariable changed;
-  std::optional<TransferReply> reply KILN_GUARDED_BY(mutex);
-};
 
 /// So long before the end, or a quarter of what is left.
 WallTime before(WallTime ends, WallTime now) {
@@ -139,22 +133,16 @@ Result<std::string> CredentialKeeper::fetch(TransferRequest request) {
   const std::uint64_t most = request.limits.most_bytes;
   // In memory: no disk gets it.
   const BodyFile body(UniqueFd(::memfd_create("kiln credentials", MFD_CLOEXEC)));
-  const auto waiting = std::make_shared<AwaitedReply>();
-  const std::uint64_t id =
-      transfers_->start(std::move(request), body, [waiting](TransferReply reply) {
-        const MutexLock lock(waiting->mutex);
-        waiting->reply = std::move(reply);
-        waiting->changed.notify_all();
-      });
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  const MutexLock lock(waiting->mutex);
-  while (!waiting->reply) {
-    if (waiting->changed.wait_until(waiting->mutex, deadline))
-      continue;
+  const auto promise = std::make_shared<std::promise<TransferReply>>();
+  auto answer = promise->get_future();
+  const std::uint64_t id = transfers_->start(
+      std::move(request), body,
+      [promise](TransferReply reply) { promise->set_value(std::move(reply)); });
+  if (answer.wait_for(limit) != std::future_status::ready) {
     transfers_->cancel(id);
     return fail(ErrorCode::kUnavailable, "there is no answer");
   }
-  const TransferReply& reply = *waiting->reply;
+  const TransferReply reply = answer.get();
   if (reply.end != TransferEnd::kAnswered)
     return fail(ErrorCode::kUnavailable, reply.error);
   if (reply.status != kSuccess) {
