@@ -1,10 +1,10 @@
 // What of a program's name is in its results.
 
-#include "build/artifact.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
+
+#include "build/artifact.h"
 
 namespace kiln {
 namespace {
