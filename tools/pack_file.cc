@@ -26,7 +26,7 @@
 namespace kiln::tools {
 namespace {
 
-constexpr mode_t kMode = 0644;
+constexpr mode_t kPackMode = 0644;
 constexpr int kLevel = 3;
 constexpr int kJob = 2 << 20;
 constexpr std::size_t kChunk = std::size_t{1} << 20U;
@@ -218,7 +218,7 @@ Result<std::uint64_t> PackFile::commit(std::uint64_t objects, const Signer* sign
         make_minisig(KILN_TRY(blake2b_of(file_.descriptor(), path_)), *signer,
                      fmt::format("file:{}\thashed", path_.filename().native())));
   KILN_TRY(replace_minisig(path_, minisig));
-  KILN_TRY(file_.commit(kMode));
+  KILN_TRY(file_.commit(kPackMode));
   return written_bytes_;
 }
 
@@ -233,7 +233,7 @@ Result<std::string> read_minisig(const std::filesystem::path& path) {
 Result<void> replace_minisig(const std::filesystem::path& path, std::string_view text) {
   const std::filesystem::path minisig = minisig_of(path);
   if (!text.empty())
-    return replace_file(minisig, as_bytes(text), kMode);
+    return replace_file(minisig, as_bytes(text), kPackMode);
   if (::unlink(minisig.c_str()) != 0 && errno != ENOENT)
     return posix_error("unlink", minisig, errno);
   return {};
