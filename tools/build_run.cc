@@ -9,7 +9,6 @@
 #include <set>
 
 #include "device/compatibility.h"
-#include "tools/exit_code.h"
 #include "util/log.h"
 #include "util/try.h"
 #include "util/units.h"

@@ -21,7 +21,6 @@
 #include "kiln/version.h"
 #include "request/nvcc_words.h"
 #include "tools/completion/complete.h"
-#include "tools/exit_code.h"
 #include "tools/help.h"
 #include "tools/output/standard_streams.h"
 #include "tools/program.h"

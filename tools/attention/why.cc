@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "tools/attention/command.h"
-#include "tools/exit_code.h"
 #include "tools/open_cache.h"
 #include "tools/why_answer.h"
 #include "util/try.h"

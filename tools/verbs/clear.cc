@@ -9,7 +9,6 @@
 #include "build/build_options.h"
 #include "key/memo_file.h"
 #include "tools/entry_filter.h"
-#include "tools/exit_code.h"
 #include "tools/open_cache.h"
 #include "tools/output/entries.h"
 #include "tools/verbs.h"

@@ -13,7 +13,6 @@
 #include "cache/unix_time.h"
 #include "kiln/version.h"
 #include "toolchain/toolchain_files.h"
-#include "tools/exit_code.h"
 #include "tools/in_threads.h"
 #include "tools/output/entries.h"
 #include "tools/output/file_output.h"

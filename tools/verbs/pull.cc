@@ -10,7 +10,6 @@
 #include <optional>
 
 #include "build/build_options.h"
-#include "tools/exit_code.h"
 #include "tools/output/file_output.h"
 #include "tools/output/progress.h"
 #include "tools/pack_file.h"

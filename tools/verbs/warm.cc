@@ -10,7 +10,6 @@
 #include <set>
 
 #include "tools/build_run.h"
-#include "tools/exit_code.h"
 #include "tools/open_cache.h"
 #include "tools/presets.h"
 #include "tools/remote/warm_exchange.h"

@@ -15,7 +15,6 @@
 #include "tools/architectures.h"
 #include "tools/build_run.h"
 #include "tools/catalog.h"
-#include "tools/exit_code.h"
 #include "tools/open_cache.h"
 #include "tools/selection.h"
 #include "tools/source_options.h"
