@@ -13,7 +13,6 @@
 #include "attention/evaluate.h"
 #include "request/selection.h"
 #include "tools/attention/command.h"
-#include "tools/attention/plan_item.h"
 #include "util/try.h"
 
 namespace kiln::tools {
