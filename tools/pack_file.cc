@@ -35,6 +35,10 @@ constexpr std::uint64_t kLargestMinisig = 65536;
 constexpr std::uint64_t kMostGrowth = 200;
 constexpr std::uint64_t kAlwaysAllowed = 64ULL << 20U;
 
+std::filesystem::path minisig_of(const std::filesystem::path& path) {
+  return path.native() + ".minisig";
+}
+
 /// Calls `take` with every byte of `file`, from its start.
 template <typename Take>
 Result<void> read_all(int file, const std::filesystem::path& path, const Take& take) {
@@ -220,10 +224,6 @@ Result<std::uint64_t> PackFile::commit(std::uint64_t objects, const Signer* sign
   KILN_TRY(replace_minisig(path_, minisig));
   KILN_TRY(file_.commit(kPackMode));
   return written_bytes_;
-}
-
-std::filesystem::path minisig_of(const std::filesystem::path& path) {
-  return path.native() + ".minisig";
 }
 
 Result<std::string> read_minisig(const std::filesystem::path& path) {

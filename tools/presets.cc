@@ -131,14 +131,4 @@ Result<void> add_preset_plans(PlanService& plans, const Config& config,
   return {};
 }
 
-void leave_out_refused(BuildReport& report) {
-  for (std::size_t i = report.items.size(); i-- > 0;) {
-    if (report.entries[i].verdict != BuildVerdict::kRefused)
-      continue;
-    ++*report.refused;
-    report.items.erase(report.items.begin() + static_cast<std::ptrdiff_t>(i));
-    report.entries.erase(report.entries.begin() + static_cast<std::ptrdiff_t>(i));
-  }
-}
-
 }  // namespace kiln::tools

@@ -167,7 +167,8 @@ Run add_clear(OptionSet& cli) {
   cli.option("--keys", options->filter.keys, "FILE",
              "What `verify --keys FILE` reports: entries that these public keys do not "
              "trust");
-  add_age_option(cli, options->filter);
+  cli.option("--older-than", options->filter.older_than, "DURATION",
+             "Entries not used for this long, with a unit: 30m, 12h, 7d");
   cli.group(kRemovalGroup);
   cli.flag("--dry-run", options->dry_run,
            "Say how many entries would go; remove nothing");

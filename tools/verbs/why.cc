@@ -34,6 +34,14 @@ struct WhyOptions {
   CatalogOptions catalog;
 };
 
+/// A stored object, as it is compared. Errors: kNotFound, kCorrupt, kIo.
+Result<Compared> compared(cache::Cache& cache, const Digest& key) {
+  const auto object = KILN_TRY(cache.inspect(key));
+  if (!object)
+    return fail(ErrorCode::kNotFound, key.hex() + " has just been removed");
+  return Compared{KILN_TRY(object->preimage()), {}, texts_of(*object)};
+}
+
 Result<WhyAnswer> compare_keys(const Config& config,
                                const std::vector<std::string>& texts) {
   const auto cache = KILN_TRY(open_cache(config));
