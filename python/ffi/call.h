@@ -108,12 +108,10 @@ class Tensors {
   DLDevice device_;
 };
 
-/// Takes KILN_NOT_FOUND and returns its message; throws any other error as check().
-std::string expect_not_found(kiln_result failed);
-/// Throws kiln.InvalidArgument if the stream is being captured, where nothing can be
-/// prepared. `missing`: what is not loaded.
-void refuse_capture(const char* operation, int device, kiln_stream stream,
-                    const std::string& missing);
+/// Takes KILN_NOT_FOUND, of what is not loaded; throws any other error as check(), and
+/// kiln.InvalidArgument if the stream is being captured, where nothing can be prepared.
+void expect_preparable(kiln_result missing, const char* operation, int device,
+                       kiln_stream stream);
 
 /// A call of one operation. Set `args`, pointers through set(); then run().
 template <typename Arguments>
@@ -214,12 +212,11 @@ class Call : public Tensors {
   template <typename Use>
   void with_prepared(kiln_service* on, const Use& use) {
     const bool before = kiln_use_only_loaded(true);
-    kiln_result failed = use();
+    const kiln_result missing = use();
     kiln_use_only_loaded(before);
-    if (failed == nullptr)
+    if (missing == nullptr)
       return;
-    const std::string missing = expect_not_found(failed);
-    refuse_capture(operation_.name, device(), stream(), missing);
+    expect_preparable(missing, operation_.name, device(), stream());
     prepare(on);
     check(use());
   }
