@@ -20,8 +20,6 @@
 #include "build/settings.h"
 #include "kiln/version.h"
 #include "request/nvcc_words.h"
-#include "tools/completion/complete.h"
-#include "tools/help.h"
 #include "tools/output/standard_streams.h"
 #include "tools/program.h"
 #include "util/log.h"
