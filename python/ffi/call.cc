@@ -16,7 +16,6 @@
 #include <thread>
 
 #include "python/operation_parameters.h"
-#include "service.h"
 
 namespace kiln::python {
 namespace {

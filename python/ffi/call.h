@@ -37,6 +37,18 @@ void check(kiln_result failed);
 /// The service of this process, opened by the first call. Thread-safe.
 kiln_service* service();
 
+/// The device of the tensor, by CUDA ordinal. If use_cpu_device() named one, the CPU's
+/// memory is on that, and on the following ones if a framework divides it into devices,
+/// as JAX can. Throws kiln.InvalidArgument.
+DLDevice device_of(const char* name, const TensorView& tensor);
+
+/// Throws kiln.InvalidArgument for memory that kernels on the device cannot use.
+void expect_memory_of(int device, const char* name, const void* address);
+
+/// Throws kiln.ForkError in a child of a process that had used its service. There a
+/// lock may be held for ever, and the driver does not work.
+void check_not_forked();
+
 /// Runs `body`, which may take as long as a build. In Python's main thread it runs in a
 /// thread of its own, so that a signal handler which raises, as that of Ctrl-C does,
 /// ends the call within 50 ms; `cancel` is requested then, and `body` is left to end by

@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "service.h"
+#include "call.h"
 
 namespace kiln::python {
 namespace {

@@ -1,4 +1,4 @@
-#include "service.h"
+// The one service of the process.
 
 #include <pthread.h>
 
@@ -6,6 +6,8 @@
 #include <mutex>
 #include <string>
 #include <vector>
+
+#include "call.h"
 
 namespace kiln::python {
 namespace {
