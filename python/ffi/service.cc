@@ -12,10 +12,7 @@
 namespace kiln::python {
 namespace {
 
-using tvm::ffi::Any;
-using tvm::ffi::Array;
 using tvm::ffi::Map;
-using tvm::ffi::String;
 
 struct State {
   std::mutex mutex;                   // of the next three, and of opening
