@@ -6,10 +6,10 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
+#include "build/config.h"
 #include "compile/pool/worker_path.h"
 #include "util/try.h"
 
@@ -38,9 +38,7 @@ Result<std::filesystem::path> find_audit_module() {
 
 /// The value of LD_AUDIT with this module, behind those of others.
 std::string with_module(const std::string& module) {
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing changes it
-  const char* const set = std::getenv(kAuditVariable);
-  const std::string others = set == nullptr ? "" : set;
+  const std::string others = process_environment()(kAuditVariable).value_or("");
   if (others.empty() || (":" + others + ":").find(":" + module + ":") != others.npos)
     return others.empty() ? module : others;
   return others + ":" + module;

@@ -9,7 +9,6 @@
 #include <set>
 
 #include "device/compatibility.h"
-#include "tools/exit_code.h"
 #include "util/log.h"
 #include "util/try.h"
 #include "util/units.h"
@@ -29,14 +28,12 @@ bool is_success(BuildVerdict verdict) {
 
 std::uint64_t count(const BuildReport& report, BuildVerdict verdict) {
   return static_cast<std::uint64_t>(
-      std::count_if(report.entries.begin(), report.entries.end(),
-                    [&](const BuildEntry& entry) { return entry.verdict == verdict; }));
+      std::ranges::count(report.entries, verdict, &BuildEntry::verdict));
 }
 
 std::uint64_t count_not_stored(const BuildReport& report) {
   return static_cast<std::uint64_t>(
-      std::count_if(report.entries.begin(), report.entries.end(),
-                    [](const BuildEntry& entry) { return entry.is_not_stored(); }));
+      std::ranges::count_if(report.entries, &BuildEntry::is_not_stored));
 }
 
 /// The NVRTCs that the items are for, by their names.

@@ -4,9 +4,23 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tools/exit_code.h"
-
 namespace kiln::tools {
+namespace {
+
+/// The status for an error that stopped a verb before it did any work.
+ExitCode exit_code_for(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+    case ErrorCode::kNotFound:
+      return kWrongUsage;
+    case ErrorCode::kUnavailable:
+      return kUnavailable;
+    default:
+      return kSomeFailed;
+  }
+}
+
+}  // namespace
 
 void print_json(const nlohmann::ordered_json& document) {
   constexpr int kIndent = 2;

@@ -1,4 +1,4 @@
-// What every verb gets: settings, output streams, and the stop signal.
+// What every verb gets: settings, output streams, and the stop signal; and how it ends.
 
 #pragma once
 
@@ -15,6 +15,16 @@
 #include "util/try.h"
 
 namespace kiln::tools {
+
+/// What the program's exit status says. Part of the command line's contract.
+enum ExitCode : int {
+  kAllDone = 0,
+  kSomeFailed = 1,     // some items failed or could not be stored, or an unknown key
+  kWrongUsage = 2,     // wrong usage or input, and nothing was done
+  kUnavailable = 3,    // the environment lacks something
+  kInterrupted = 130,  // after SIGINT
+  kTerminated = 143,   // after SIGTERM
+};
 
 /// Thread safety: printing belongs to the thread that runs the verb.
 struct Context {

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -18,13 +20,6 @@
 
 namespace kiln::tools {
 namespace {
-
-/// A family's name also selects all its kernels.
-void add_kernels(const render::TemplateCatalog& catalog, const std::string& name,
-                 std::vector<std::string>& names) {
-  names.push_back(name);
-  for (std::string& kernel : catalog.names_in(name)) names.push_back(std::move(kernel));
-}
 
 /// An entry for a device that is present has that device's architecture or, if its
 /// template asks for it, the same with a suffix.
@@ -80,11 +75,6 @@ void add_filter_options(OptionSet& cli, EntryFilterOptions& options) {
       "key show`; may be repeated");
 }
 
-void add_age_option(OptionSet& cli, EntryFilterOptions& options) {
-  cli.option("--older-than", options.older_than, "DURATION",
-             "Entries not used for this long, with a unit: 30m, 12h, 7d");
-}
-
 void note_no_match(const cache::Cache& cache) {
   if (!cache.is_absent())
     print_note(
@@ -117,8 +107,11 @@ Result<cache::ListQuery> make_query(const Config& config,
   }
   if (!options.templates.empty()) {
     const auto catalog = KILN_TRY(open_catalog(config, {}));
-    for (const std::string& name : options.templates)
-      add_kernels(catalog, name, query.templates);
+    for (const std::string& name : options.templates) {
+      query.templates.push_back(name);
+      // A family's name also selects all its kernels.
+      std::ranges::move(catalog.names_in(name), std::back_inserter(query.templates));
+    }
   }
   query.names = options.names.names;
   query.files = options.names.files;

@@ -35,8 +35,6 @@ void add_name_options(OptionSet& cli, EntryNames& options);
 /// Declares --arch, --template, --name, --file, --kind and --signer. Filters combine
 /// with AND, values of one with OR.
 void add_filter_options(OptionSet& cli, EntryFilterOptions& options);
-/// Declares --older-than.
-void add_age_option(OptionSet& cli, EntryFilterOptions& options);
 
 [[nodiscard]] inline bool is_given(const EntryNames& options) {
   return !options.names.empty() || !options.files.empty();

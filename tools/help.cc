@@ -1,4 +1,4 @@
-#include "tools/help.h"
+// How help looks: CLI11's text in Kiln's words, order, width and colours.
 
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tools/option_set.h"
-#include "tools/output/standard_streams.h"
+#include "tools/program.h"
 
 namespace kiln::tools {
 namespace {

@@ -2,12 +2,18 @@
 
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <stop_token>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "util/mutex.h"
+#include "util/quiet_thread.h"
 
 namespace kiln::tools {
 
@@ -21,8 +27,28 @@ inline constexpr std::size_t kReadingThreads = 8;
 /// Calls `handle` with each number below `count`, in up to `threads` threads, of which
 /// the caller's is one, in case the system can start no other. After a stop it begins
 /// no further one.
-void in_threads(std::size_t threads, std::size_t count, const std::stop_token& stop,
-                const std::function<void(std::size_t)>& handle);
+inline void in_threads(std::size_t threads, std::size_t count,
+                       const std::stop_token& stop,
+                       const std::function<void(std::size_t)>& handle) {
+  std::atomic<std::size_t> next{0};
+  const auto take = [&] {
+    while (!stop.stop_requested()) {
+      const std::size_t i = next.fetch_add(1);
+      if (i >= count)
+        return;
+      handle(i);
+    }
+  };
+  std::vector<std::thread> others;
+  for (std::size_t i = 1; i < std::min(threads, count); ++i) {
+    auto thread = start_quiet_thread(take, Thread::kJoinable);
+    if (!thread)
+      break;  // which is logged
+    others.push_back(*std::move(thread));
+  }
+  take();
+  for (std::thread& thread : others) thread.join();
+}
 
 /// Of objects that are read at a time, beside one that is larger.
 inline constexpr std::uint64_t kMostHeld = 32ULL << 20U;

@@ -26,7 +26,7 @@
 namespace kiln::tools {
 namespace {
 
-constexpr mode_t kMode = 0644;
+constexpr mode_t kPackMode = 0644;
 constexpr int kLevel = 3;
 constexpr int kJob = 2 << 20;
 constexpr std::size_t kChunk = std::size_t{1} << 20U;
@@ -34,6 +34,10 @@ constexpr std::uint64_t kLargestMinisig = 65536;
 // A pack of cubins shrinks four or five times. What grows more than this is no pack.
 constexpr std::uint64_t kMostGrowth = 200;
 constexpr std::uint64_t kAlwaysAllowed = 64ULL << 20U;
+
+std::filesystem::path minisig_of(const std::filesystem::path& path) {
+  return path.native() + ".minisig";
+}
 
 /// Calls `take` with every byte of `file`, from its start.
 template <typename Take>
@@ -218,12 +222,8 @@ Result<std::uint64_t> PackFile::commit(std::uint64_t objects, const Signer* sign
         make_minisig(KILN_TRY(blake2b_of(file_.descriptor(), path_)), *signer,
                      fmt::format("file:{}\thashed", path_.filename().native())));
   KILN_TRY(replace_minisig(path_, minisig));
-  KILN_TRY(file_.commit(kMode));
+  KILN_TRY(file_.commit(kPackMode));
   return written_bytes_;
-}
-
-std::filesystem::path minisig_of(const std::filesystem::path& path) {
-  return path.native() + ".minisig";
 }
 
 Result<std::string> read_minisig(const std::filesystem::path& path) {
@@ -233,7 +233,7 @@ Result<std::string> read_minisig(const std::filesystem::path& path) {
 Result<void> replace_minisig(const std::filesystem::path& path, std::string_view text) {
   const std::filesystem::path minisig = minisig_of(path);
   if (!text.empty())
-    return replace_file(minisig, as_bytes(text), kMode);
+    return replace_file(minisig, as_bytes(text), kPackMode);
   if (::unlink(minisig.c_str()) != 0 && errno != ENOENT)
     return posix_error("unlink", minisig, errno);
   return {};

@@ -57,10 +57,8 @@ class PackFile {
   std::uint64_t written_bytes_ = 0;
 };
 
-/// "job.kpack.minisig".
-[[nodiscard]] std::filesystem::path minisig_of(const std::filesystem::path& path);
-
-/// What that file says. Errors: kNotFound; kIo; kResourceLimit.
+/// What "job.kpack.minisig" says, beside job.kpack. Errors: kNotFound; kIo;
+/// kResourceLimit.
 [[nodiscard]] Result<std::string> read_minisig(const std::filesystem::path& path);
 
 /// Writes that file; without a `text` removes what is there, since it is of the pack

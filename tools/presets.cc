@@ -13,7 +13,6 @@
 #include "attention/evaluate.h"
 #include "request/selection.h"
 #include "tools/attention/command.h"
-#include "tools/attention/plan_item.h"
 #include "util/try.h"
 
 namespace kiln::tools {
@@ -130,16 +129,6 @@ Result<void> add_preset_plans(PlanService& plans, const Config& config,
     text += fmt::format("; no plan of cuDNN: {}", fmt::join(reasons, "; "));
   print_note(printable_lines(text) + "\n");
   return {};
-}
-
-void leave_out_refused(BuildReport& report) {
-  for (std::size_t i = report.items.size(); i-- > 0;) {
-    if (report.entries[i].verdict != BuildVerdict::kRefused)
-      continue;
-    ++*report.refused;
-    report.items.erase(report.items.begin() + static_cast<std::ptrdiff_t>(i));
-    report.entries.erase(report.entries.begin() + static_cast<std::ptrdiff_t>(i));
-  }
 }
 
 }  // namespace kiln::tools

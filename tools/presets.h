@@ -34,8 +34,4 @@ namespace kiln::tools {
                                             const ArchitectureOptions& devices,
                                             BuildReport& report);
 
-/// Takes the plans that cuDNN refused when it was to build them out of `report`, and
-/// counts them: a job runs Kiln's kernels there.
-void leave_out_refused(BuildReport& report);
-
 }  // namespace kiln::tools

@@ -7,7 +7,6 @@
 #include <span>
 
 #include "kiln/version.h"
-#include "tools/help.h"
 
 namespace kiln::tools {
 namespace {

@@ -67,6 +67,21 @@ struct Program {
 
 [[nodiscard]] std::unique_ptr<Program> make_program();
 
+/// How help looks: says VERB where CLI11 says SUBCOMMAND, and ends with the groups that
+/// repeat in each verb.
+[[nodiscard]] std::shared_ptr<CLI::Formatter> help_formatter();
+
+/// Prints the help of a program or verb with that formatter.
+void print_help(const Terminal& out, const std::string& text);
+
+/// Prints the answers for the last of `words`, which is empty or begun, in the place of
+/// the words behind "kiln": for the completions of the shells, which ask `kiln
+/// __complete WORD...`. One a line: the whole word, and behind a tab its meaning, if it
+/// has one. Lines with a colon are for the shell: ":file GLOB", ":file" and ":folder"
+/// add what is on the disk, ":open" says that no answer ends its word. Whatever fails
+/// has no answers.
+void complete(const Program& program, const std::vector<std::string>& words);
+
 /// False for a flag and for a positional argument.
 [[nodiscard]] bool takes_value(const CLI::Option& option);
 

@@ -329,31 +329,6 @@ provide_module() {
   fetch_folder "$1" "$2" "$3" env PYTHONPATH="$deps/$1" "$deps/python/bin/python3" -c "import $4" || return 0
 }
 
-# The frameworks whose programs the tests run with kiln.compat and beneath kiln run.
-provide_frameworks() {
-  provide_module frameworks frameworks_requirements.txt \
-    "the frameworks whose programs the tests run (about 77 MB, most of it CuPy)" einops
-}
-
-# provide_triton [oldest]: for tests/python/test_triton.py, which compiles without a GPU.
-provide_triton() {
-  if [[ ${1:-} == oldest ]]; then
-    provide_module oldest-triton oldest_triton.txt "the oldest Triton for the tests (about 209 MB)" triton
-  else
-    provide_module triton triton_requirements.txt "Triton for the tests (about 286 MB)" triton
-  fi
-}
-
-# Without them the tests run with the newest torch alone, and no test has an S3 server.
-provide_oldest_torch() {
-  fetch_folder oldest-torch oldest_torch.txt "the oldest torch for the tests of Python (about 770 MB)" \
-    add_stubs "$deps/python/bin/python3" "$deps/oldest-torch" || return 0
-  python_arguments+=("-DKILN_OLDEST_TORCH=$deps/oldest-torch")
-}
-provide_s3() {
-  provide_module s3 s3_requirements.txt "an S3 server for the tests (about 32 MB)" moto.server
-}
-
 # provide_program PROGRAM PACKAGE CHECK...: unpacks Debian's package into .deps, where no PROGRAM is installed. nginx
 # would start as a service, and other packages than Debian's have kubectl, too.
 provide_program() {
@@ -368,11 +343,27 @@ provide_program() {
   fi
   cd "$root" || exit 3
 }
-provide_servers() {
+
+# provide_for_tests MODE: the parts of the tests that Python and servers run; with --full, more of them.
+provide_for_tests() {
+  provide_python
+  # Whose programs run with kiln.compat and beneath kiln run.
+  provide_module frameworks frameworks_requirements.txt \
+    "the frameworks whose programs the tests run (about 77 MB, most of it CuPy)" einops
+  # For tests/python/test_triton.py, which compiles without a GPU.
+  provide_module triton triton_requirements.txt "Triton for the tests (about 286 MB)" triton
   provide_program nginx nginx usr/sbin/nginx -v
   provide_program kubectl kubernetes-client usr/bin/kubectl version --client
   provide_module kubernetes kubernetes_requirements.txt "the schemas of Kubernetes for the tests (about 23 MB)" \
     kubernetes_validate
+  [[ $1 == --full ]] || return 0
+  # Without them the tests run with the newest torch alone, and no test has an S3 server.
+  if fetch_folder oldest-torch oldest_torch.txt "the oldest torch for the tests of Python (about 770 MB)" \
+    add_stubs "$deps/python/bin/python3" "$deps/oldest-torch"; then
+    python_arguments+=("-DKILN_OLDEST_TORCH=$deps/oldest-torch")
+  fi
+  provide_module oldest-triton oldest_triton.txt "the oldest Triton for the tests (about 209 MB)" triton
+  provide_module s3 s3_requirements.txt "an S3 server for the tests (about 32 MB)" moto.server
 }
 
 # ---- Building --------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "util/try.h"
@@ -16,35 +17,22 @@ using remote::kMostShards;
 constexpr NumberRange kAny{0, std::numeric_limits<std::uint32_t>::max()};
 constexpr NumberRange kCounts{1, kMostShards};
 
-/// Reads numbers from variables; an error names the variable.
-class Numbers {
- public:
-  explicit Numbers(const Environment& environment) : environment_(environment) {}
+bool is_set(const Environment& environment, const std::string& variable) {
+  return !environment(variable).value_or("").empty();
+}
 
-  [[nodiscard]] bool has(const std::string& variable) const {
-    return !environment_(variable).value_or("").empty();
-  }
-
-  [[nodiscard]] Result<std::uint64_t> get(const std::string& variable,
-                                          NumberRange range) const {
-    const auto text = environment_(variable).value_or("");
-    if (text.empty())
-      return refuse("--shard auto: {} is not set", variable);
-    auto number = parse_number(text, range);
-    if (!number)
-      return refuse("--shard auto: {}: {}", variable, number.error().message);
-    return number;
-  }
-
-  [[nodiscard]] Result<std::uint64_t> get_or(const std::string& variable,
-                                             std::uint64_t otherwise,
-                                             NumberRange range) const {
-    return has(variable) ? get(variable, range) : otherwise;
-  }
-
- private:
-  const Environment& environment_;
-};
+/// The number that a variable has; `otherwise` where it is not set. Errors:
+/// kInvalidArgument, naming the variable.
+Result<std::uint64_t> number_in(const Environment& environment,
+                                const std::string& variable, NumberRange range,
+                                std::optional<std::uint64_t> otherwise = {}) {
+  if (is_set(environment, variable))
+    return about("--shard auto: " + variable,
+                 parse_number(*environment(variable), range));
+  if (otherwise)
+    return *otherwise;
+  return refuse("--shard auto: {} is not set", variable);
+}
 
 Result<ShardChoice> choice(std::uint64_t index, std::uint64_t count, std::string from) {
   if (index >= count)
@@ -55,14 +43,17 @@ Result<ShardChoice> choice(std::uint64_t index, std::uint64_t count, std::string
       std::move(from)};
 }
 
-Result<ShardChoice> of_slurm_array(const Numbers& numbers) {
-  const auto count = KILN_TRY(numbers.get("SLURM_ARRAY_TASK_COUNT", kCounts));
-  const auto least = KILN_TRY(numbers.get_or("SLURM_ARRAY_TASK_MIN", 0, kAny));
-  const auto step =
-      KILN_TRY(numbers.get_or("SLURM_ARRAY_TASK_STEP", 1, {1, kAny.most}));
-  const auto id = KILN_TRY(numbers.get("SLURM_ARRAY_TASK_ID", {least, kAny.most}));
-  const auto most = KILN_TRY(
-      numbers.get_or("SLURM_ARRAY_TASK_MAX", least + (count - 1) * step, kAny));
+Result<ShardChoice> of_slurm_array(const Environment& environment) {
+  const auto number = [&](const char* name, NumberRange range,
+                          std::optional<std::uint64_t> otherwise = {}) {
+    return number_in(environment, std::string("SLURM_ARRAY_TASK_") + name, range,
+                     otherwise);
+  };
+  const auto count = KILN_TRY(number("COUNT", kCounts));
+  const auto least = KILN_TRY(number("MIN", kAny, 0));
+  const auto step = KILN_TRY(number("STEP", {1, kAny.most}, 1));
+  const auto id = KILN_TRY(number("ID", {least, kAny.most}));
+  const auto most = KILN_TRY(number("MAX", kAny, least + (count - 1) * step));
   // A list such as --array=0,5: which tasks are between is not known here.
   if ((id - least) % step != 0 || most != least + (count - 1) * step)
     return refuse(
@@ -74,18 +65,15 @@ Result<ShardChoice> of_slurm_array(const Numbers& numbers) {
 }
 
 Result<ShardChoice> of_environment(const Environment& environment) {
-  const Numbers numbers(environment);
-  if (numbers.has("SLURM_ARRAY_TASK_ID"))
-    return of_slurm_array(numbers);
-  if (numbers.has("SLURM_NODEID")) {
-    const auto count = KILN_TRY(numbers.get("SLURM_NNODES", kCounts));
-    return choice(KILN_TRY(numbers.get("SLURM_NODEID", kAny)), count,
-                  "--shard auto, SLURM_NODEID and SLURM_NNODES");
-  }
-  if (numbers.has("JOB_COMPLETION_INDEX")) {
-    const auto count = KILN_TRY(numbers.get("KILN_SHARDS", kCounts));
-    return choice(KILN_TRY(numbers.get("JOB_COMPLETION_INDEX", kAny)), count,
-                  "--shard auto, JOB_COMPLETION_INDEX and KILN_SHARDS");
+  if (is_set(environment, "SLURM_ARRAY_TASK_ID"))
+    return of_slurm_array(environment);
+  for (const auto& [index, count] : {std::pair("SLURM_NODEID", "SLURM_NNODES"),
+                                     {"JOB_COMPLETION_INDEX", "KILN_SHARDS"}}) {
+    if (!is_set(environment, index))
+      continue;
+    const auto shards = KILN_TRY(number_in(environment, count, kCounts));
+    return choice(KILN_TRY(number_in(environment, index, kAny)), shards,
+                  fmt::format("--shard auto, {} and {}", index, count));
   }
   return refuse(
       "--shard auto: this is no task of a Slurm array (SLURM_ARRAY_TASK_ID), no node "

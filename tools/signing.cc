@@ -63,11 +63,6 @@ void add_signing_options(OptionSet& cli, SigningOptions& options,
              "bytes of the Ed25519 signature; --keys has its public key");
 }
 
-void add_keys_option(OptionSet& cli, SigningOptions& options,
-                     const std::string& meaning) {
-  cli.option("--keys", options.keys, "FILE", meaning);
-}
-
 Result<std::shared_ptr<const TrustedKeys>> trusted_keys(const Config& config,
                                                         const std::string& keys) {
   const std::filesystem::path path =

@@ -25,9 +25,6 @@ struct SigningOptions {
 /// Declares --sign and --signer. `more` ends the help of the first.
 void add_signing_options(OptionSet& cli, SigningOptions& options,
                          const std::string& more = "");
-/// Declares --keys; `meaning` is its help.
-void add_keys_option(OptionSet& cli, SigningOptions& options,
-                     const std::string& meaning);
 
 /// The keys of --keys, else of KILN_REMOTE_KEYS; null without either. Errors:
 /// kNotFound, kUntrusted, kInvalidArgument, kIo.

@@ -43,24 +43,19 @@ Result<std::unique_ptr<StopSignal>> StopSignal::install(std::chrono::seconds pat
     return posix_error("eventfd", "stop", errno);
   std::unique_ptr<StopSignal> stop(
       new StopSignal(std::move(signals), std::move(wake), patience));
-  KILN_TRY(stop->start());
-  return stop;
-}
-
-StopSignal::StopSignal(UniqueFd signals, UniqueFd wake, std::chrono::seconds patience)
-    : patience_(patience), signals_(std::move(signals)), wake_(std::move(wake)) {}
-
-Result<void> StopSignal::start() {
   try {
-    thread_ = std::thread([this] { watch(); });
+    stop->thread_ = std::thread([watching = stop.get()] { watching->watch(); });
   } catch (const std::system_error& error) {
     return fail(ErrorCode::kUnavailable,
                 "cannot start a thread: {}; are there limits on processes (ulimit -u, "
                 "pids.max), or is this `unshare --pid` without --fork?",
                 error.code().message());
   }
-  return {};
+  return stop;
 }
+
+StopSignal::StopSignal(UniqueFd signals, UniqueFd wake, std::chrono::seconds patience)
+    : patience_(patience), signals_(std::move(signals)), wake_(std::move(wake)) {}
 
 StopSignal::~StopSignal() {
   const std::uint64_t one = 1;

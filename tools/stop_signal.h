@@ -41,7 +41,6 @@ class StopSignal {
 
  private:
   StopSignal(UniqueFd signals, UniqueFd wake, std::chrono::seconds patience);
-  [[nodiscard]] Result<void> start();
   void watch();
 
   std::atomic<std::chrono::seconds> patience_;

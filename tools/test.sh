@@ -423,8 +423,7 @@ provide_parts nvrtc nvjitlink headers cudnn frontend
 [[ -n $mode && $mode != --tidy-all && $mode != --full ]] || provide_parts nvrtc-12 test-nvrtc-newest \
   test-nvcc test-cuobjdump
 [[ $mode != --full ]] || provide_parts test-nvrtc-oldest
-[[ $mode == --quick || $mode == --mutants ]] || { provide_python; provide_frameworks; provide_triton; provide_servers; }
-[[ $mode != --full ]] || { provide_oldest_torch; provide_triton oldest; provide_s3; }
+[[ $mode == --quick || $mode == --mutants ]] || provide_for_tests "$mode"
 
 tier=submission
 kept_budgets=no

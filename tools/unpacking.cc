@@ -11,7 +11,6 @@
 #include "build/build_options.h"
 #include "cache/pack_identity.h"
 #include "toolchain/toolchain_files.h"
-#include "tools/exit_code.h"
 #include "tools/in_threads.h"
 #include "tools/output/entries.h"
 #include "tools/output/progress.h"

@@ -48,14 +48,6 @@ Result<void> check_one_choice(std::string_view verb,
                 verb);
 }
 
-Result<void> check_names(const SelectionOptions& selection, const EntryNames& names) {
-  if (!is_given(names) || !are_requests(selection))
-    return {};
-  return refuse(
-      "--name and --file are filters of the cache: they go with --arch and --template "
-      "NAME, and not with a selection of `kiln warm`");
-}
-
 Result<WantedList> find_requests(Context& context, const SelectionOptions& selection,
                                  bool make_root) {
   Config config = context.config;

@@ -60,10 +60,6 @@ struct WantedList {
                                                const SelectionOptions& selection,
                                                bool make_root = false);
 
-/// Errors: kInvalidArgument for names beside requests.
-[[nodiscard]] Result<void> check_names(const SelectionOptions& selection,
-                                       const EntryNames& names);
-
 /// What `ls` would list. Errors: those of open_named_cache() and make_query().
 [[nodiscard]] Result<WantedList> find_entries(const Context& context,
                                               const SelectionOptions& selection,

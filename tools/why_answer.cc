@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "build/stored_source.h"
 #include "tools/output/entries.h"
 #include "util/try.h"
 #include "util/units.h"
@@ -89,13 +88,6 @@ void print_lines(const WhyAnswer& answer, const Terminal& out) {
 }
 
 }  // namespace
-
-Result<Compared> compared(cache::Cache& cache, const Digest& key) {
-  const auto object = KILN_TRY(cache.inspect(key));
-  if (!object)
-    return fail(ErrorCode::kNotFound, key.hex() + " has just been removed");
-  return Compared{KILN_TRY(object->preimage()), {}, texts_of(*object)};
-}
 
 Result<WhyAnswer> MissExplainer::explain(const Digest& key, const Compared& wanted,
                                          std::string toolchain_note) {

@@ -30,9 +30,6 @@ struct WhyAnswer {
   std::vector<cache::Entry> entries = {};  // of two keys
 };
 
-/// A stored object, as it is compared. Errors: kNotFound, kCorrupt, kIo.
-[[nodiscard]] Result<Compared> compared(cache::Cache& cache, const Digest& key);
-
 /// Looks up requests and finds what comes nearest. Reads the entries of a kernel once.
 /// Thread safety: none.
 class MissExplainer {

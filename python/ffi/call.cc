@@ -16,7 +16,6 @@
 #include <thread>
 
 #include "python/operation_parameters.h"
-#include "service.h"
 
 namespace kiln::python {
 namespace {
@@ -305,16 +304,12 @@ String enumerators(const String& enumeration) {
 
 }  // namespace
 
-std::string expect_not_found(kiln_result failed) {
-  if (kiln_error_code(failed) != KILN_NOT_FOUND)
-    check(failed);
-  std::string message = kiln_error_message(failed);
-  kiln_error_free(failed);
-  return message;
-}
-
-void refuse_capture(const char* operation, int device, kiln_stream stream,
-                    const std::string& missing) {
+void expect_preparable(kiln_result missing, const char* operation, int device,
+                       kiln_stream stream) {
+  if (kiln_error_code(missing) != KILN_NOT_FOUND)
+    check(missing);
+  const std::string what = kiln_error_message(missing);
+  kiln_error_free(missing);
   bool is_capturing = false;
   check(kiln_stream_is_capturing(service(), device, stream, &is_capturing));
   if (is_capturing)
@@ -322,7 +317,7 @@ void refuse_capture(const char* operation, int device, kiln_stream stream,
            ": the stream is being captured, and no call with these types, sizes, "
            "strides and options was prepared: call kiln.prepare(), or run it once, "
            "before the capture begins (" +
-           missing + ")");
+           what + ")");
 }
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(parameters, parameters)

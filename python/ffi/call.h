@@ -37,6 +37,18 @@ void check(kiln_result failed);
 /// The service of this process, opened by the first call. Thread-safe.
 kiln_service* service();
 
+/// The device of the tensor, by CUDA ordinal. If use_cpu_device() named one, the CPU's
+/// memory is on that, and on the following ones if a framework divides it into devices,
+/// as JAX can. Throws kiln.InvalidArgument.
+DLDevice device_of(const char* name, const TensorView& tensor);
+
+/// Throws kiln.InvalidArgument for memory that kernels on the device cannot use.
+void expect_memory_of(int device, const char* name, const void* address);
+
+/// Throws kiln.ForkError in a child of a process that had used its service. There a
+/// lock may be held for ever, and the driver does not work.
+void check_not_forked();
+
 /// Runs `body`, which may take as long as a build. In Python's main thread it runs in a
 /// thread of its own, so that a signal handler which raises, as that of Ctrl-C does,
 /// ends the call within 50 ms; `cancel` is requested then, and `body` is left to end by
@@ -108,12 +120,10 @@ class Tensors {
   DLDevice device_;
 };
 
-/// Takes KILN_NOT_FOUND and returns its message; throws any other error as check().
-std::string expect_not_found(kiln_result failed);
-/// Throws kiln.InvalidArgument if the stream is being captured, where nothing can be
-/// prepared. `missing`: what is not loaded.
-void refuse_capture(const char* operation, int device, kiln_stream stream,
-                    const std::string& missing);
+/// Takes KILN_NOT_FOUND, of what is not loaded; throws any other error as check(), and
+/// kiln.InvalidArgument if the stream is being captured, where nothing can be prepared.
+void expect_preparable(kiln_result missing, const char* operation, int device,
+                       kiln_stream stream);
 
 /// A call of one operation. Set `args`, pointers through set(); then run().
 template <typename Arguments>
@@ -214,12 +224,11 @@ class Call : public Tensors {
   template <typename Use>
   void with_prepared(kiln_service* on, const Use& use) {
     const bool before = kiln_use_only_loaded(true);
-    kiln_result failed = use();
+    const kiln_result missing = use();
     kiln_use_only_loaded(before);
-    if (failed == nullptr)
+    if (missing == nullptr)
       return;
-    const std::string missing = expect_not_found(failed);
-    refuse_capture(operation_.name, device(), stream(), missing);
+    expect_preparable(missing, operation_.name, device(), stream());
     prepare(on);
     check(use());
   }

@@ -7,8 +7,8 @@ namespace kiln::python {
 namespace {
 
 template <typename Arguments>
-void set_inputs(Call<Arguments>& call, const Parameters<Arguments>& given) {
-  auto& args = call.args;
+std::int64_t run(Call<Arguments>& call, const Parameters<Arguments>& given) {
+  Arguments& args = call.args;
   const TensorView& logits = needed("logits", given.logits);
   const TensorView& targets = needed("targets", given.targets);
   args.dtype = Tensors::dtype("logits", logits);
@@ -22,27 +22,18 @@ void set_inputs(Call<Arguments>& call, const Parameters<Arguments>& given) {
   args.target_type =
       targets.dtype().bits == 32 ? KILN_TARGET_TYPE_INT32 : KILN_TARGET_TYPE_INT64;
   call.set(args.targets, "targets", targets);
-}
-
-using Forward = kiln_cross_entropy_forward_args;
-std::int64_t forward(Call<Forward>& call, const Parameters<Forward>& given) {
-  set_inputs(call, given);
-  return call.run(given);
-}
-
-using Backward = kiln_cross_entropy_backward_args;
-std::int64_t backward(Call<Backward>& call, const Parameters<Backward>& given) {
-  set_inputs(call, given);
-  const TensorView& dlogits = needed("dlogits", given.dlogits);
-  Tensors::expect_like("dlogits", dlogits, "logits", *given.logits);
-  call.args.dlogits_stride = call.row_stride("dlogits", dlogits);
-  call.set_strided(call.args.dlogits, "dlogits", dlogits);
+  if constexpr (requires { given.dlogits; }) {
+    const TensorView& dlogits = needed("dlogits", given.dlogits);
+    Tensors::expect_like("dlogits", dlogits, "logits", logits);
+    args.dlogits_stride = call.row_stride("dlogits", dlogits);
+    call.set_strided(args.dlogits, "dlogits", dlogits);
+  }
   return call.run(given);
 }
 
 }  // namespace
 
-KILN_PYTHON_FUNCTION(cross_entropy_forward, forward)
-KILN_PYTHON_FUNCTION(cross_entropy_backward, backward)
+KILN_PYTHON_FUNCTION(cross_entropy_forward, run<kiln_cross_entropy_forward_args>)
+KILN_PYTHON_FUNCTION(cross_entropy_backward, run<kiln_cross_entropy_backward_args>)
 
 }  // namespace kiln::python

@@ -10,18 +10,15 @@
 #include <optional>
 #include <vector>
 
-#include "service.h"
+#include "call.h"
 
 namespace kiln::python {
 namespace {
 
-using tvm::ffi::AnyView;
-using tvm::ffi::Array;
 using tvm::ffi::Bytes;
 using tvm::ffi::Map;
 using tvm::ffi::Object;
 using tvm::ffi::ObjectRef;
-using tvm::ffi::String;
 
 class KernelObject : public Object {
  public:

@@ -1,4 +1,4 @@
-#include "service.h"
+// The one service of the process.
 
 #include <pthread.h>
 
@@ -7,13 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "call.h"
+
 namespace kiln::python {
 namespace {
 
-using tvm::ffi::Any;
-using tvm::ffi::Array;
 using tvm::ffi::Map;
-using tvm::ffi::String;
 
 struct State {
   std::mutex mutex;                   // of the next three, and of opening

@@ -8,7 +8,7 @@ import sys
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["run"]:
+    if sys.argv[1:2] == ["run"] and sys.argv[2:] != ["--print-env"]:
         from .compat import _run
 
         _run.main(sys.argv[2:])

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Union
 
@@ -121,10 +121,7 @@ def warm(
     failed later is counted in the result, and its entry has the error.
     """
     options = ["warm", "--json", *_selection(preset, manifest, arch, template, profile)]
-    if jobs is not None:
-        options += ["--jobs", str(whole("jobs", jobs))]
-    if driver is not None:
-        options += ["--driver", text("driver", driver)]
+    options += [*_option("jobs", jobs, whole), *_option("driver", driver)]
     options += ["--quick"] * quick + ["--all"] * all + ["--dry-run"] * dry_run
     options += ["--no-attention"] * (not attention)
     report = _run(options, progress)
@@ -152,10 +149,7 @@ def pack(
     """
     options = ["pack", "--json", "-o", path("file", file)]
     options += _selection(preset, manifest, arch, template, profile)
-    if sign is not None:
-        options += ["--sign", path("sign", sign)]
-    if serial is not None:
-        options += ["--serial", str(whole("serial", serial))]
+    options += [*_option("sign", sign, path), *_option("serial", serial, whole)]
     return Packed(**_run(options, progress))
 
 
@@ -164,9 +158,7 @@ def unpack(
 ) -> Unpacked:
     """Puts the objects of a pack into the cache, each checked; with ``keys``, a file of public keys, only
     if one of them has signed it."""
-    options = ["unpack", "--json", path("file", file)]
-    if keys is not None:
-        options += ["--keys", path("keys", keys)]
+    options = ["unpack", "--json", path("file", file), *_option("keys", keys, path)]
     return Unpacked(**_run(options, progress))
 
 
@@ -179,16 +171,15 @@ def why(
     """Which fields make two keys differ; or, of a template with parameters, a manifest or the file of a
     source, and of an architecture, which entry of the cache comes nearest and what differs: a :class:`Why`."""
     options = ["why", *several("keys", keys, path)]
-    if manifest is not None:
-        options += ["--manifest", path("manifest", manifest)]
-    if template is not None:
-        options += ["--template", text("template", template)]
-    if arch is not None:
-        options += ["--arch", text("arch", arch)]
+    options += [*_option("manifest", manifest, path), *_option("template", template), *_option("arch", arch)]
     answer = _run([*options, "--json"], False)
     shown = _program(options, True)[1]
     names = ("same", "key", "nearest", "differences")
     return Why(**{name: answer[name] for name in names}, text=shown.rstrip("\n"))
+
+
+def _option(name: str, value: Any, one: Callable[[str, Any], Any] = text) -> list[str]:
+    return [] if value is None else [f"--{name}", str(one(name, value))]
 
 
 def _selection(preset: Any, manifest: Any, arch: Any, template: Any, profile: Any) -> list[str]:
@@ -201,9 +192,7 @@ def _selection(preset: Any, manifest: Any, arch: Any, template: Any, profile: An
     ):
         for each in several(name, value, one):
             options += [f"--{name}", each]
-    if arch is not None:
-        options += ["--arch", ",".join(several("arch", arch))]
-    return options
+    return options if arch is None else [*options, "--arch", ",".join(several("arch", arch))]
 
 
 def _program(options: Sequence[str], is_quiet: bool) -> tuple[int, str, str]:

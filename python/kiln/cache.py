@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Protocol, Union
 
 from . import _files, errors
+from ._files import builds, new_folder  # noqa: F401  for kiln.triton and kiln.compat
 from ._given import text
 
 __all__ = ["Files", "Inputs", "build_once", "get", "put", "remove"]
@@ -184,16 +185,6 @@ def begin(fields: Mapping[str, Bytes], *, timeout: float, **labels: Any) -> File
     """As build_once(), for a build that is no function."""
     begun = _begin(_request(fields, **labels), timeout)
     return begun if isinstance(begun, Files) else Turn(begun)
-
-
-def builds() -> bool:
-    """Whether a miss may be built: not with KILN_NO_JIT."""
-    return _files.builds()
-
-
-def new_folder() -> str:
-    """A folder that is this process's until it ends."""
-    return _files.new_folder()
 
 
 def _begin(request: _files.Request, timeout: float) -> Files | _files.FileBuild:

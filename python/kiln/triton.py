@@ -14,6 +14,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import triton
@@ -106,7 +107,7 @@ class CacheManager(_theirs.CacheManager):
             return self._own.put_group(filename, group)
         stored: Mapping[str, str] = {}
         with contextlib.suppress(OSError):  # somebody has removed what was put
-            files = {name: _read(path) for name, path in group.items()}
+            files = {name: Path(path).read_bytes() for name, path in group.items()}
             metadata = _metadata(files.get(filename, b""))
             if not metadata.get("ir_override"):
                 stored = self._store(filename, self._group_fields(filename), files, _labels(filename, metadata))
@@ -166,10 +167,10 @@ class CacheManager(_theirs.CacheManager):
         labels = _labels(name, {})
         path = self._store(name, fields, {name: content}, labels).get(name)
         with contextlib.suppress(errors.Error, OSError):
-            if path is not None and _read(path) != content:
+            if path is not None and Path(path).read_bytes() != content:
                 cache.remove(fields)
                 path = self._store(name, fields, {name: content}, labels).get(name)
-            if path is not None and _read(path) == content:
+            if path is not None and Path(path).read_bytes() == content:
                 return path
         return None
 
@@ -189,7 +190,7 @@ class CacheManager(_theirs.CacheManager):
             if not self._folder:
                 self._folder = cache.new_folder()
             path = f"{self._folder}/{name}"
-            _write(path, content)
+            Path(path).write_bytes(content)
         except (errors.Error, OSError):
             return _theirs.FileCacheManager(self.key).put(content, name)
         return path
@@ -203,16 +204,6 @@ class CacheManager(_theirs.CacheManager):
             if name.endswith(_DEVICE_CODE):
                 with contextlib.suppress(OSError):
                     place(files[name], os.path.join(folder, self.key, name))
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
-
-
-def _write(path: str, content: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(content)
 
 
 def _is_overridden() -> bool:

@@ -1,23 +1,39 @@
-// `kiln attention`: its options, and its actions.
+// `kiln attention`: its options, its actions, and what they share: the flags that
+// describe a problem, devices, and plans as items of a run of builds.
 
 #pragma once
 
 #include <fmt/core.h>
 
+#include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "attention/explain.h"
+#include "attention/problem.h"
 #include "cudnn/plan_service.h"
 #include "device/device_properties.h"
 #include "kiln/result.h"
 #include "tools/architectures.h"
-#include "tools/attention/problem.h"
+#include "tools/build_run.h"
 #include "tools/context.h"
+#include "tools/option_set.h"
 #include "util/try.h"
 
 namespace kiln::tools {
+
+/// What the command line says, by the fields of attention/problem_table.h; "window" is
+/// both sides of one.
+struct ProblemOptions {
+  std::map<std::string_view, std::string> texts;  // empty: not given
+  std::map<std::string_view, bool> flags;
+
+  [[nodiscard]] const std::string& text(std::string_view field) const {
+    return texts.at(field);
+  }
+};
 
 struct AttentionOptions {
   std::string action;
@@ -38,14 +54,31 @@ struct AttentionOptions {
                                             const AttentionOptions& options);
 [[nodiscard]] Result<int> warm_attention(Context& context,
                                          const AttentionOptions& options);
-[[nodiscard]] Result<int> explain_missing_plan(Context& context,
-                                               const AttentionOptions& options);
 
 /// kInvalidArgument: "attention: <message>".
 template <typename... Values>
 [[nodiscard]] tl::unexpected<Error> wrong_attention(fmt::format_string<Values...> why,
                                                     Values&&... values) {
   return refuse("attention: " + fmt::format(why, std::forward<Values>(values)...));
+}
+
+void add_problem_options(OptionSet& cli, ProblemOptions& options);
+
+/// A problem that passes validate(). Errors: kInvalidArgument, naming the flag.
+[[nodiscard]] Result<attention::Problem> read_problem(const ProblemOptions& options);
+
+/// Applies the given flags to `problem`, and then sets its strides. Errors: as
+/// read_problem().
+[[nodiscard]] Result<attention::Problem> read_problem_over(
+    const ProblemOptions& options, attention::Problem problem);
+
+/// `parsed`; its error, if any, names `flag`.
+template <typename T>
+Result<T> named(std::string_view flag, Result<T> parsed) {
+  if (!parsed)
+    return fail(parsed.error().code,
+                "attention: " + std::string(flag) + " " + parsed.error().message);
+  return parsed;
 }
 
 /// The architectures that --arch names; `native` stands for those present. Empty
@@ -81,6 +114,16 @@ struct AttentionTarget {
 /// plan_devices().
 [[nodiscard]] Result<std::vector<device::DeviceProperties>> described_devices(
     const Config& config, const ArchitectureOptions& options);
+
+/// What is shown of a problem on a device, or on an architecture alone; its `keyed` is
+/// empty.
+[[nodiscard]] BuildItem problem_item(const attention::Problem& problem,
+                                     const AttentionTarget& target);
+
+/// The plan of a problem for a device; its `keyed` is the plan's, or the error that
+/// keeps it from having a key.
+[[nodiscard]] BuildItem plan_item(PlanService& plans, const attention::Problem& problem,
+                                  const device::DeviceProperties& device);
 
 /// Asks cuDNN by building a plan, or by finding a built one.
 [[nodiscard]] attention::AskCudnn ask_cudnn(PlanService& plans,

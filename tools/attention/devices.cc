@@ -1,4 +1,5 @@
-// Selects the devices of `kiln attention`, and asks cuDNN about one of them.
+// Selects the devices of `kiln attention`, and asks cuDNN about one of them, or for a
+// plan.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,6 +8,7 @@
 #include <set>
 
 #include "attention/plan_binding.h"
+#include "attention/problem_codec.h"
 #include "device/cuda_version.h"
 #include "device/known_architectures.h"
 #include "device/profile.h"
@@ -173,6 +175,32 @@ Result<std::vector<DeviceProperties>> described_devices(
     devices.push_back(*std::move(each.device));
   }
   return devices;
+}
+
+BuildItem problem_item(const attention::Problem& problem,
+                       const AttentionTarget& target) {
+  BuildItem item{.named_as = "template",
+                 .name = std::string(PlanService::name_of(problem)),
+                 .label = to_string(problem),
+                 .params = {},
+                 .arch = to_string(target.capability),
+                 .device = target.device ? target.device->name : std::string(),
+                 .kind = "plan",
+                 .keyed = Error{}};
+  for (const Field& field : attention::shown_fields(problem).list())
+    item.params.emplace(field.label, field.value);
+  return item;
+}
+
+BuildItem plan_item(PlanService& plans, const attention::Problem& problem,
+                    const device::DeviceProperties& device) {
+  BuildItem item = problem_item(problem, {device.capability(), device});
+  auto keyed = plans.key(problem, device);
+  if (keyed)
+    item.keyed = *std::move(keyed);
+  else
+    item.keyed = std::move(keyed).error();
+  return item;
 }
 
 attention::AskCudnn ask_cudnn(PlanService& plans, const DeviceProperties& device,

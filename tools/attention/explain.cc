@@ -15,7 +15,6 @@
 #include "cudnn/plan_service.h"
 #include "device/profile.h"
 #include "tools/attention/command.h"
-#include "tools/exit_code.h"
 #include "tools/output/terminal.h"
 #include "util/try.h"
 

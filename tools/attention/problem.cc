@@ -1,11 +1,10 @@
-#include "tools/attention/problem.h"
+// Reads the flags that describe a problem of attention.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>

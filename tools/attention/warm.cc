@@ -14,7 +14,6 @@
 #include "ops/cudnn_tensors.h"
 #include "ops/preset.h"
 #include "tools/attention/command.h"
-#include "tools/attention/plan_item.h"
 #include "tools/build_run.h"
 #include "util/try.h"
 

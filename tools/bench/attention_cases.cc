@@ -252,4 +252,14 @@ void add_attention_cases(std::vector<BenchCase>& cases, ops::DType dtype,
   add_attention(cases, grouped, device);
 }
 
+std::vector<BenchCase> bench_cases(const Device& device) {
+  std::vector<BenchCase> cases;
+  for (const ops::DType dtype :
+       {ops::DType::kBf16, ops::DType::kF16, ops::DType::kF32}) {
+    add_memory_cases(cases, dtype, device);
+    add_attention_cases(cases, dtype, device);
+  }
+  return cases;
+}
+
 }  // namespace kiln::tools

@@ -107,26 +107,22 @@ Result<float> Gpu::elapsed_ms() const {
   return calls_.is_simulated ? 0 : ms;
 }
 
-Result<GpuMemory> GpuMemory::allocate(const Gpu& gpu, std::uint64_t bytes) {
+Result<GpuMemory> Gpu::allocate(std::uint64_t bytes) const {
   CUdeviceptr address = 0;
-  KILN_TRY(gpu.check(gpu.calls_.cuMemAlloc(&address, std::max<std::uint64_t>(bytes, 1)),
-                     "cuMemAlloc"));
-  return GpuMemory(gpu, address, bytes);
+  KILN_TRY(check(calls_.cuMemAlloc(&address, std::max<std::uint64_t>(bytes, 1)),
+                 "cuMemAlloc"));
+  const auto free = [this](void* memory) {
+    const auto freed = reinterpret_cast<CUdeviceptr>(memory);
+    log_failure(driver_.table(), calls_.cuMemFree(freed), "cuMemFree");
+  };
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver gives addresses as numbers
+  return GpuMemory(reinterpret_cast<void*>(address), free);
 }
 
-GpuMemory::GpuMemory(GpuMemory&& other) noexcept
-    : gpu_(other.gpu_),
-      address_(std::exchange(other.address_, 0)),
-      bytes_(other.bytes_) {}
-
-GpuMemory::~GpuMemory() {
-  if (address_ != 0)
-    log_failure(gpu_->driver_.table(), gpu_->calls_.cuMemFree(address_), "cuMemFree");
-}
-
-Result<void> GpuMemory::upload(std::span<const std::byte> bytes) const {
-  return gpu_->check(gpu_->calls_.cuMemcpyHtoD(address_, bytes.data(), bytes.size()),
-                     "cuMemcpyHtoD");
+Result<void> Gpu::upload(void* to, std::span<const std::byte> bytes) const {
+  return check(calls_.cuMemcpyHtoD(reinterpret_cast<CUdeviceptr>(to), bytes.data(),
+                                   bytes.size()),
+               "cuMemcpyHtoD");
 }
 
 }  // namespace kiln::tools

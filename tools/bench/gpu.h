@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -43,6 +44,9 @@ struct GpuCalls {
   bool is_simulated = false;
 };
 
+/// Memory of a device, which frees itself; must not outlive its Gpu.
+using GpuMemory = std::unique_ptr<void, std::function<void(void*)>>;
+
 /// A device with its primary context current to the thread that opened it, and one
 /// stream. Thread safety: none; it belongs to that thread.
 class Gpu {
@@ -56,6 +60,10 @@ class Gpu {
 
   [[nodiscard]] CUstream stream() const { return stream_; }
   [[nodiscard]] Result<std::uint64_t> free_memory_bytes() const;
+  /// Errors: kDevice.
+  [[nodiscard]] Result<GpuMemory> allocate(std::uint64_t bytes) const;
+  /// Synchronous. Errors: kDevice.
+  [[nodiscard]] Result<void> upload(void* to, std::span<const std::byte> bytes) const;
 
   /// Waits until all work in the stream has ended without error. Errors: kDevice.
   [[nodiscard]] Result<void> finish() const;
@@ -71,7 +79,6 @@ class Gpu {
   [[nodiscard]] Result<float> elapsed_ms() const;
 
  private:
-  friend class GpuMemory;
   Gpu(const device::Driver& driver, GpuCalls calls,
       std::shared_ptr<const device::PrimaryContext> context);
   [[nodiscard]] Result<void> begin();
@@ -85,35 +92,6 @@ class Gpu {
   CUstream stream_ = nullptr;
   CUevent begin_ = nullptr;
   CUevent end_ = nullptr;
-};
-
-/// Memory of a device; must not outlive its Gpu.
-class GpuMemory {
- public:
-  /// Errors: kDevice.
-  [[nodiscard]] static Result<GpuMemory> allocate(const Gpu& gpu, std::uint64_t bytes);
-  GpuMemory(GpuMemory&& other) noexcept;
-  GpuMemory& operator=(GpuMemory&&) = delete;
-  GpuMemory(const GpuMemory&) = delete;
-  GpuMemory& operator=(const GpuMemory&) = delete;
-  ~GpuMemory();
-
-  [[nodiscard]] void* address() const {
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver gives addresses as numbers
-    return reinterpret_cast<void*>(address_);
-  }
-  [[nodiscard]] std::uint64_t size_bytes() const { return bytes_; }
-
-  /// Synchronous. Errors: kDevice.
-  [[nodiscard]] Result<void> upload(std::span<const std::byte> bytes) const;
-
- private:
-  GpuMemory(const Gpu& gpu, CUdeviceptr address, std::uint64_t bytes)
-      : gpu_(&gpu), address_(address), bytes_(bytes) {}
-
-  const Gpu* gpu_;
-  CUdeviceptr address_;  // 0: moved from
-  std::uint64_t bytes_;
 };
 
 }  // namespace kiln::tools

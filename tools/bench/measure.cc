@@ -92,16 +92,16 @@ Result<void> Bench::check_memory(const BenchCase& which) const {
 }
 
 Result<GpuMemory> Bench::make(const BenchTensor& tensor) const {
-  GpuMemory memory = KILN_TRY(GpuMemory::allocate(*gpu_, tensor.bytes));
+  GpuMemory memory = KILN_TRY(gpu_->allocate(tensor.bytes));
   switch (tensor.fill) {
     case BenchTensor::Fill::kNumbers: {
       const unsigned long long words = tensor.bytes / sizeof(std::uint32_t);
-      KILN_TRY(fill_.launch(grid_of(fill_.device(), 256), gpu_->stream(),
-                            memory.address(), words));
+      KILN_TRY(fill_.launch(grid_of(fill_.device(), 256), gpu_->stream(), memory.get(),
+                            words));
       break;
     }
     case BenchTensor::Fill::kZeros:
-      KILN_TRY(memory.upload(std::vector<std::byte>(tensor.bytes)));
+      KILN_TRY(gpu_->upload(memory.get(), std::vector<std::byte>(tensor.bytes)));
       break;
   }
   return memory;
@@ -139,7 +139,7 @@ Result<BenchTime> Bench::measure(const BenchCase& which, int rounds) {
   for (const BenchTensor& tensor : which.tensors) {
     tensors.push_back(KILN_TRY(make(tensor)));
     // A tensor that the case does not have must be null.
-    addresses.push_back(tensor.bytes == 0 ? nullptr : tensors.back().address());
+    addresses.push_back(tensor.bytes == 0 ? nullptr : tensors.back().get());
   }
   const std::uint64_t half = copied_bytes(which) / 2;
   const GpuMemory from = KILN_TRY(make({.bytes = half}));
@@ -149,8 +149,8 @@ Result<BenchTime> Bench::measure(const BenchCase& which, int rounds) {
     return which.start(service_, copy_.device(), gpu_->stream(), addresses);
   };
   const Start copy = [&] {
-    return copy_.launch(grid_of(copy_.device(), 512), gpu_->stream(), to.address(),
-                        static_cast<const void*>(from.address()), packs);
+    return copy_.launch(grid_of(copy_.device(), 512), gpu_->stream(), to.get(),
+                        static_cast<const void*>(from.get()), packs);
   };
   for (int round = 0; round < kUncounted; ++round) {
     KILN_TRY(operation());

@@ -22,7 +22,7 @@ namespace kiln::tools {
                           const ops::Args& args) {                                     \
     return ops::function(service, device, stream, args);                               \
   }                                                                                    \
-  inline std::string name_of(const ops::Args&) {                                       \
+  inline std::string operation_name(const ops::Args&) {                                \
     return #function;                                                                  \
   }
 KILN_EACH_OPERATION(KILN_BENCHED)
@@ -96,7 +96,7 @@ BenchCase case_of(const Device& device, MemoryCase<Args> of) {
   for (const BenchTensor& tensor : tensors)
     least += tensor.is_workspace ? 0 : tensor.bytes;
   least -= of.unread_bytes;
-  return {.operation = name_of(of.args),
+  return {.operation = operation_name(of.args),
           .what = std::move(of.what),
           .dtype = of.args.dtype,
           .work = BytesMoved{.least = least,

@@ -4,19 +4,17 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-install(TARGETS kiln RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(TARGETS kiln-worker RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln)
-install(DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/standard_headers
-        DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln)
-install(TARGETS kiln-audit LIBRARY DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln)
-if(TARGET kiln-remote)
-  install(TARGETS kiln-remote RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln)
-endif()
-if(TARGET kiln-plan-worker)  # which finds its driver beside itself
-  install(TARGETS kiln-plan-worker kiln-no-device-driver
-          RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln
-          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln)
-endif()
+# kiln_install_programs(BIN LIBEXEC OPTION...): the program, and in one folder what it starts or loads.
+function(kiln_install_programs bin libexec)
+  install(TARGETS kiln RUNTIME DESTINATION ${bin} ${ARGN})
+  foreach(part kiln-worker kiln-audit kiln-remote kiln-plan-worker kiln-no-device-driver)
+    if(TARGET ${part})
+      install(TARGETS ${part} RUNTIME DESTINATION ${libexec} ${ARGN} LIBRARY DESTINATION ${libexec} ${ARGN})
+    endif()
+  endforeach()
+  install(DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/standard_headers DESTINATION ${libexec} ${ARGN})
+endfunction()
+kiln_install_programs(${CMAKE_INSTALL_BINDIR} ${CMAKE_INSTALL_LIBEXECDIR}/kiln)
 install(FILES ${PROJECT_BINARY_DIR}/share/man/man1/kiln.1
         DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 foreach(completion bash-completion/completions/kiln fish/vendor_completions.d/kiln.fish zsh/site-functions/_kiln)

@@ -1,4 +1,5 @@
-#include "tools/completion/complete.h"
+// What can stand next on a command line, for the completions of the shells in this
+// folder.
 
 #include <fmt/format.h>
 
@@ -18,6 +19,7 @@
 #include "ops/preset.h"
 #include "tools/catalog.h"
 #include "tools/open_cache.h"
+#include "tools/program.h"
 #include "util/demangle.h"
 #include "util/try.h"
 

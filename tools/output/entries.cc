@@ -21,8 +21,7 @@ std::string age_text(std::int64_t then_ns, std::int64_t now) {
   return age < std::chrono::seconds(1) ? "now" : format_duration(age) + " ago";
 }
 
-}  // namespace
-
+/// Of nanoseconds since 1970: "2026-01-31T12:00:00Z".
 std::string time_text(std::int64_t ns) {
   using std::chrono::duration_cast;
   using std::chrono::system_clock;
@@ -30,17 +29,20 @@ std::string time_text(std::int64_t ns) {
       duration_cast<system_clock::duration>(std::chrono::nanoseconds(ns))));
 }
 
-nlohmann::ordered_json names_json(const std::vector<cache::EntryPoint>& names) {
-  auto list = nlohmann::ordered_json::array();
-  for (const cache::EntryPoint& name : names)
-    list.push_back({{"name", name.name}, {"lowered", name.lowered}});
-  return list;
-}
-
+/// `[{"key","from"}]`; empty of what was built here or taken unsigned.
 nlohmann::ordered_json signers_json(const std::vector<cache::SignedBy>& signers) {
   auto list = nlohmann::ordered_json::array();
   for (const cache::SignedBy& each : signers)
     list.push_back({{"key", key_name(each.key)}, {"from", each.source}});
+  return list;
+}
+
+}  // namespace
+
+nlohmann::ordered_json names_json(const std::vector<cache::EntryPoint>& names) {
+  auto list = nlohmann::ordered_json::array();
+  for (const cache::EntryPoint& name : names)
+    list.push_back({{"name", name.name}, {"lowered", name.lowered}});
   return list;
 }
 

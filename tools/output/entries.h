@@ -26,18 +26,11 @@ namespace kiln::tools {
 [[nodiscard]] nlohmann::ordered_json names_json(
     const std::vector<cache::EntryPoint>& names);
 
-/// `[{"key","from"}]`; empty of what was built here or taken unsigned.
-[[nodiscard]] nlohmann::ordered_json signers_json(
-    const std::vector<cache::SignedBy>& signers);
-
 /// `sort`: the word of the column that stays in a narrow terminal, too: "size".
 [[nodiscard]] std::vector<Column> entry_columns(std::string_view sort);
 /// `now_ns` is the time that ages count from.
 [[nodiscard]] std::vector<std::string> entry_row(const cache::Entry& entry,
                                                  std::int64_t now_ns);
-
-/// Of nanoseconds since 1970: "2026-01-31T12:00:00Z".
-[[nodiscard]] std::string time_text(std::int64_t ns);
 
 /// [{"field","value"}]
 [[nodiscard]] nlohmann::ordered_json preimage_json(const Fields& preimage);

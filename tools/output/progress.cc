@@ -19,13 +19,6 @@ std::string bar(std::size_t done, std::size_t total) {
   return std::string(filled, '#') + std::string(kBarWidth - filled, '.');
 }
 
-/// At most `width` columns; names are ASCII, so a cut cannot split a character.
-std::string shortened(const std::string& text, std::size_t width) {
-  if (text.size() <= width)
-    return text;
-  return width <= 3 ? text.substr(0, width) : text.substr(0, width - 3) + "...";
-}
-
 }  // namespace
 
 // On a terminal the first line comes at once.
@@ -67,7 +60,7 @@ void Progress::draw() {
   }
   // Room for the ^C of a terminal, which the next line must not begin with.
   const auto width = static_cast<std::size_t>(std::max(20, terminal_.width() - 4));
-  print_note(fmt::format("\r\033[K{}", shortened(line(), width)));
+  print_note(fmt::format("\r\033[K{}", shortened(line(), width, Cut::kEnd)));
   drawn_ = true;
 }
 

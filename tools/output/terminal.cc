@@ -61,20 +61,6 @@ std::size_t byte_of(const std::string& text, std::size_t column) {
   return at;
 }
 
-/// `text` in at most `width` columns.
-std::string shortened(const std::string& text, std::size_t width, Cut cut) {
-  const std::size_t all = display_width(text);
-  if (all <= width)
-    return text;
-  constexpr std::string_view kDots = "...";
-  if (width <= kDots.size())
-    return std::string(kDots.substr(0, width));
-  const std::size_t left = width - kDots.size();
-  const std::size_t tail = cut == Cut::kMiddle ? 3 * left / 4 : 0;
-  return text.substr(0, byte_of(text, left - tail)) + std::string(kDots) +
-         text.substr(byte_of(text, all - tail));
-}
-
 /// The columns that are shown in `width`; makes one that may be cut narrower.
 std::vector<std::size_t> fit(const std::vector<Column>& columns,
                              std::vector<std::size_t>& widths, std::size_t width) {
@@ -205,6 +191,19 @@ std::string wrapped(std::string_view text, std::size_t width, std::size_t indent
     }
   }
   return out;
+}
+
+std::string shortened(const std::string& text, std::size_t width, Cut cut) {
+  const std::size_t all = display_width(text);
+  if (all <= width)
+    return text;
+  constexpr std::string_view kDots = "...";
+  if (width <= kDots.size())
+    return std::string(kDots.substr(0, width));
+  const std::size_t left = width - kDots.size();
+  const std::size_t tail = cut == Cut::kMiddle ? 3 * left / 4 : 0;
+  return text.substr(0, byte_of(text, left - tail)) + std::string(kDots) +
+         text.substr(byte_of(text, all - tail));
 }
 
 std::string counted(std::uint64_t count, std::string_view one, std::string_view many) {

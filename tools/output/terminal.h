@@ -86,6 +86,10 @@ struct Column {
 [[nodiscard]] std::string wrapped(std::string_view text, std::size_t width,
                                   std::size_t indent = 0);
 
+/// `text`, cut to at most `width` columns.
+[[nodiscard]] std::string shortened(const std::string& text, std::size_t width,
+                                    Cut cut);
+
 /// "1 entry", "2 entries": `one` and `many` are the noun.
 [[nodiscard]] std::string counted(std::uint64_t count, std::string_view one,
                                   std::string_view many);

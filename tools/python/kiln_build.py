@@ -98,33 +98,23 @@ def get_requires_for_build_wheel(config_settings=None):
     return [*requirements, *wheels_of(lines_of(missing(NEEDED)))]
 
 
-def installed_packages():
-    """The folders of packages that have some of NVIDIA's."""
-    return [each for each in dict.fromkeys(sys.path) if Path(each, "nvidia").is_dir()]
-
-
 @contextlib.contextmanager
 def packages_with_headers():
     """The folders of packages that have some of NVIDIA's headers."""
-    folders = installed_packages()
+    folders = [each for each in dict.fromkeys(sys.path) if Path(each, "nvidia").is_dir()]
     with tempfile.TemporaryDirectory(prefix="kiln-headers-") as fetched:
         if parts := missing(OF_PLAN_WORKER, folders):
             fetch(lines_of(parts), fetched, "No plan worker")
         yield [*folders, fetched]
 
 
-def build_with(places, *arguments):
-    """Builds a wheel with these values of CMake's variables KILN_WHEEL_...."""
-    before = os.environ.get("CMAKE_ARGS", "")
-    defined = (f"-DKILN_WHEEL_{name}={place}" for name, place in places.items())
-    os.environ["CMAKE_ARGS"] = f"{before} {shlex.join(defined)}".strip()
-    try:
-        return _backend.build_wheel(*arguments)
-    finally:
-        os.environ["CMAKE_ARGS"] = before
-
-
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     with packages_with_headers() as folders:
         places = {"PACKAGES": ";".join(folders), "JAXLIB": jaxlib(folders[-1])}
-        return build_with(places, wheel_directory, config_settings, metadata_directory)
+        before = os.environ.get("CMAKE_ARGS", "")
+        defined = (f"-DKILN_WHEEL_{name}={place}" for name, place in places.items())
+        os.environ["CMAKE_ARGS"] = f"{before} {shlex.join(defined)}".strip()
+        try:
+            return _backend.build_wheel(wheel_directory, config_settings, metadata_directory)
+        finally:
+            os.environ["CMAKE_ARGS"] = before

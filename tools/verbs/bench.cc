@@ -14,7 +14,6 @@
 #include "kiln/service.h"
 #include "request/selection.h"
 #include "tools/bench/measure.h"
-#include "tools/exit_code.h"
 #include "tools/output/progress.h"
 #include "tools/verbs.h"
 #include "util/nearest.h"

@@ -9,7 +9,6 @@
 #include "build/build_options.h"
 #include "key/memo_file.h"
 #include "tools/entry_filter.h"
-#include "tools/exit_code.h"
 #include "tools/open_cache.h"
 #include "tools/output/entries.h"
 #include "tools/verbs.h"
@@ -92,55 +91,32 @@ Result<Selection> select(cache::Cache& cache, const cache::ListQuery& query,
   return entries;
 }
 
-/// Removes entries one by one and records what was removed.
-class Remover {
- public:
-  Remover(const Context& context, cache::Cache& cache, cache::DryRun dry_run)
-      : context_(context), cache_(cache), dry_run_(dry_run) {
-    removal_.dry_run = dry_run == cache::DryRun::kYes;
-  }
-
-  void remove(const Selection& selection) {
-    for (const cache::Entry& entry : selection) {
-      if (context_.stop->token().stop_requested())
-        return;
-      remove(entry);
-    }
-  }
-
-  /// They are of no entry, so only what removes everything removes them.
-  void remove_precompiled(const PrecompiledStore& store) {
-    const PrecompiledTotals removed =
-        dry_run_ == cache::DryRun::kYes ? store.totals() : store.clear();
-    removal_.precompiled = removed.entries;
-    removal_.freed_bytes += removed.bytes;
-  }
-
-  [[nodiscard]] const Removal& removal() const { return removal_; }
-  [[nodiscard]] const std::optional<Error>& failure() const { return failure_; }
-
- private:
-  void remove(const cache::Entry& entry) {
-    const auto freed = dry_run_ == cache::DryRun::kYes
-                           ? Result<std::uint64_t>(entry.size_bytes)
-                           : cache_.remove(entry.key);
+/// Removes entries one by one. `failure`: of the last that could not be removed.
+Removal remove(const Context& context, cache::Cache& cache, const Selection& selection,
+               bool dry_run, std::optional<Error>& failure) {
+  Removal removal;
+  removal.dry_run = dry_run;
+  for (const cache::Entry& entry : selection) {
+    if (context.stop->token().stop_requested())
+      break;
+    const auto freed =
+        dry_run ? Result<std::uint64_t>(entry.size_bytes) : cache.remove(entry.key);
     if (!freed) {
-      failure_ = freed.error();
-      return;
+      failure = freed.error();
+    } else if (*freed > 0) {  // else another process has removed it first
+      removal.keys.push_back(entry.key);
+      removal.freed_bytes += *freed;
     }
-    // Another process may have removed it first.
-    if (*freed == 0)
-      return;
-    removal_.keys.push_back(entry.key);
-    removal_.freed_bytes += *freed;
   }
+  return removal;
+}
 
-  const Context& context_;
-  cache::Cache& cache_;
-  const cache::DryRun dry_run_;
-  Removal removal_;
-  std::optional<Error> failure_;
-};
+/// They are of no entry, so only what removes everything removes them.
+void remove_precompiled(const PrecompiledStore& store, Removal& removal) {
+  const PrecompiledTotals removed = removal.dry_run ? store.totals() : store.clear();
+  removal.precompiled = removed.entries;
+  removal.freed_bytes += removed.bytes;
+}
 
 Result<int> run(Context& context, const ClearOptions& options) {
   KILN_TRY(check_selection(options));
@@ -157,21 +133,19 @@ Result<int> run(Context& context, const ClearOptions& options) {
     note_no_match(*cache);
   }
   KILN_TRY(confirm(context, options, *cache, selection));
-  Remover remover(context, *cache,
-                  options.dry_run ? cache::DryRun::kYes : cache::DryRun::kNo);
-  remover.remove(selection);
+  std::optional<Error> failure;
+  Removal removal = remove(context, *cache, selection, options.dry_run, failure);
   if (options.all || options.precompiled)
-    remover.remove_precompiled(precompiled_store(context.config, *cache));
+    remove_precompiled(precompiled_store(context.config, *cache), removal);
   // What was hashed before is not believed after it, either.
   const Result<void> forgotten =
       options.all && !options.dry_run
           ? key::clear_memos(kiln::counted(*cache, cache->layout().memo()))
           : Result<void>();
-  print_removal(context, remover.removal());
-  if (remover.failure()) {
+  print_removal(context, removal);
+  if (failure) {
     print_error(fmt::format("kiln: {} entries remain: {}\n",
-                            selection.size() - remover.removal().keys.size(),
-                            remover.failure()->message));
+                            selection.size() - removal.keys.size(), failure->message));
     return kSomeFailed;
   }
   if (!forgotten) {
@@ -193,7 +167,8 @@ Run add_clear(OptionSet& cli) {
   cli.option("--keys", options->filter.keys, "FILE",
              "What `verify --keys FILE` reports: entries that these public keys do not "
              "trust");
-  add_age_option(cli, options->filter);
+  cli.option("--older-than", options->filter.older_than, "DURATION",
+             "Entries not used for this long, with a unit: 30m, 12h, 7d");
   cli.group(kRemovalGroup);
   cli.flag("--dry-run", options->dry_run,
            "Say how many entries would go; remove nothing");

@@ -9,7 +9,6 @@
 #include "compile/worker/compile_log.h"
 #include "tools/architectures.h"
 #include "tools/build_run.h"
-#include "tools/exit_code.h"
 #include "tools/output/file_output.h"
 #include "tools/source_options.h"
 #include "tools/verbs.h"

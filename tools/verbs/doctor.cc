@@ -9,7 +9,6 @@
 
 #include "build/dead_mounts.h"
 #include "device/profile.h"
-#include "tools/exit_code.h"
 #include "tools/output/file_output.h"
 #include "tools/verbs.h"
 #include "util/try.h"

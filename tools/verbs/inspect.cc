@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/architectures.h"
-#include "tools/exit_code.h"
 #include "tools/inspect/inspected.h"
 #include "tools/verbs.h"
 #include "util/try.h"

@@ -13,7 +13,6 @@
 #include "cache/unix_time.h"
 #include "kiln/version.h"
 #include "toolchain/toolchain_files.h"
-#include "tools/exit_code.h"
 #include "tools/in_threads.h"
 #include "tools/output/entries.h"
 #include "tools/output/file_output.h"
@@ -88,6 +87,14 @@ Result<void> check_output(const std::string& path) {
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
     return refuse("-o {}: that is no regular file", path);
   return {};
+}
+
+Result<void> check_names(const SelectionOptions& selection, const EntryNames& names) {
+  if (!is_given(names) || !are_requests(selection))
+    return {};
+  return refuse(
+      "--name and --file are filters of the cache: they go with --arch and --template "
+      "NAME, and not with a selection of `kiln warm`");
 }
 
 /// The time that a reproducible build gives to what it makes. Errors: kInvalidArgument.
@@ -262,7 +269,7 @@ Run add_pack(OptionSet& cli) {
   add_source_option(cli, options->with_source);
   cli.group(kFleetGroup);
   add_signing_options(cli, options->signing, "; FILE.minisig is written as well");
-  add_keys_option(cli, options->signing, "The public key of --signer");
+  cli.option("--keys", options->signing.keys, "FILE", "The public key of --signer");
   cli.footer(
       "Without a selection everything is packed. --arch, --template NAME, --name and\n"
       "--file are the filters of `kiln ls`. The other options, and --template "

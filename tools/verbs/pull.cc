@@ -10,7 +10,6 @@
 #include <optional>
 
 #include "build/build_options.h"
-#include "tools/exit_code.h"
 #include "tools/output/file_output.h"
 #include "tools/output/progress.h"
 #include "tools/pack_file.h"
@@ -108,23 +107,17 @@ Result<int> pull_objects(Context& context, const PullOptions& options, RemoteRun
   return report.totals.problems.empty() && work.bad_lines == 0 ? kAllDone : kSomeFailed;
 }
 
-struct Kept {
-  const std::string& file;
-  const std::string& url;
-  std::uint64_t objects;
-  std::uint64_t bytes;
-};
-
-void print_kept(const Context& context, const Kept& pack) {
+void print_kept(const Context& context, const std::string& file, const std::string& url,
+                const cache::Pack& pack, std::uint64_t bytes) {
   if (context.json)
-    print_json({{"file", pack.file},
-                {"url", pack.url},
-                {"objects", pack.objects},
-                {"bytes", pack.bytes}});
+    print_json({{"file", file},
+                {"url", url},
+                {"objects", pack.object_count()},
+                {"bytes", bytes}});
   else
-    print(context.out.fitted(fmt::format("{}: {}, {}, from {}\n", pack.file,
-                                         counted(pack.objects, "object", "objects"),
-                                         format_size(pack.bytes), pack.url)));
+    print(context.out.fitted(fmt::format(
+        "{}: {}, {}, from {}\n", file,
+        counted(pack.object_count(), "object", "objects"), format_size(bytes), url)));
 }
 
 Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& run,
@@ -182,7 +175,7 @@ Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& r
     KILN_TRY(replace_minisig(options.output, minisig));
   KILN_TRY(output->commit());
   taking.remember(*pack, *cache);
-  print_kept(context, {options.output, url, pack->object_count(), bytes});
+  print_kept(context, options.output, url, *pack, bytes);
   return kAllDone;
 }
 

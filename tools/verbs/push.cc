@@ -13,7 +13,6 @@
 
 #include "build/artifact.h"
 #include "cache/pack_identity.h"
-#include "tools/exit_code.h"
 #include "tools/in_threads.h"
 #include "tools/open_cache.h"
 #include "tools/output/progress.h"

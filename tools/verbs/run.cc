@@ -42,18 +42,13 @@ Result<int> replace_this_process(const std::vector<std::string>& command) {
               command[0], std::generic_category().message(err));
 }
 
-std::string variable(const char* name) {
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing changes it
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 /// The folder of the simulated driver: that of KILN_TEST_KIT, of an installation, of a
 /// build tree. Errors: kUnavailable.
 Result<fs::path> find_test_kit() {
   const fs::path here = this_program().parent_path();
   std::vector<fs::path> places{here / KILN_TEST_KIT_FROM_PROGRAM, here / "../lib"};
-  if (const std::string named = variable("KILN_TEST_KIT"); !named.empty())
+  if (const auto named = process_environment()("KILN_TEST_KIT").value_or("");
+      !named.empty())
     places = {fs::absolute(named)};
   std::string looked_at;
   for (const fs::path& each : places) {
@@ -79,7 +74,8 @@ Result<Variables> simulation(const std::string& capabilities) {
                   capabilities);
   const fs::path kit = KILN_TRY(find_test_kit());
   std::string path = (kit / "driver").native();
-  if (const std::string others = variable("LD_LIBRARY_PATH"); !others.empty())
+  if (const auto others = process_environment()("LD_LIBRARY_PATH").value_or("");
+      !others.empty())
     path += ":" + others;
   return Variables{{"KILN_DRIVER", (kit / "driver/libcuda.so.1").native()},
                    {"KILN_SIMULATED_DEVICES", capabilities},

@@ -44,9 +44,9 @@ Run add_unpack(OptionSet& cli) {
   cli.argument("FILE", options->file, "A pack of `kiln pack`, compressed or not",
                Presence::kRequired);
   cli.group(kFleetGroup);
-  add_keys_option(cli, options->signing,
-                  "Public keys; a key of them must have signed the pack, or "
-                  "FILE.minisig (default: $KILN_REMOTE_KEYS)");
+  cli.option("--keys", options->signing.keys, "FILE",
+             "Public keys; a key of them must have signed the pack, or "
+             "FILE.minisig (default: $KILN_REMOTE_KEYS)");
   cli.option("--name", options->taking.name, "NAME",
              "The name that the pack must have, if keys are given (default: that of "
              "FILE)");

@@ -10,7 +10,6 @@
 #include <set>
 
 #include "tools/build_run.h"
-#include "tools/exit_code.h"
 #include "tools/open_cache.h"
 #include "tools/presets.h"
 #include "tools/remote/warm_exchange.h"
@@ -46,6 +45,18 @@ std::vector<BuildItem> take_others(const std::optional<remote::Shard>& shard,
     return true;
   });
   return others;
+}
+
+/// Takes the plans that cuDNN refused when it was to build them out of `report`, and
+/// counts them: a job runs Kiln's kernels there.
+void leave_out_refused(BuildReport& report) {
+  for (std::size_t i = report.items.size(); i-- > 0;) {
+    if (report.entries[i].verdict != BuildVerdict::kRefused)
+      continue;
+    ++*report.refused;
+    report.items.erase(report.items.begin() + static_cast<std::ptrdiff_t>(i));
+    report.entries.erase(report.entries.begin() + static_cast<std::ptrdiff_t>(i));
+  }
 }
 
 /// Records the NVRTC that built most of this warm, for the next job to choose.

@@ -15,7 +15,6 @@
 #include "tools/architectures.h"
 #include "tools/build_run.h"
 #include "tools/catalog.h"
-#include "tools/exit_code.h"
 #include "tools/open_cache.h"
 #include "tools/selection.h"
 #include "tools/source_options.h"
@@ -34,6 +33,14 @@ struct WhyOptions {
   ArchitectureOptions architectures;
   CatalogOptions catalog;
 };
+
+/// A stored object, as it is compared. Errors: kNotFound, kCorrupt, kIo.
+Result<Compared> compared(cache::Cache& cache, const Digest& key) {
+  const auto object = KILN_TRY(cache.inspect(key));
+  if (!object)
+    return fail(ErrorCode::kNotFound, key.hex() + " has just been removed");
+  return Compared{KILN_TRY(object->preimage()), {}, texts_of(*object)};
+}
 
 Result<WhyAnswer> compare_keys(const Config& config,
                                const std::vector<std::string>& texts) {

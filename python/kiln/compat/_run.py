@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import NoReturn
 
-from .. import _standin, errors
+from .. import errors
 from .._library import kit_folder, program_path
 from . import FRAMEWORKS, describe
 from ._own_path import is_strict
@@ -56,12 +55,8 @@ _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
 
 def main(arguments: list[str]) -> None:
-    if arguments == ["--print-env"]:
-        _print_environment()
     frameworks, simulated, program = _parse(list(arguments))
-    os.environ |= _standin.environment()
-    if simulated:
-        os.environ |= _simulation(simulated)
+    os.environ |= _variables(simulated)
     if frameworks:
         _prepare(frameworks, program)
     if launcher := _launcher(program[0]):
@@ -69,27 +64,30 @@ def main(arguments: list[str]) -> None:
     os.execv(sys.executable, [sys.executable, *_options_of_python(), *program])
 
 
-def _print_environment() -> None:
-    variables = _standin.environment()
-    for name, value in variables.items():
-        print(f"export {name}={shlex.quote(value)}")
-    sys.exit(0 if variables else 3)
-
-
-def _simulation(devices: str) -> dict[str, str]:
-    """What the kiln program sets for it."""
+def _variables(simulated: str) -> dict[str, str]:
+    """What `kiln run` sets for a program: the stand-in for NVRTC, and simulated devices. Where
+    there can be no stand-in a line on stderr says so, and the program runs as without Kiln."""
+    environment, options = os.environ.copy(), ["--print-env", "--json"]
+    if simulated:
+        options.append(f"--simulate={simulated}")
+        if kit := kit_folder():
+            environment["KILN_TEST_KIT"] = kit
     try:
-        program = str(program_path())
+        command = [str(program_path()), "run", *options]
     except errors.Unavailable as missing:
-        sys.exit(f"kiln run: {missing}")
-    kit = {"KILN_TEST_KIT": kit_folder()} if kit_folder() else {}
-    command = [program, "run", f"--simulate={devices}", "--print-env", "--json"]
-    done = subprocess.run(
-        command, env={**os.environ, **kit}, stdout=subprocess.PIPE, check=False
-    )
-    if done.returncode != 0:
-        sys.exit(done.returncode)
-    return json.loads(done.stdout)
+        if simulated:
+            sys.exit(f"kiln run: {missing}")
+        why = str(missing)
+    else:
+        said = None if simulated else subprocess.DEVNULL
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=said, check=False)
+        if done.returncode == 0:
+            return json.loads(done.stdout)
+        if simulated:
+            sys.exit(done.returncode)
+        why = json.loads(done.stdout)["error"]["message"].removeprefix("run: ")
+    print(f"kiln: run: nothing stands in for NVRTC: {why}", file=sys.stderr, flush=True)
+    return {}
 
 
 def _prepare(frameworks: list[str], program: list[str]) -> None:

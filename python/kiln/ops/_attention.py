@@ -11,10 +11,8 @@ from .._checks import ATTENTION_MASKS as _MASKS
 from .._checks import missing_dimensions
 from . import _inputs
 from ._define import Operation, may_need_gradient
-from ._launch import copied, dense
-from ._strides import elements_overlap
+from ._launch import copied, dense, elements_overlap
 from ._types import Constant, Int32, Tensor
-
 
 
 def scaled_dot_product_attention(

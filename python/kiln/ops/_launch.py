@@ -168,6 +168,17 @@ def _workspace(size: int, device: torch.device) -> torch.Tensor:
     return memory[begin : begin + size]
 
 
+def elements_overlap(tensor) -> bool:
+    """Whether two elements may share memory, as in an expanded tensor."""
+    reached = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape)):
+        if size > 1:
+            if stride < reached:
+                return True
+            reached += (size - 1) * stride
+    return False
+
+
 def like(tensor: torch.Tensor) -> torch.Tensor:
     """A new contiguous tensor of that shape and type."""
     if tensor.is_contiguous():  # naming the format takes longer than to ask

@@ -8,8 +8,7 @@ from .._checks import ROPE_STYLES, check_layout_of_rope
 from .._checks import rotary_dim as rotary_dim_of
 from . import _inputs
 from ._define import Operation
-from ._launch import copied, dense
-from ._strides import elements_overlap
+from ._launch import copied, dense, elements_overlap
 from ._types import Constant, Int32, Tensor
 
 _LAYOUTS = {"bshd": 2, "bhsd": 1, "sbhd": 2, "thd": 1}  # where the heads are
