@@ -82,7 +82,7 @@ void unpack_object(const cache::Pack& pack, const cache::PackRow& row,
 void unpack_objects(const Context& context, const cache::Pack& pack,
                     const TrustedKeys* keys, cache::Cache& cache, Unpacked& unpacked) {
   Progress progress(context.err, pack.object_count());
-  HeldBytes held(kMostAtATime);
+  const HeldBytes held(kMostAtATime);
   const auto is_over = [&] {
     const MutexLock lock(unpacked.mutex);
     return has_given_up(unpacked) || context.stop->token().stop_requested();
@@ -97,13 +97,12 @@ void unpack_objects(const Context& context, const cache::Pack& pack,
       ++unpacked.revoked;
       return print_error(fmt::format("{}: not stored: it is revoked\n", name));
     }
-    held.take(row.size);
-    if (!is_over()) {
-      progress.start(name);
-      unpack_object(pack, row, cache, unpacked);
-      progress.finish(name, std::nullopt);
-    }
-    held.give_back(row.size);
+    const auto share = held.take(row.size);
+    if (is_over())
+      return;
+    progress.start(name);
+    unpack_object(pack, row, cache, unpacked);
+    progress.finish(name, std::nullopt);
   };
   in_threads(kStoringThreads, pack.rows().size(), context.stop->token(), unpack);
 }

@@ -122,11 +122,12 @@ class Fetcher {
 
   Pulled fetch(std::size_t i) {
     std::size_t missing = 0;
-    held_.take(0);
     for (std::size_t server = 0; server < run_.server_count(); ++server) {
       Answer answer =
           run_.ask(server, Method::kGet, [&](Server& asked, Server::Done done) {
-            return asked.get(wanted_[i].key, {}, std::move(done), kObjectLimits);
+            return asked.get(
+                wanted_[i].key, {}, std::move(done), kObjectLimits,
+                [held = held_](std::uint64_t bytes) { return held.take(bytes); });
           });
       if (answer.object)
         return store(i, server, answer);
@@ -140,10 +141,7 @@ class Fetcher {
   }
 
   Pulled store(std::size_t i, std::size_t server, const Answer& answer) {
-    const std::size_t size = answer.object->file().size();
-    held_.add(size);
     const cache::PublishResult published = cache_.publish(*answer.object);
-    held_.give_back(size);
     if (published.error) {
       note_failure(i, server, *published.error);
       return Pulled::kFailed;
@@ -176,7 +174,8 @@ class Fetcher {
   cache::Cache& cache_;
   const std::span<const Wanted> wanted_;
   Progress& progress_;
-  HeldBytes held_{kMostHeld};  // in objects that have come and are not stored yet
+  // In objects that have come and are not stored yet.
+  const HeldBytes held_{kMostHeld};
   Mutex mutex_;
   FetchReport report_ KILN_GUARDED_BY(mutex_);
   std::vector<std::optional<Failure>> failures_ KILN_GUARDED_BY(mutex_);

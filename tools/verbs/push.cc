@@ -114,18 +114,17 @@ Result<int> push_objects(Context& context, const PushOptions& options, RemoteRun
 Result<void> check_no_source(const cache::Pack& pack, const std::string& file,
                              const std::stop_token& stop) {
   std::atomic<bool> has_source = false;
-  HeldBytes held(kMostHeld);
+  const HeldBytes held(kMostHeld);
   in_threads(kReadingThreads, pack.rows().size(), stop, [&](std::size_t i) {
     const cache::PackRow& row = pack.rows()[i];
     if (row.kind == cache::PackKind::kToolchain)
       return;
-    held.take(row.size);
+    const auto share = held.take(row.size);
     // Whoever fetches a bad one finds that out.
     if (const auto object = pack.read(row, cache::Depth::kHit)) {
       const auto part = without_source(*object);
       has_source = has_source || !part || *part;
     }
-    held.give_back(row.size);
   });
   if (stop.stop_requested())
     return fail(ErrorCode::kCancelled, "stopped");
