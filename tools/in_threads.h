@@ -58,6 +58,20 @@ class HeldBytes {
   const std::shared_ptr<State> state_;
 };
 
+/// Counts results that could not be written, as on a full disk. Thread safety: none.
+class LostResults {
+ public:
+  void count(bool is_lost) {
+    if (!has_given_up())
+      in_a_row_ = is_lost ? in_a_row_ + 1 : 0;
+  }
+  /// After so many in a row nothing more is tried.
+  [[nodiscard]] bool has_given_up() const { return in_a_row_ >= 3; }
+
+ private:
+  int in_a_row_ = 0;
+};
+
 /// Puts the calls of one in_threads() in their order: each has its turn, with or
 /// without something to do. Thread safety: every method may run concurrently.
 class Turns {

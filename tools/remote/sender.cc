@@ -80,8 +80,9 @@ TransferTotals Sender::finish() {
   close();
   const MutexLock lock(mutex_);
   for (const auto& [server, key] : sent_) {
-    const auto back =
-        run_.stop().stop_requested() ? Result<void>() : read_back(server, key);
+    const auto back = run_.stop().stop_requested() || totals_.lost.has_given_up()
+                          ? Result<void>()
+                          : read_back(server, key);
     if (back)
       continue;
     ++totals_.servers[server].failed;
@@ -117,13 +118,32 @@ void Sender::work() {
   }
 }
 
+bool Sender::has_given_up() {
+  const MutexLock lock(mutex_);
+  return totals_.lost.has_given_up();
+}
+
 void Sender::send(const Wanted& object) {
+  if (has_given_up())
+    return;
   if (progress_ != nullptr)
     progress_->start(object.label);
   for (std::size_t i = 0; i < run_.server_count(); ++i) {
     const auto cache = run_.check_is_cache(i);
-    auto sent = cache ? send_to(i, object.key) : cache;
+    auto sent = cache;
+    bool is_lost = false;
+    if (cache) {
+      const auto share = held_.take(bytes_to_read(cache_, object.key));
+      auto read = sound_object(cache_, object.key, options_.source);
+      const bool is_read = read.has_value();
+      sent = is_read ? send_to(i, *std::move(read)) : tl::unexpected(read.error());
+      is_lost = is_read && !sent && sent.error().code == ErrorCode::kIo;
+    }
     const MutexLock lock(mutex_);
+    if (is_lost && totals_.lost.has_given_up())
+      break;  // others have said it
+    if (sent || is_lost)
+      totals_.lost.count(is_lost);
     if (sent)
       continue;
     // Of a server that is no cache, one word is enough.
@@ -191,13 +211,12 @@ Result<Sender::There> Sender::look(std::size_t server,
   return judge(server, answer);
 }
 
-Result<void> Sender::send_to(std::size_t server, const Digest& key) {
+Result<void> Sender::send_to(std::size_t server,
+                             std::optional<cache::StoredObject> object) {
+  const Digest key = object->key();
   if (const auto keys = run_.trusted();
       keys && *keys && (*keys)->revoked_objects.contains(key))
     return fail(ErrorCode::kUntrusted, "KILN_REMOTE_KEYS revokes the object");
-  const auto share = held_.take(bytes_to_read(cache_, key));
-  std::optional<cache::StoredObject> object =
-      KILN_TRY(sound_object(cache_, key, options_.source));
   There there = There::kNothing;
   if (options_.existing == remote::Existing::kStays)
     there = KILN_TRY(look(server, object));

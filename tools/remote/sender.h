@@ -47,15 +47,17 @@ class Sender {
 
   void add(Wanted object);
   /// Waits until all are sent; a stop of the program leaves the rest out, with an error
-  /// for each. Then reads one object of each server back. Nothing may be added
-  /// afterwards.
+  /// for each, and a full disk without. Then reads one object of each server back.
+  /// Nothing may be added afterwards.
   [[nodiscard]] TransferTotals finish();
 
  private:
   void work();
+  [[nodiscard]] bool has_given_up();
   void send(const Wanted& object);
   /// Errors: why it was not sent.
-  [[nodiscard]] Result<void> send_to(std::size_t server, const Digest& key);
+  [[nodiscard]] Result<void> send_to(std::size_t server,
+                                     std::optional<cache::StoredObject> object);
   enum class There : std::uint8_t { kNothing, kGood, kBad };
   /// What the server has under its key. The end of that and its size are compared;
   /// where they differ, the whole of it has to pass each check, and takes the room of

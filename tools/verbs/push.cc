@@ -107,7 +107,7 @@ Result<int> push_objects(Context& context, const PushOptions& options, RemoteRun
     print(context.out.fitted(fmt::format(
         "{} to {}: {}\n", counted(work.wanted.size(), "object", "objects"),
         counted(run.server_count(), "server", "servers"), sent_text(totals, "sent"))));
-  return totals.problems.empty() && work.bad_lines == 0 ? kAllDone : kSomeFailed;
+  return exit_code_of(totals, work.bad_lines);
 }
 
 /// A pack is sent as it is. Errors: kInvalidArgument, if it was packed --with-source.
@@ -250,7 +250,7 @@ Result<int> push_pack(Context& context, const PushOptions& options, RemoteRun& r
                           format_size(pack.bytes)));
     }
   }
-  return totals.problems.empty() ? kAllDone : kSomeFailed;
+  return exit_code_of(totals);
 }
 
 Result<int> run(Context& context, const PushOptions& options) {

@@ -199,7 +199,7 @@ struct Server::State {
             answer.resume = {reply.body_bytes, std::move(reply.validator)};
           if (finish && answer.status == kOk && answer.verdict == Verdict::kGood)
             finish(answer, reply.body_bytes);
-          if (!answer.why.empty())
+          if (!answer.why.empty() && answer.end != TransferEnd::kBodyFile)
             answer.why = fmt::format("{} {}: {}", name_of(method), url, answer.why);
           done(std::move(answer));
         });
