@@ -88,7 +88,7 @@ class Runner {
     Progress progress(context_.err, rest.size());
     in_threads(rest, [&](std::size_t i) { build(i, progress); });
     const MutexLock lock(mutex_);
-    report_.gave_up = lost_in_a_row_ >= kMostLost &&
+    report_.gave_up = lost_.has_given_up() &&
                       std::ranges::any_of(report_.entries, [](const BuildEntry& entry) {
                         return entry.verdict == BuildVerdict::kNotReached;
                       });
@@ -256,13 +256,10 @@ class Runner {
   /// True once a few results in a row could not be written. One that is not stored for
   /// a reason of its own, such as a source with a date in it, says nothing of the next.
   bool is_disk_full(const BuildEntry& entry) KILN_REQUIRES(mutex_) {
-    if (lost_in_a_row_ < kMostLost && !is_failure(entry.verdict) &&
-        entry.verdict != BuildVerdict::kNotReached) {
-      const bool is_lost =
-          entry.is_not_stored() && entry.error && entry.error->code == ErrorCode::kIo;
-      lost_in_a_row_ = is_lost ? lost_in_a_row_ + 1 : 0;
-    }
-    return lost_in_a_row_ >= kMostLost;
+    if (!is_failure(entry.verdict) && entry.verdict != BuildVerdict::kNotReached)
+      lost_.count(entry.is_not_stored() && entry.error &&
+                  entry.error->code == ErrorCode::kIo);
+    return lost_.has_given_up();
   }
 
   /// True for one that is counted and not listed.
@@ -326,7 +323,7 @@ class Runner {
   std::stop_callback<std::function<void()>> forward_;
   Mutex mutex_;
   BuildTimes times_ KILN_GUARDED_BY(mutex_);
-  int lost_in_a_row_ KILN_GUARDED_BY(mutex_) = 0;
+  LostResults lost_ KILN_GUARDED_BY(mutex_);
 };
 
 /// Null without KILN_EVENTS and --events. Errors: only of the option; the variable is

@@ -37,10 +37,6 @@ struct Context {
   std::unique_ptr<StopSignal> stop{};
 };
 
-/// After so many results in a row that could not be written nothing more is tried: the
-/// disk is full.
-inline constexpr int kMostLost = 3;
-
 /// Prints `document` on stdout, indented, with one newline. Bytes that are not UTF-8
 /// (a path, a log) are replaced, never an error.
 void print_json(const nlohmann::ordered_json& document);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -53,33 +54,48 @@ inline void in_threads(std::size_t threads, std::size_t count,
 /// Of objects that are read at a time, beside one that is larger.
 inline constexpr std::uint64_t kMostHeld = 32ULL << 20U;
 
-/// Bounds the bytes that threads hold at a time. Thread safety: every method may run
-/// concurrently.
+/// Bounds the bytes that threads hold at a time. Copies have one bound together. Thread
+/// safety: every method may run concurrently.
 class HeldBytes {
  public:
-  explicit HeldBytes(std::uint64_t most) : most_(most) {}
-  /// Waits until there is room for them, or nobody holds any.
-  void take(std::uint64_t bytes) {
-    const MutexLock lock(mutex_);
-    while (held_ != 0 && held_ + bytes > most_) less_.wait(mutex_);
-    held_ += bytes;
-  }
-  /// Without a wait, of bytes that are there already.
-  void add(std::uint64_t bytes) {
-    const MutexLock lock(mutex_);
-    held_ += bytes;
-  }
-  void give_back(std::uint64_t bytes) {
-    const MutexLock lock(mutex_);
-    held_ -= bytes;
-    less_.notify_all();
+  explicit HeldBytes(std::uint64_t most) : state_(std::make_shared<State>(most)) {}
+  /// Waits until there is room for them, or nobody holds any. They are held as long as
+  /// the result lives.
+  [[nodiscard]] std::shared_ptr<const void> take(std::uint64_t bytes) const {
+    const MutexLock lock(state_->mutex);
+    while (state_->held != 0 && state_->held + bytes > state_->most)
+      state_->less.wait(state_->mutex);
+    state_->held += bytes;
+    return {nullptr, [state = state_, bytes](const void*) {
+              const MutexLock of_giver(state->mutex);
+              state->held -= bytes;
+              state->less.notify_all();
+            }};
   }
 
  private:
-  const std::uint64_t most_;
-  Mutex mutex_;
-  ConditionVariable less_;
-  std::uint64_t held_ KILN_GUARDED_BY(mutex_) = 0;
+  struct State {
+    explicit State(std::uint64_t bytes) : most(bytes) {}
+    const std::uint64_t most;
+    Mutex mutex;
+    ConditionVariable less;
+    std::uint64_t held KILN_GUARDED_BY(mutex) = 0;
+  };
+  const std::shared_ptr<State> state_;
+};
+
+/// Counts results that could not be written, as on a full disk. Thread safety: none.
+class LostResults {
+ public:
+  void count(bool is_lost) {
+    if (!has_given_up())
+      in_a_row_ = is_lost ? in_a_row_ + 1 : 0;
+  }
+  /// After so many in a row nothing more is tried.
+  [[nodiscard]] bool has_given_up() const { return in_a_row_ >= 3; }
+
+ private:
+  int in_a_row_ = 0;
 };
 
 /// Puts the calls of one in_threads() in their order: each has its turn, with or

@@ -183,16 +183,15 @@ Result<void> PackFile::read_back(std::uint64_t objects,
                 bad.empty() ? "" : bad.front().why);
   Mutex mutex;
   std::optional<std::string> wrong;
-  HeldBytes held(kMostHeld);
+  const HeldBytes held(kMostHeld);
   in_threads(kReadingThreads, pack->rows().size(), stop, [&](std::size_t i) {
     const cache::PackRow& row = pack->rows()[i];
     if (row.kind == cache::PackKind::kToolchain)
       return;
     // All else was checked of the same bytes before they were written.
-    held.take(row.size);
+    const auto share = held.take(row.size);
     const auto object =
         pack->read(row, cache::Depth::kHit).map([](const cache::StoredObject&) {});
-    held.give_back(row.size);
     const MutexLock lock(mutex);
     if (!object)
       wrong =

@@ -36,7 +36,7 @@ struct Unpacked {
   std::uint64_t already_there = 0;
   std::uint64_t failed = 0;
   std::uint64_t revoked = 0;
-  int lost_in_a_row = 0;             // could not be written
+  LostResults lost{};
   std::vector<cache::Made> there{};  // stored, or already there
   ordered_json problems = ordered_json::array();
 };
@@ -45,10 +45,6 @@ void add_problem(Unpacked& unpacked, const Digest& key, const Error& error) {
   ++unpacked.failed;
   print_error(fmt::format("{}: {}\n", key.hex(), printable_lines(error.message)));
   unpacked.problems.push_back({{"key", key.hex()}, {"error", error_json(error)}});
-}
-
-bool has_given_up(const Unpacked& unpacked) {
-  return unpacked.lost_in_a_row >= kMostLost;
 }
 
 void unpack_object(const cache::Pack& pack, const cache::PackRow& row,
@@ -64,10 +60,9 @@ void unpack_object(const cache::Pack& pack, const cache::PackRow& row,
   const cache::PublishResult published = cache.publish(*object);
   const bool is_lost = published.error && published.error->code == ErrorCode::kIo;
   const MutexLock lock(unpacked.mutex);
-  if (is_lost && has_given_up(unpacked))
+  if (is_lost && unpacked.lost.has_given_up())
     return;  // others have said it
-  if (!has_given_up(unpacked))
-    unpacked.lost_in_a_row = is_lost ? unpacked.lost_in_a_row + 1 : 0;
+  unpacked.lost.count(is_lost);
   if (published.error)
     return add_problem(unpacked, row.key, *published.error);
   ++(published.outcome == cache::Published::kStored ? unpacked.stored
@@ -81,10 +76,10 @@ void unpack_object(const cache::Pack& pack, const cache::PackRow& row,
 void unpack_objects(const Context& context, const cache::Pack& pack,
                     const TrustedKeys* keys, cache::Cache& cache, Unpacked& unpacked) {
   Progress progress(context.err, pack.object_count());
-  HeldBytes held(kMostAtATime);
+  const HeldBytes held(kMostAtATime);
   const auto is_over = [&] {
     const MutexLock lock(unpacked.mutex);
-    return has_given_up(unpacked) || context.stop->token().stop_requested();
+    return unpacked.lost.has_given_up() || context.stop->token().stop_requested();
   };
   const auto unpack = [&](std::size_t i) {
     const cache::PackRow& row = pack.rows()[i];
@@ -96,13 +91,12 @@ void unpack_objects(const Context& context, const cache::Pack& pack,
       ++unpacked.revoked;
       return print_error(fmt::format("{}: not stored: it is revoked\n", name));
     }
-    held.take(row.size);
-    if (!is_over()) {
-      progress.start(name);
-      unpack_object(pack, row, cache, unpacked);
-      progress.finish(name, std::nullopt);
-    }
-    held.give_back(row.size);
+    const auto share = held.take(row.size);
+    if (is_over())
+      return;
+    progress.start(name);
+    unpack_object(pack, row, cache, unpacked);
+    progress.finish(name, std::nullopt);
   };
   in_threads(kStoringThreads, pack.rows().size(), context.stop->token(), unpack);
 }
@@ -163,7 +157,7 @@ void print_unpacked(const Context& context, const cache::Pack& pack,
                           pack.unknown_rows()),
         toolchain ? fmt::format("; of {}", *toolchain) : "", header.empty() ? "" : "; ",
         header)));
-    if (has_given_up(unpacked))
+    if (unpacked.lost.has_given_up())
       print(context.out.fitted(
           "the rest is not unpacked, since nothing more can be stored: make room, and "
           "the same command again goes on from here\n"));
@@ -245,7 +239,7 @@ Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
             [](const ordered_json& a, const ordered_json& b) {
               return a.at("key") < b.at("key");
             });
-  const bool gave_up = has_given_up(unpacked);
+  const bool gave_up = unpacked.lost.has_given_up();
   const auto toolchain =
       gave_up ? std::optional<std::string>() : record_toolchains(pack, *cache);
   if (!gave_up && !context.stop->token().stop_requested())

@@ -1,6 +1,7 @@
 #include "tools/wanted.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <set>
@@ -13,6 +14,7 @@
 #include "toolchain/toolchain_files.h"
 #include "tools/catalog.h"
 #include "tools/entry_filter.h"
+#include "tools/in_threads.h"
 #include "tools/open_cache.h"
 #include "util/try.h"
 
@@ -104,6 +106,12 @@ Result<WantedList> find_entries(const Context& context,
 void add_source_option(OptionSet& cli, bool& with_source) {
   cli.flag("--with-source", with_source,
            "Also sources and logs of programs beneath `kiln run`");
+}
+
+std::uint64_t bytes_to_read(const cache::Cache& cache, const Digest& key) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(cache.layout().object(key), error);
+  return error ? kMostHeld : size;
 }
 
 Result<cache::StoredObject> sound_object(const cache::Cache& cache, const Digest& key,

@@ -71,6 +71,10 @@ enum class Source : bool { kOut, kIn };
 /// Adds --with-source.
 void add_source_option(OptionSet& cli, bool& with_source);
 
+/// How many bytes sound_object() has to read; of an object of a seed, whose size nobody
+/// knows yet, kMostHeld.
+[[nodiscard]] std::uint64_t bytes_to_read(const cache::Cache& cache, const Digest& key);
+
 /// The object that the cache or a seed has, after every check. Errors: kNotFound;
 /// kCorrupt, naming the check; kUntrusted; kIo.
 [[nodiscard]] Result<cache::StoredObject> sound_object(const cache::Cache& cache,

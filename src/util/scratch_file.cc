@@ -42,4 +42,14 @@ Result<UniqueFd> open_scratch(const std::filesystem::path& folder) {
   return open_scratch(std::span(&folder, 1));
 }
 
+std::string scratch_name(int file) {
+  std::error_code error;
+  const auto folder =
+      std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(file), error)
+          .parent_path();
+  const bool is_temporary =
+      std::filesystem::equivalent(folder, temporary_folder(), error);
+  return "a temporary file in " + folder.native() + (is_temporary ? " (TMPDIR)" : "");
+}
+
 }  // namespace kiln

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <span>
+#include <string>
 
 #include "kiln/result.h"
 #include "util/unique_fd.h"
@@ -18,5 +19,9 @@ namespace kiln {
 [[nodiscard]] Result<UniqueFd> open_scratch(
     std::span<const std::filesystem::path> folders);
 [[nodiscard]] Result<UniqueFd> open_scratch(const std::filesystem::path& folder);
+
+/// For messages: "a temporary file in /scratch (TMPDIR)"; of an open file of any
+/// folder.
+[[nodiscard]] std::string scratch_name(int file);
 
 }  // namespace kiln

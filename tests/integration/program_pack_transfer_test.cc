@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <sstream>
 
 #include "tests/integration/program_packs.h"
+#include "tests/support/namespaces.h"
 #include "tests/support/test.h"
 #include "util/read_file.h"
 
@@ -90,10 +92,83 @@ TEST_F(ProgramPackTransferTest, OfLargeObjectsFewAreInMemoryAtATime) {
   const std::string file = write_pack("large.kpack", 6, 20U << 20U);
   const Run pushed = measured({"push", "--pack", file, "--name", "job"});
   EXPECT_EQ(pushed.finished.status, 0) << pushed.finished.text();
-  const Run pulled = measured({"pull", "--pack", "job"});
-  EXPECT_EQ(pulled.finished.json()["stored"], 6) << pulled.finished.text();
-  for (const Run& run : {pushed, pulled})
+  const Run unpacked = measured({"pull", "--pack", "job"});
+  EXPECT_EQ(unpacked.finished.json()["stored"], 6) << unpacked.finished.text();
+  const Run packed = measured({"pack", "-o", place("again.kpack")});
+  EXPECT_EQ(packed.finished.json()["objects"], 6) << packed.finished.text();
+  const Run sent = measured({"push", "--remote-mode", "rw"});
+  EXPECT_EQ(sent.finished.json()["sent"], 6) << sent.finished.text();
+  Arguments pull{"pull"};
+  const json listed = kiln_.json_of({"ls"});
+  for (const json& each : listed["entries"]) pull.push_back(each["key"]);
+  use_machine("other");
+  const Run fetched = measured(pull);
+  EXPECT_EQ(fetched.finished.json()["pulled"], 6) << fetched.finished.text();
+  for (const Run& run : {pushed, unpacked, packed, sent, fetched})
     EXPECT_LT(run.kiln_mib + run.helper_mib, kMostMib);
+}
+
+/// Lines of `text` that have `part`.
+int lines_with(const std::string& part, const std::string& text) {
+  std::istringstream lines(text);
+  int n = 0;
+  for (std::string line; std::getline(lines, line);)
+    n += line.find(part) != std::string::npos ? 1 : 0;
+  return n;
+}
+
+TEST_F(ProgramPackTransferTest, AFullDiskEndsPullsAndPushesAfterThreeObjects) {
+  constexpr int kMany = 40;
+  kiln_.json_of({"unpack", write_pack("many.kpack", kMany, 1U << 17U)});
+  ASSERT_EQ(kiln_.json_of({"push", "--remote-mode", "rw"})["sent"], kMany);
+  const json listed = kiln_.json_of({"ls"});
+  Arguments pull{"pull"};
+  for (const json& each : listed["entries"]) pull.push_back(each["key"]);
+  const ObjectServer empty;
+  test::in_mount_namespace([&] {
+    if (!test::mount_small_disk(place("full"), "size=1m") ||
+        !test::mount_small_disk(place("scratch"), "size=64k"))
+      return test::kImpossible;
+    use_machine("full");
+    const auto filled = kiln_.run(pull);
+    kiln_.set("TMPDIR", place("scratch"));
+    use_machine("other");
+    const auto pulled = kiln_.run(pull);
+    use_machine("node");
+    kiln_.set("KILN_REMOTE", empty.url() + ";unsigned=1");
+    const auto pushed = kiln_.run({"push"});
+    for (const auto& run : {filled, pulled, pushed}) {
+      EXPECT_EQ(run.status, 3) << run.text();
+      EXPECT_THAT(run.err, HasSubstr("No space left on device"));
+      EXPECT_THAT(run.err, HasSubstr("make room, and the same command again"));
+    }
+    for (const auto& run : {pulled, pushed}) {
+      EXPECT_THAT(run.err, HasSubstr(place("scratch") + " (TMPDIR)"));
+      EXPECT_THAT(run.err, Not(HasSubstr("http://"))) << "no server is to blame";
+      EXPECT_EQ(lines_with(": ", run.err), 3 + 1)
+          << "and a word on the rest" << run.err;
+    }
+    EXPECT_LT(lines_with(": ", filled.err), kMany / 2) << "some were stored in between";
+    return 0;
+  });
+}
+
+TEST_F(ProgramPackTransferTest, AReasonIsPrintedOnceForObjectsOfDifferentUrls) {
+  constexpr int kFew = 5;
+  kiln_.json_of({"unpack", write_pack("few.kpack", kFew, 1000)});
+  const json listed = kiln_.json_of({"ls"});
+  Arguments pull{"pull"};
+  for (const json& each : listed["entries"]) {
+    const std::string key = each["key"];
+    server_.put("/kiln/objects/v1/" + key.substr(0, 2) + "/" + key.substr(2),
+                std::string(1000, 'x'));
+    pull.push_back(key);
+  }
+  use_machine("other");
+  const auto pulled = kiln_.run(pull);
+  EXPECT_EQ(pulled.status, 1);
+  EXPECT_EQ(lines_with("http://", pulled.err), 1) << pulled.err;
+  EXPECT_EQ(lines_with(": for the same reason", pulled.err), kFew - 1) << pulled.err;
 }
 
 TEST_F(ProgramPackTransferTest, AnObjectMayTakeLongerThanAJobWaitsForIt) {

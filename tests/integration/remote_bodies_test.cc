@@ -125,7 +125,7 @@ TEST_F(RemoteBodiesTest, ABodyThatCannotBeWrittenFailsThatTransferAlone) {
   ASSERT_EQ(::prlimit(helper, RLIMIT_FSIZE, &few, nullptr), 0);
   const Reply reply = run(get(server.url("/large")));
   EXPECT_EQ(reply.end, TransferEnd::kBodyFile) << "it is no fault of the server";
-  EXPECT_THAT(reply.error, HasSubstr("cannot write the file of the body"));
+  EXPECT_THAT(reply.error, HasSubstr("cannot write a temporary file in "));
   EXPECT_EQ(run(get(server.url())).body, "x");
   EXPECT_EQ(helper_pid(), helper);
 }

@@ -29,12 +29,14 @@ class Fetcher {
         cache_(cache),
         wanted_(wanted),
         progress_(progress),
-        report_{std::vector<Pulled>(wanted.size(), Pulled::kMissing),
+        report_{std::vector<Pulled>(wanted.size(), Pulled::kNotReached),
                 std::vector<std::size_t>(wanted.size()), TransferTotals(run)},
         failures_(wanted.size()) {}
 
   FetchReport run(std::chrono::milliseconds wait) {
     in_threads(kStoringThreads, wanted_.size(), run_.stop(), [&](std::size_t i) {
+      if (has_given_up())
+        return;
       progress_.start(wanted_[i].label);
       const auto here = cache_.inspect(wanted_[i].key);
       end(i, here && *here ? Pulled::kWasHere : fetch(i));
@@ -76,7 +78,7 @@ class Fetcher {
         add(i, std::make_shared<remote::Poll>(deadline, run_.random()));
     }
     // Those whose time has come, together; then the next.
-    while (!dues.empty() && run_.wait_until(dues.top().at)) {
+    while (!dues.empty() && !has_given_up() && run_.wait_until(dues.top().at)) {
       std::vector<Due> now;
       for (; !dues.empty() && dues.top().at <= Clock::now(); dues.pop())
         now.push_back(dues.top());
@@ -97,8 +99,20 @@ class Fetcher {
     return report_.outcomes[i];
   }
 
+  [[nodiscard]] bool has_given_up() {
+    const MutexLock lock(mutex_);
+    return report_.totals.lost.has_given_up();
+  }
+
   void end(std::size_t i, Pulled outcome) {
     const MutexLock lock(mutex_);
+    const bool is_lost = failures_[i] && failures_[i]->error.code == ErrorCode::kIo;
+    if (is_lost && report_.totals.lost.has_given_up()) {  // others have said it
+      failures_[i].reset();
+      outcome = Pulled::kNotReached;
+    } else if (is_lost || outcome == Pulled::kFetched) {
+      report_.totals.lost.count(is_lost);
+    }
     report_.outcomes[i] = outcome;
     if (outcome != Pulled::kMissing)
       progress_.finish(wanted_[i].label, std::nullopt);
@@ -122,14 +136,18 @@ class Fetcher {
 
   Pulled fetch(std::size_t i) {
     std::size_t missing = 0;
-    held_.take(0);
+    forget_failure(i);
     for (std::size_t server = 0; server < run_.server_count(); ++server) {
       Answer answer =
           run_.ask(server, Method::kGet, [&](Server& asked, Server::Done done) {
-            return asked.get(wanted_[i].key, {}, std::move(done), kObjectLimits);
+            return asked.get(
+                wanted_[i].key, {}, std::move(done), kObjectLimits,
+                [held = held_](std::uint64_t bytes) { return held.take(bytes); });
           });
-      if (answer.object)
+      if (answer.object) {
+        forget_failure(i);
         return store(i, server, answer);
+      }
       if (answer.verdict == Verdict::kGood)
         ++missing;
       else if (!run_.stop().stop_requested())
@@ -140,10 +158,7 @@ class Fetcher {
   }
 
   Pulled store(std::size_t i, std::size_t server, const Answer& answer) {
-    const std::size_t size = answer.object->file().size();
-    held_.add(size);
     const cache::PublishResult published = cache_.publish(*answer.object);
-    held_.give_back(size);
     if (published.error) {
       note_failure(i, server, *published.error);
       return Pulled::kFailed;
@@ -155,6 +170,11 @@ class Fetcher {
     ++report_.totals.servers[server].moved;
     report_.totals.bytes += answer.bytes;
     return Pulled::kFetched;
+  }
+
+  void forget_failure(std::size_t i) {
+    const MutexLock lock(mutex_);
+    failures_[i].reset();
   }
 
   /// The last one is reported, if the object does not come after all.
@@ -176,7 +196,8 @@ class Fetcher {
   cache::Cache& cache_;
   const std::span<const Wanted> wanted_;
   Progress& progress_;
-  HeldBytes held_{kMostHeld};  // in objects that have come and are not stored yet
+  // In objects that have come and are not stored yet.
+  const HeldBytes held_{kMostHeld};
   Mutex mutex_;
   FetchReport report_ KILN_GUARDED_BY(mutex_);
   std::vector<std::optional<Failure>> failures_ KILN_GUARDED_BY(mutex_);

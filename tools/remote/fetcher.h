@@ -16,9 +16,10 @@
 namespace kiln::tools {
 
 enum class Pulled : std::uint8_t {
-  kMissing,  // no server has it
-  kWasHere,  // in the cache, or a seed
-  kFetched,  // and stored
+  kNotReached,  // nothing more can be stored, or the program is stopped
+  kMissing,     // no server has it
+  kWasHere,     // in the cache, or a seed
+  kFetched,     // and stored
   kFailed,
 };
 

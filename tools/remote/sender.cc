@@ -80,8 +80,9 @@ TransferTotals Sender::finish() {
   close();
   const MutexLock lock(mutex_);
   for (const auto& [server, key] : sent_) {
-    const auto back =
-        run_.stop().stop_requested() ? Result<void>() : read_back(server, key);
+    const auto back = run_.stop().stop_requested() || totals_.lost.has_given_up()
+                          ? Result<void>()
+                          : read_back(server, key);
     if (back)
       continue;
     ++totals_.servers[server].failed;
@@ -117,26 +118,38 @@ void Sender::work() {
   }
 }
 
+bool Sender::has_given_up() {
+  const MutexLock lock(mutex_);
+  return totals_.lost.has_given_up();
+}
+
 void Sender::send(const Wanted& object) {
+  if (has_given_up())
+    return;
   if (progress_ != nullptr)
     progress_->start(object.label);
-  held_.take(0);
-  const auto read = sound_object(cache_, object.key, options_.source);
-  const std::size_t size = read ? read->file().size() : 0;
-  held_.add(size);
   for (std::size_t i = 0; i < run_.server_count(); ++i) {
     const auto cache = run_.check_is_cache(i);
-    auto sent = !cache  ? cache
-                : !read ? Result<void>(tl::unexpected(read.error()))
-                        : send_to(i, *read);
+    auto sent = cache;
+    bool is_lost = false;
+    if (cache) {
+      const auto share = held_.take(bytes_to_read(cache_, object.key));
+      auto read = sound_object(cache_, object.key, options_.source);
+      const bool is_read = read.has_value();
+      sent = is_read ? send_to(i, *std::move(read)) : tl::unexpected(read.error());
+      is_lost = is_read && !sent && sent.error().code == ErrorCode::kIo;
+    }
     const MutexLock lock(mutex_);
+    if (is_lost && totals_.lost.has_given_up())
+      break;  // others have said it
+    if (sent || is_lost)
+      totals_.lost.count(is_lost);
     if (sent)
       continue;
     // Of a server that is no cache, one word is enough.
     if (++totals_.servers[i].failed == 1 || cache)
       totals_.add_problem(object, std::move(sent).error(), run_.address(i).base);
   }
-  held_.give_back(size);
   if (progress_ != nullptr)
     progress_->finish(object.label, std::nullopt);
 }
@@ -164,51 +177,61 @@ bool Sender::judges_signatures(std::size_t server) const {
          would_believe(options_.signers, **keys);
 }
 
-Result<Sender::There> Sender::look(std::size_t server,
-                                   const cache::StoredObject& object,
-                                   std::uint64_t begin, Answer& answer) {
-  answer = run_.ask(server, Method::kGet, [&](Server& asked, Server::Done done) {
-    return asked.get_end(run_.address(server).object_url(object.key()), begin,
-                         std::move(done),
-                         {.most_bytes = object.file().size() + kLargestSignatureBlock});
+Answer Sender::get(std::size_t server, const Digest& key) {
+  return run_.ask(server, Method::kGet, [&](Server& asked, Server::Done done) {
+    return asked.get(key, {}, std::move(done), kObjectLimits);
   });
-  if (answer.is_there || answer.rejected) {
-    if (is_same(server, object, answer))
-      return There::kGood;
-    answer = run_.ask(server, Method::kGet, [&](Server& asked, Server::Done done) {
-      return asked.get(object.key(), {}, std::move(done), kObjectLimits);
-    });
-  }
-  if (answer.rejected &&
-      (answer.rejected != remote::Rejected::kSignature || judges_signatures(server)))
-    return There::kBad;
-  if (answer.object || answer.rejected)
-    return There::kGood;
-  return answer.verdict == Verdict::kGood ? Result<There>(There::kNothing)
-                                          : tl::unexpected(error_of(answer));
 }
 
-Result<void> Sender::send_to(std::size_t server, const cache::StoredObject& object) {
+Result<Sender::There> Sender::judge(std::size_t server, const Answer& whole) const {
+  if (whole.rejected &&
+      (whole.rejected != remote::Rejected::kSignature || judges_signatures(server)))
+    return There::kBad;
+  if (whole.object || whole.rejected)
+    return There::kGood;
+  return whole.verdict == Verdict::kGood ? Result<There>(There::kNothing)
+                                         : tl::unexpected(error_of(whole));
+}
+
+Result<Sender::There> Sender::look(std::size_t server,
+                                   std::optional<cache::StoredObject>& object) {
+  const Digest key = object->key();
+  const std::uint64_t size = object->file().size();
+  Answer answer = run_.ask(server, Method::kGet, [&](Server& asked, Server::Done done) {
+    return asked.get_end(run_.address(server).object_url(key),
+                         size - std::min(size, kLargestSignatureBlock), std::move(done),
+                         {.most_bytes = size + kLargestSignatureBlock});
+  });
+  if (answer.is_there || answer.rejected) {
+    if (is_same(server, *object, answer))
+      return There::kGood;
+    object.reset();
+    answer = get(server, key);
+  }
+  return judge(server, answer);
+}
+
+Result<void> Sender::send_to(std::size_t server,
+                             std::optional<cache::StoredObject> object) {
+  const Digest key = object->key();
   if (const auto keys = run_.trusted();
-      keys && *keys && (*keys)->revoked_objects.contains(object.key()))
+      keys && *keys && (*keys)->revoked_objects.contains(key))
     return fail(ErrorCode::kUntrusted, "KILN_REMOTE_KEYS revokes the object");
   There there = There::kNothing;
-  Answer looked;
   if (options_.existing == remote::Existing::kStays)
-    there = KILN_TRY(look(
-        server, object,
-        object.file().size() - std::min(object.file().size(), kLargestSignatureBlock),
-        looked));
+    there = KILN_TRY(look(server, object));
   if (there == There::kGood) {
     const MutexLock lock(mutex_);
     ++totals_.servers[server].already_there;
     return {};
   }
+  if (!object)
+    object = KILN_TRY(sound_object(cache_, key, options_.source));
   const auto existing =
       there == There::kBad ? remote::Existing::kIsReplaced : options_.existing;
   const Answer answer =
       run_.ask(server, Method::kPut, [&](Server& asked, Server::Done done) {
-        return asked.put(object, options_.signers, std::move(done), kObjectLimits,
+        return asked.put(*object, options_.signers, std::move(done), kObjectLimits,
                          existing);
       });
   if (!answer.is_there)
@@ -217,19 +240,17 @@ Result<void> Sender::send_to(std::size_t server, const cache::StoredObject& obje
   ++totals_.servers[server].moved;
   totals_.servers[server].replaced += there == There::kBad ? 1 : 0;
   totals_.bytes += answer.bytes;
-  sent_.try_emplace(server, object.key());
+  sent_.try_emplace(server, key);
   return {};
 }
 
 Result<void> Sender::read_back(std::size_t server, const Digest& key) {
   constexpr int kLooks = 3;
-  const auto object = KILN_TRY(sound_object(cache_, key, options_.source));
   for (int looks = 1;; ++looks) {
-    Answer answer;
-    const auto there = look(server, object, 0, answer);
+    const Answer answer = get(server, key);
     if (answer.verdict == Verdict::kDenied)
       return {};  // whoever may only write cannot look
-    if (KILN_TRY(there) == There::kGood)
+    if (KILN_TRY(judge(server, answer)) == There::kGood)
       return {};
     // A proxy may still say that it is not there.
     if (looks < kLooks &&

@@ -47,23 +47,26 @@ class Sender {
 
   void add(Wanted object);
   /// Waits until all are sent; a stop of the program leaves the rest out, with an error
-  /// for each. Then reads one object of each server back. Nothing may be added
-  /// afterwards.
+  /// for each, and a full disk without. Then reads one object of each server back.
+  /// Nothing may be added afterwards.
   [[nodiscard]] TransferTotals finish();
 
  private:
   void work();
+  [[nodiscard]] bool has_given_up();
   void send(const Wanted& object);
   /// Errors: why it was not sent.
   [[nodiscard]] Result<void> send_to(std::size_t server,
-                                     const cache::StoredObject& object);
+                                     std::optional<cache::StoredObject> object);
   enum class There : std::uint8_t { kNothing, kGood, kBad };
-  /// What the server has under its key. The end of that, of so many bytes, and its size
-  /// are compared; where they differ, the whole of it has to pass each check. `answer`
-  /// is the server's last one.
+  /// What the server has under its key. The end of that and its size are compared;
+  /// where they differ, the whole of it has to pass each check, and takes the room of
+  /// `object`, which is then gone.
   [[nodiscard]] Result<There> look(std::size_t server,
-                                   const cache::StoredObject& object,
-                                   std::uint64_t begin, remote::Answer& answer);
+                                   std::optional<cache::StoredObject>& object);
+  [[nodiscard]] remote::Answer get(std::size_t server, const Digest& key);
+  [[nodiscard]] Result<There> judge(std::size_t server,
+                                    const remote::Answer& whole) const;
   [[nodiscard]] bool is_same(std::size_t server, const cache::StoredObject& object,
                              const remote::Answer& there) const;
   /// Whoever would not believe what it sends cannot tell a bad signature.
@@ -75,7 +78,7 @@ class Sender {
   const cache::Cache& cache_;
   const SendOptions options_;
   Progress* const progress_;
-  HeldBytes held_{kMostHeld};  // in objects that are sent
+  const HeldBytes held_{kMostHeld};  // in objects that are sent
   Mutex mutex_;
   ConditionVariable changed_;
   std::deque<Wanted> queue_ KILN_GUARDED_BY(mutex_);

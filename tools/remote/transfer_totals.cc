@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <utility>
 
+#include "tools/exit_code.h"
 #include "tools/output/standard_streams.h"
 #include "tools/output/terminal.h"
 #include "util/units.h"
@@ -13,6 +15,19 @@
 namespace kiln::tools {
 
 using nlohmann::ordered_json;
+
+namespace {
+
+/// Without its URLs and paths, which have the key.
+std::string reason_in(const std::string& message) {
+  std::string reason;
+  std::istringstream words(message);
+  for (std::string word; words >> word;)
+    reason += word.find('/') == std::string::npos ? word + ' ' : "";
+  return reason;
+}
+
+}  // namespace
 
 TransferTotals::TransferTotals(const RemoteRun& run) {
   for (std::size_t i = 0; i < run.server_count(); ++i)
@@ -81,15 +96,26 @@ ordered_json key_names(const std::vector<Signer>& signers) {
 
 void print_problems(const TransferTotals& totals) {
   constexpr std::size_t kShort = 60;
-  std::string_view last;
+  std::string last;
   for (const auto& [what, server] : totals.problems) {
     const std::string& message = what.error->message;
-    const bool is_again = message.size() > kShort && message == last;
+    const std::string reason = message.size() > kShort ? reason_in(message) : "";
+    const bool is_again = !reason.empty() && reason == last;
     print_error(fmt::format(
         "{}{}{}: {}\n", printable_lines(what.label), what.arch.empty() ? "" : " ",
         what.arch, is_again ? "for the same reason" : printable_lines(message)));
-    last = message;
+    last = reason;
   }
+  if (totals.lost.has_given_up())
+    print_error(
+        "the rest is left out, since nothing more can be written: make room, and the "
+        "same command again goes on from here\n");
+}
+
+int exit_code_of(const TransferTotals& totals, std::uint64_t bad_lines) {
+  if (totals.lost.has_given_up())
+    return kUnavailable;
+  return totals.problems.empty() && bad_lines == 0 ? kAllDone : kSomeFailed;
 }
 
 }  // namespace kiln::tools

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "codec/signature.h"
+#include "tools/in_threads.h"
 #include "tools/remote/remote_run.h"
 #include "tools/wanted.h"
 
@@ -37,6 +38,7 @@ struct TransferTotals {
   std::vector<OfServer> servers;
   std::uint64_t bytes = 0;
   std::vector<Problem> problems;
+  LostResults lost;  // here, on this machine's disk
 };
 
 /// `[{"url","<moved>","replaced","already_there","failed"}]`; `moved` is "sent", or
@@ -49,7 +51,10 @@ struct TransferTotals {
 [[nodiscard]] std::string sent_text(const TransferTotals& totals,
                                     std::string_view moved);
 [[nodiscard]] nlohmann::ordered_json key_names(const std::vector<Signer>& signers);
-/// A line on stderr for each; a long reason is printed once for those that follow.
+/// A line on stderr for each, and for the rest if that was given up; a long reason is
+/// printed once for those that follow, whatever their URLs and paths.
 void print_problems(const TransferTotals& totals);
+[[nodiscard]] int exit_code_of(const TransferTotals& totals,
+                               std::uint64_t bad_lines = 0);
 
 }  // namespace kiln::tools

@@ -49,9 +49,16 @@ Result<std::uint64_t> add_objects(Context& context, WantedList& work, bool with_
   const std::stop_token stop = context.stop->token();
   std::stop_source failed;
   const std::stop_callback both(stop, [&] { failed.request_stop(); });
+  const HeldBytes held(kMostHeld);
+  Turns to_read;  // else those who hold bytes might wait for a turn of who holds none
   Turns turns;
   const auto add = [&](std::size_t i) {
     Wanted& each = work.wanted[i];
+    std::shared_ptr<const void> share;
+    to_read.take(i, [&] {
+      if (!each.error)
+        share = held.take(bytes_to_read(work.cache(), each.key));
+    });
     if (each.error)
       return turns.take(i, [] {});
     progress.start(each.label);

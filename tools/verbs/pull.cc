@@ -104,7 +104,7 @@ Result<int> pull_objects(Context& context, const PullOptions& options, RemoteRun
                     report.count(Pulled::kWasHere),
                     missing == 0 ? "" : fmt::format(", {} missing", missing),
                     failed == 0 ? "" : fmt::format(", {} failed", failed))));
-  return report.totals.problems.empty() && work.bad_lines == 0 ? kAllDone : kSomeFailed;
+  return exit_code_of(report.totals, work.bad_lines);
 }
 
 void print_kept(const Context& context, const std::string& file, const std::string& url,

@@ -106,25 +106,24 @@ Result<int> push_objects(Context& context, const PushOptions& options, RemoteRun
     print(context.out.fitted(fmt::format(
         "{} to {}: {}\n", counted(work.wanted.size(), "object", "objects"),
         counted(run.server_count(), "server", "servers"), sent_text(totals, "sent"))));
-  return totals.problems.empty() && work.bad_lines == 0 ? kAllDone : kSomeFailed;
+  return exit_code_of(totals, work.bad_lines);
 }
 
 /// A pack is sent as it is. Errors: kInvalidArgument, if it was packed --with-source.
 Result<void> check_no_source(const cache::Pack& pack, const std::string& file,
                              const std::stop_token& stop) {
   std::atomic<bool> has_source = false;
-  HeldBytes held(kMostHeld);
+  const HeldBytes held(kMostHeld);
   in_threads(kReadingThreads, pack.rows().size(), stop, [&](std::size_t i) {
     const cache::PackRow& row = pack.rows()[i];
     if (row.kind == cache::PackKind::kToolchain)
       return;
-    held.take(row.size);
+    const auto share = held.take(row.size);
     // Whoever fetches a bad one finds that out.
     if (const auto object = pack.read(row, cache::Depth::kHit)) {
       const auto part = without_source(*object);
       has_source = has_source || !part || *part;
     }
-    held.give_back(row.size);
   });
   if (stop.stop_requested())
     return fail(ErrorCode::kCancelled, "stopped");
@@ -250,7 +249,7 @@ Result<int> push_pack(Context& context, const PushOptions& options, RemoteRun& r
                           format_size(pack.bytes)));
     }
   }
-  return totals.problems.empty() ? kAllDone : kSomeFailed;
+  return exit_code_of(totals);
 }
 
 Result<int> run(Context& context, const PushOptions& options) {

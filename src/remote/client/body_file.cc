@@ -43,7 +43,7 @@ bool BodyFile::rewind() const {
 }
 
 Result<void> BodyFile::append(ByteView bytes) const {
-  return write_all(descriptor(), bytes, kName);
+  return write_all(descriptor(), bytes, scratch_name(descriptor()));
 }
 
 Result<FileRange> BodyFile::range() const {

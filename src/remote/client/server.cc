@@ -199,7 +199,7 @@ struct Server::State {
             answer.resume = {reply.body_bytes, std::move(reply.validator)};
           if (finish && answer.status == kOk && answer.verdict == Verdict::kGood)
             finish(answer, reply.body_bytes);
-          if (!answer.why.empty())
+          if (!answer.why.empty() && answer.end != TransferEnd::kBodyFile)
             answer.why = fmt::format("{} {}: {}", name_of(method), url, answer.why);
           done(std::move(answer));
         });
@@ -249,15 +249,18 @@ const ServerAddress& Server::address() const {
 }
 
 std::uint64_t Server::get(const Digest& key, std::string target, Done done,
-                          const TransferLimits& limits) {
+                          const TransferLimits& limits, MakeRoom make_room) {
   // No server is blamed for it.
   if (const auto keys = cache::keys_of(state_->trusted); !keys)
     return State::abandon(done, keys.error());
   auto file = state_->received.take();
   if (!file)
     return State::abandon(done, file.error());
-  const auto finish = [state = state_, file = *file, key, target = std::move(target)](
-                          Answer& answer, std::uint64_t size) {
+  const auto finish = [state = state_, file = *file, key, target = std::move(target),
+                       make_room = std::move(make_room)](Answer& answer,
+                                                         std::uint64_t size) {
+    if (make_room)
+      answer.room = make_room(size);
     auto object = state->object_in(file, size, key, target);
     if (!object) {
       answer.verdict = Verdict::kAbandoned;

@@ -39,6 +39,7 @@ struct Resume {
 /// How one request ended.
 struct Answer {
   Verdict verdict = Verdict::kGood;
+  std::shared_ptr<const void> room{};  // of MakeRoom, for the object
   /// Of a GET that succeeded. Without it and with kGood: the server has none.
   std::optional<cache::StoredObject> object{};
   std::vector<KeyId> signers{};               // of the object; empty: nobody was needed
@@ -78,11 +79,15 @@ class Server {
 
   [[nodiscard]] const ServerAddress& address() const;
 
+  /// Called with the size of an object before that is read into memory, on the thread
+  /// of `transfers`, which waits meanwhile.
+  using MakeRoom = std::function<std::shared_ptr<const void>(std::uint64_t bytes)>;
+
   /// Asks for the object. `done` is called once, unless it is cancelled: on the thread
   /// of `transfers`, or by the call itself if nothing can be sent. `target` is as for
   /// ObjectStore::find(). Returns what cancel() takes.
   std::uint64_t get(const Digest& key, std::string target, Done done,
-                    const TransferLimits& limits = {});
+                    const TransferLimits& limits = {}, MakeRoom make_room = {});
   std::uint64_t head(const Digest& key, Done done, const TransferLimits& limits = {});
   /// Sends the object and a block of signatures by `signers`, which may be empty. They
   /// sign on the calling thread; if one cannot, nothing is sent (kAbandoned).

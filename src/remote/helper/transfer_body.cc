@@ -10,6 +10,7 @@
 
 #include "util/bytes.h"
 #include "util/little_endian.h"
+#include "util/scratch_file.h"
 
 namespace kiln::remote {
 namespace {
@@ -17,9 +18,10 @@ namespace {
 /// Of a body that nobody reads, such as an error page.
 constexpr std::uint64_t kMostIgnored = 1U << 20U;
 
-std::string failure(std::string_view call) {
-  return fmt::format("cannot {} the file of the body: {}", call,
-                     std::generic_category().message(errno));
+/// Of the call that set errno.
+std::string failure(std::string_view call, const UniqueFd& file) {
+  const std::string why = std::generic_category().message(errno);
+  return fmt::format("cannot {} {}: {}", call, scratch_name(file.get()), why);
 }
 
 }  // namespace
@@ -38,7 +40,7 @@ void TransferBody::begin_at(std::uint64_t at) {
   if (is_look_)
     most_ += at;  // the limit is that of the part
   if (::ftruncate(file_.get(), static_cast<off_t>(at)) != 0)
-    error_ = failure("truncate");
+    error_ = failure("truncate", file_);
 }
 
 TransferBody::Took TransferBody::take(std::string_view bytes) {
@@ -56,7 +58,7 @@ TransferBody::Took TransferBody::take(std::string_view bytes) {
     if (n < 0 && errno == EINTR)
       continue;
     if (n < 0) {
-      error_ = failure("write");
+      error_ = failure("write", file_);
       return Took::kNothing;
     }
     received_ += static_cast<std::uint64_t>(n);
@@ -89,7 +91,7 @@ ssize_t TransferBody::give(char* to, std::size_t most) {
   do got = ::pread(file_.get(), to, n, static_cast<off_t>(sent_));
   while (got < 0 && errno == EINTR);
   if (got < 0)
-    error_ = failure("read");
+    error_ = failure("read", file_);
   else if (got == 0 && n != 0)
     error_ = "the file of the body is cut off";
   if (!error_.empty())
