@@ -219,7 +219,9 @@ void Taking::remember(const cache::Pack& pack, cache::Cache& cache) const {
   if (cache.mode() != cache::Mode::kReadWrite || pack.signers().empty() ||
       !cache::check_pack_is(pack.header().name, name))
     return;
-  if (const auto done = cache::remember_taken(taken_folder(cache), pack.header());
+  if (const auto done = cache::remember_taken(
+          taken_folder(cache), pack.header(),
+          older ? cache::LastPack::kThis : cache::LastPack::kNewest);
       !done)
     log(LogLevel::kWarning,
         {"an older pack will not be noticed: ", done.error().message});

@@ -30,8 +30,9 @@ struct Taking {
   /// `older`, than the last in `cache`, which may be null.
   [[nodiscard]] Result<void> check(const cache::PackHeader& header,
                                    cache::Cache* cache) const;
-  /// From now on it is the last of its name, if its signers are known, and that is the
-  /// name that was asked for. A failure is said, and nothing more.
+  /// From now on it is the last of its name, if its signers are known, that is the name
+  /// that was asked for, and no newer one was taken meanwhile without `older`. A
+  /// failure is said, and nothing more.
   void remember(const cache::Pack& pack, cache::Cache& cache) const;
 };
 
