@@ -89,13 +89,18 @@ Result<UniqueFd> decompressed(int file, const std::filesystem::path& path,
       if (ZSTD_isError(left) != 0)
         return fail(ErrorCode::kCorrupt, "{} cannot be decompressed: {}", path.native(),
                     ZSTD_getErrorName(left));
+      const ByteView part = ByteView(chunk).first(out.pos);
+      const std::string_view magic = cache::pack::kMagic;
+      if (!as_text(part).starts_with(
+              magic.substr(std::min(written, magic.size()), out.pos)))
+        return fail(ErrorCode::kCorrupt, "{}: it does not begin as a pack does",
+                    path.native());
       written += out.pos;
       if (written > most)
         return fail(ErrorCode::kResourceLimit,
                     "{} decompresses to more than {} bytes: no pack does",
                     path.native(), most);
-      if (auto kept = write_all(scratch.get(), ByteView(chunk).first(out.pos), path);
-          !kept)
+      if (auto kept = write_all(scratch.get(), part, path); !kept)
         return kept;
       is_full = out.pos == out.size;
     }
