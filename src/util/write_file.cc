@@ -91,6 +91,10 @@ Result<void> NewFile::close_with(mode_t mode) {
 }
 
 Result<std::filesystem::path> NewFile::exchange(mode_t mode) {
+  std::error_code unknown;  // then the exchange fails
+  if (std::filesystem::symlink_status(path_, unknown).type() ==
+      std::filesystem::file_type::directory)
+    return posix_error("rename", path_, EISDIR);  // which an exchange would move away
   KILN_TRY(close_with(mode));
   const char* const here = temporary_.c_str();
   const auto exchanges = [&] {
