@@ -356,6 +356,7 @@ TEST_F(ProgramPushTest, WrongWordsAreRefusedBeforeAnythingIsSent) {
   EXPECT_THAT(wrong({"push", "--pack", "a", "--arch", "9.0"}),
               HasSubstr("exclude each other"));
   EXPECT_THAT(wrong({"pull", "--pack", "../a"}), HasSubstr("no name of a pack"));
+  EXPECT_THAT(wrong({"pull"}), HasSubstr("name the kernels: "));
   EXPECT_THAT(wrong({"pull", "-o", place("x"), std::string(64, 'a')}),
               HasSubstr("-o is for --pack"));
   EXPECT_THAT(wrong({"pull", "--remote", "https://me:pw@c/", "--pack", "a"}),
