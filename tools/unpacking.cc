@@ -227,32 +227,35 @@ void Taking::remember(const cache::Pack& pack, cache::Cache& cache) const {
         {"an older pack will not be noticed: ", done.error().message});
 }
 
-Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
-                              const std::string& file, const Taking& taking) {
-  KILN_TRY(taking.check(pack.header(), nullptr));
-  cache::CacheOptions opened = cache_options(context.config);
-  opened.warns_when_off = false;
-  const auto cache = cache::Cache::open(std::move(opened));
+Result<std::unique_ptr<cache::Cache>> open_to_unpack(const Context& context) {
+  cache::CacheOptions options = cache_options(context.config);
+  options.warns_when_off = false;
+  auto cache = cache::Cache::open(std::move(options));
   if (cache->mode() != cache::Mode::kReadWrite)
     return fail(ErrorCode::kUnavailable,
                 "nothing is unpacked, since nothing can be stored: {}",
                 cache->mode_reason());
-  KILN_TRY(taking.check(pack.header(), cache.get()));
+  return cache;
+}
+
+int unpack_into_cache(Context& context, const cache::Pack& pack,
+                      const std::string& file, const Taking& taking,
+                      cache::Cache& cache) {
   Unpacked unpacked;
   unpacked.origin = {pack.signers(), source_text(pack.header(), taking.name)};
   for (const auto& [key, why] : pack.bad_rows())
     add_problem(unpacked, key, {ErrorCode::kCorrupt, std::string(why)});
-  unpack_objects(context, pack, taking.keys, *cache, unpacked);
-  cache->remember_signers(unpacked.there, unpacked.origin);
+  unpack_objects(context, pack, taking.keys, cache, unpacked);
+  cache.remember_signers(unpacked.there, unpacked.origin);
   std::sort(unpacked.problems.begin(), unpacked.problems.end(),
             [](const ordered_json& a, const ordered_json& b) {
               return a.at("key") < b.at("key");
             });
   const bool gave_up = has_given_up(unpacked);
   const auto toolchain =
-      gave_up ? std::optional<std::string>() : record_toolchains(pack, *cache);
+      gave_up ? std::optional<std::string>() : record_toolchains(pack, cache);
   if (!gave_up && !context.stop->token().stop_requested())
-    taking.remember(pack, *cache);
+    taking.remember(pack, cache);
   print_unpacked(context, pack, file, unpacked, toolchain);
   if (gave_up)
     return kUnavailable;

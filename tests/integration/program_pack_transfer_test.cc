@@ -145,6 +145,16 @@ TEST_F(ProgramPackTransferTest, ALargeFileThatIsNoPackIsRefusedAfterOneRequest) 
   EXPECT_EQ(server_.count("GET"), 1U);
 }
 
+TEST_F(ProgramPackTransferTest, APackIsNotFetchedWhereNothingCanBeStored) {
+  server_.put(kPath, small_pack());
+  kiln_.set("KILN_CACHE_DIR", "/proc/kiln");
+  const auto refused = kiln_.run({"pull", "--pack", "job"});
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_THAT(refused.err, HasSubstr("nothing can be stored: mkdir /proc/kiln"));
+  EXPECT_EQ(server_.count("GET"), 0U);
+  EXPECT_EQ(pull({"-o", place("kept.kpack")})["objects"], 2);
+}
+
 TEST_F(ProgramPackTransferTest, APullGoesOnWhereItWasCut) {
   const std::string file = small_pack();
   serve_parts("\"a\"", [&](const Exchange& exchange, std::size_t offset, int request) {
