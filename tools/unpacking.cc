@@ -164,10 +164,13 @@ void print_unpacked(const Context& context, const cache::Pack& pack,
                           pack.unknown_rows()),
         toolchain ? fmt::format("; of {}", *toolchain) : "", header.empty() ? "" : "; ",
         header)));
-    if (has_given_up(unpacked))
+    const bool gave_up = has_given_up(unpacked);
+    if (gave_up || context.stop->token().stop_requested())
       print(context.out.fitted(
-          "the rest is not unpacked, since nothing more can be stored: make room, and "
-          "the same command again goes on from here\n"));
+          fmt::format("the rest is not unpacked, since {} the same command again goes "
+                      "on from here\n",
+                      gave_up ? "nothing more can be stored: make room, and"
+                              : "the program was stopped:")));
   }
 }
 
@@ -252,9 +255,10 @@ int unpack_into_cache(Context& context, const cache::Pack& pack,
               return a.at("key") < b.at("key");
             });
   const bool gave_up = has_given_up(unpacked);
+  const bool is_whole = !gave_up && !context.stop->token().stop_requested();
   const auto toolchain =
-      gave_up ? std::optional<std::string>() : record_toolchains(pack, cache);
-  if (!gave_up && !context.stop->token().stop_requested())
+      is_whole ? record_toolchains(pack, cache) : std::optional<std::string>();
+  if (is_whole)
     taking.remember(pack, cache);
   print_unpacked(context, pack, file, unpacked, toolchain);
   if (gave_up)

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <csignal>
 
 #include "tests/integration/program_packs.h"
 #include "tests/support/test.h"
@@ -94,6 +95,23 @@ TEST_F(ProgramPackTransferTest, OfLargeObjectsFewAreInMemoryAtATime) {
   EXPECT_EQ(pulled.finished.json()["stored"], 6) << pulled.finished.text();
   for (const Run& run : {pushed, pulled})
     EXPECT_LT(run.kiln_mib + run.helper_mib, kMostMib);
+}
+
+TEST_F(ProgramPackTransferTest, AnUnpackThatIsStoppedSaysSoAndGoesOnFromThere) {
+  constexpr int kManyObjects = 500;
+  const std::string file = write_pack("many.kpack", kManyObjects, 1000);
+  kiln_.set("KILN_CACHE_DIR", kiln_.cache_dir());
+  auto running = kiln_.start({"unpack", file});
+  ASSERT_TRUE(
+      test::eventually(seconds(20), [&] { return !kiln_.object_files().empty(); }));
+  running.signal(SIGINT);
+  const auto stopped = running.finish();
+  EXPECT_EQ(stopped.status, 130);
+  EXPECT_THAT(stopped.out,
+              HasSubstr("since the program was stopped: the same command"));
+  const auto stored = kiln_.object_files().size();
+  EXPECT_LT(stored, kManyObjects);
+  EXPECT_EQ(kiln_.json_of({"unpack", file})["already_there"], stored);
 }
 
 TEST_F(ProgramPackTransferTest, AnObjectMayTakeLongerThanAJobWaitsForIt) {
