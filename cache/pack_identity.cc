@@ -7,7 +7,6 @@
 #include "cache/pack_format.h"
 #include "codec/digest.h"
 #include "codec/trusted_keys.h"
-#include "util/read_file.h"
 #include "util/try.h"
 #include "util/units.h"
 #include "util/write_file.h"
@@ -20,6 +19,19 @@ constexpr mode_t kMode = 0644;  // a job that cannot write the root reads it
 std::string file_of(std::string_view name) {
   constexpr std::size_t kDigits = 32;
   return Digest::of(as_bytes(bare_pack_name(name))).hex().substr(0, kDigits);
+}
+
+/// What `file` remembers, if `header` is of an older pack.
+std::optional<PackHeader> newer_in(const OwnFolder& folder, const std::string& file,
+                                   const PackHeader& header) {
+  const auto bytes = folder.read(file, pack::kMostHeaderBytes);
+  if (!bytes || bytes->size() < pack::kLeastHeaderBytes)
+    return std::nullopt;
+  const auto version = pack::version_of(*bytes);
+  auto last = version ? pack::decode_header(*bytes, *version)
+                      : Result<PackHeader>(tl::unexpect, version.error());
+  return last && header.serial < last->serial ? std::optional(*std::move(last))
+                                              : std::nullopt;
 }
 
 }  // namespace
@@ -53,25 +65,24 @@ std::string source_text(const PackHeader& header, std::string_view name) {
 
 std::optional<PackHeader> newer_taken(const OwnFolder& folder, const PackHeader& header,
                                       std::string_view name) {
-  const std::string file = file_of(header.name.empty() ? name : header.name);
-  if (folder.empty() || !folder.has(file).value_or(false))
-    return std::nullopt;
-  const auto bytes = read_file(folder.path() / file, pack::kMostHeaderBytes);
-  if (!bytes || !*bytes || (*bytes)->size() < pack::kLeastHeaderBytes)
-    return std::nullopt;
-  const auto version = pack::version_of(**bytes);
-  auto last = version ? pack::decode_header(**bytes, *version)
-                      : Result<PackHeader>(tl::unexpect, version.error());
-  return last && header.serial < last->serial ? std::optional(*std::move(last))
-                                              : std::nullopt;
+  return newer_in(folder, file_of(header.name.empty() ? name : header.name), header);
 }
 
-Result<void> remember_taken(const OwnFolder& folder, const PackHeader& header) {
-  if (folder.empty() || header.name.empty())
+Result<void> remember_taken(const OwnFolder& folder, const PackHeader& header,
+                            LastPack which) {
+  const std::string name = file_of(header.name);
+  if (folder.empty() || header.name.empty() ||
+      (which == LastPack::kNewest && newer_in(folder, name, header)))
     return {};
   KILN_TRY(folder.check());
   const Bytes bytes = KILN_TRY(pack::encode_header(header));
-  return replace_file(folder.path() / file_of(header.name), bytes, kMode);
+  auto file = KILN_TRY(NewFile::with(folder.path() / name, bytes));
+  const auto displaced = KILN_TRY(file.exchange(kMode));
+  // Another may have taken a newer one since the memory was read.
+  const auto newer = which == LastPack::kThis || displaced.empty()
+                         ? std::nullopt
+                         : newer_in(folder, displaced.filename(), header);
+  return newer ? remember_taken(folder, *newer, which) : Result<void>();
 }
 
 }  // namespace kiln::cache

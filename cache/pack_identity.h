@@ -30,9 +30,15 @@ namespace kiln::cache {
                                                     const PackHeader& header,
                                                     std::string_view name);
 
-/// From now on it is the last of its name: of two that are taken at one moment, either.
-/// Errors: kIo, kUntrusted.
+/// Which pack is the last of its name from now on.
+enum class LastPack : bool {
+  kNewest,  // the one with the largest serial, also of those taken at this moment
+  kThis,
+};
+
+/// Remembers the last pack of a name, of which one with `header` was taken. Errors:
+/// kIo, kUntrusted.
 [[nodiscard]] Result<void> remember_taken(const OwnFolder& folder,
-                                          const PackHeader& header);
+                                          const PackHeader& header, LastPack which);
 
 }  // namespace kiln::cache

@@ -16,6 +16,7 @@
 #include "cache/pack_identity.h"
 #include "tools/context.h"
 #include "tools/in_threads.h"
+#include "util/little_endian.h"
 #include "util/mutex.h"
 #include "util/posix_error.h"
 #include "util/read_file.h"
@@ -93,13 +94,18 @@ Result<UniqueFd> decompressed(int file, const std::filesystem::path& path,
       if (ZSTD_isError(left) != 0)
         return fail(ErrorCode::kCorrupt, "{} cannot be decompressed: {}", path.native(),
                     ZSTD_getErrorName(left));
+      const ByteView part = ByteView(chunk).first(out.pos);
+      const std::string_view magic = cache::pack::kMagic;
+      if (!as_text(part).starts_with(
+              magic.substr(std::min(written, magic.size()), out.pos)))
+        return fail(ErrorCode::kCorrupt, "{}: it does not begin as a pack does",
+                    path.native());
       written += out.pos;
       if (written > most)
         return fail(ErrorCode::kResourceLimit,
                     "{} decompresses to more than {} bytes: no pack does",
                     path.native(), most);
-      if (auto kept = write_all(scratch.get(), ByteView(chunk).first(out.pos), path);
-          !kept)
+      if (auto kept = write_all(scratch.get(), part, path); !kept)
         return kept;
       is_full = out.pos == out.size;
     }
@@ -108,6 +114,20 @@ Result<UniqueFd> decompressed(int file, const std::filesystem::path& path,
   if (left != 0)
     return fail(ErrorCode::kCorrupt, path.native() + " is cut");
   return scratch;
+}
+
+/// For the end of a pack of so many bytes that shrank more than kMostGrowth: readers
+/// skip these, and let the pack grow.
+Bytes skipped_bytes(std::uint64_t plain, std::uint64_t compressed) {
+  const std::uint64_t least =
+      plain > kAlwaysAllowed ? (plain - kAlwaysAllowed) / kMostGrowth + 1 : 0;
+  Bytes frame;
+  if (compressed < least) {
+    append_le(frame, std::uint32_t{ZSTD_MAGIC_SKIPPABLE_START});
+    append_le(frame, static_cast<std::uint32_t>(least - compressed));
+    frame.resize(frame.size() + least - compressed);
+  }
+  return frame;
 }
 
 }  // namespace
@@ -161,6 +181,7 @@ Result<void> PackFile::write_through(ByteView bytes) {
 }
 
 Result<void> PackFile::write(ByteView bytes) {
+  plain_bytes_ += bytes.size();
   if (compressor_ == nullptr)
     return write_through(bytes);
   return compressor_->compress(bytes, ZSTD_e_continue, [this](ByteView compressed) {
@@ -208,10 +229,12 @@ Result<void> PackFile::read_back(std::uint64_t objects,
 
 Result<std::uint64_t> PackFile::commit(std::uint64_t objects, const Signer* signer,
                                        const std::stop_token& stop) {
-  if (compressor_ != nullptr)
+  if (compressor_ != nullptr) {
     KILN_TRY(compressor_->compress({}, ZSTD_e_end, [this](ByteView compressed) {
       return write_through(compressed);
     }));
+    KILN_TRY(write_through(skipped_bytes(plain_bytes_, written_bytes_)));
+  }
   if (::fdatasync(file_.descriptor()) != 0)
     return posix_error("sync", path_, errno);
   KILN_TRY(read_back(objects, stop));

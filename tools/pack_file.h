@@ -54,6 +54,7 @@ class PackFile {
   const std::filesystem::path path_;
   NewFile file_;
   std::unique_ptr<Compressor> compressor_;  // null: written as it is
+  std::uint64_t plain_bytes_ = 0;
   std::uint64_t written_bytes_ = 0;
 };
 

@@ -112,7 +112,7 @@ Result<WantedKernels> select(BuildService& service, const SelectionOptions& opti
   if (!options.all && !options.quick && options.templates.empty() &&
       options.manifests.empty() && options.presets.empty()) {
     return refuse(
-        "name the kernels to build: --all, --quick, --template NAME[:p=v,...], "
+        "name the kernels: --all, --quick, --template NAME[:p=v,...], "
         "--preset NAME or --manifest FILE");
   }
   return wanted;

@@ -157,10 +157,13 @@ void print_unpacked(const Context& context, const cache::Pack& pack,
                           pack.unknown_rows()),
         toolchain ? fmt::format("; of {}", *toolchain) : "", header.empty() ? "" : "; ",
         header)));
-    if (unpacked.lost.has_given_up())
+    const bool gave_up = unpacked.lost.has_given_up();
+    if (gave_up || context.stop->token().stop_requested())
       print(context.out.fitted(
-          "the rest is not unpacked, since nothing more can be stored: make room, and "
-          "the same command again goes on from here\n"));
+          fmt::format("the rest is not unpacked, since {} the same command again goes "
+                      "on from here\n",
+                      gave_up ? "nothing more can be stored: make room, and"
+                              : "the program was stopped:")));
   }
 }
 
@@ -212,38 +215,44 @@ void Taking::remember(const cache::Pack& pack, cache::Cache& cache) const {
   if (cache.mode() != cache::Mode::kReadWrite || pack.signers().empty() ||
       !cache::check_pack_is(pack.header().name, name))
     return;
-  if (const auto done = cache::remember_taken(taken_folder(cache), pack.header());
+  if (const auto done = cache::remember_taken(
+          taken_folder(cache), pack.header(),
+          older ? cache::LastPack::kThis : cache::LastPack::kNewest);
       !done)
     log(LogLevel::kWarning,
         {"an older pack will not be noticed: ", done.error().message});
 }
 
-Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
-                              const std::string& file, const Taking& taking) {
-  KILN_TRY(taking.check(pack.header(), nullptr));
-  cache::CacheOptions opened = cache_options(context.config);
-  opened.warns_when_off = false;
-  const auto cache = cache::Cache::open(std::move(opened));
+Result<std::unique_ptr<cache::Cache>> open_to_unpack(const Context& context) {
+  cache::CacheOptions options = cache_options(context.config);
+  options.warns_when_off = false;
+  auto cache = cache::Cache::open(std::move(options));
   if (cache->mode() != cache::Mode::kReadWrite)
     return fail(ErrorCode::kUnavailable,
                 "nothing is unpacked, since nothing can be stored: {}",
                 cache->mode_reason());
-  KILN_TRY(taking.check(pack.header(), cache.get()));
+  return cache;
+}
+
+int unpack_into_cache(Context& context, const cache::Pack& pack,
+                      const std::string& file, const Taking& taking,
+                      cache::Cache& cache) {
   Unpacked unpacked;
   unpacked.origin = {pack.signers(), source_text(pack.header(), taking.name)};
   for (const auto& [key, why] : pack.bad_rows())
     add_problem(unpacked, key, {ErrorCode::kCorrupt, std::string(why)});
-  unpack_objects(context, pack, taking.keys, *cache, unpacked);
-  cache->remember_signers(unpacked.there, unpacked.origin);
+  unpack_objects(context, pack, taking.keys, cache, unpacked);
+  cache.remember_signers(unpacked.there, unpacked.origin);
   std::sort(unpacked.problems.begin(), unpacked.problems.end(),
             [](const ordered_json& a, const ordered_json& b) {
               return a.at("key") < b.at("key");
             });
   const bool gave_up = unpacked.lost.has_given_up();
+  const bool is_whole = !gave_up && !context.stop->token().stop_requested();
   const auto toolchain =
-      gave_up ? std::optional<std::string>() : record_toolchains(pack, *cache);
-  if (!gave_up && !context.stop->token().stop_requested())
-    taking.remember(pack, *cache);
+      is_whole ? record_toolchains(pack, cache) : std::optional<std::string>();
+  if (is_whole)
+    taking.remember(pack, cache);
   print_unpacked(context, pack, file, unpacked, toolchain);
   if (gave_up)
     return kUnavailable;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "cache/cache.h"
@@ -30,17 +31,23 @@ struct Taking {
   /// `older`, than the last in `cache`, which may be null.
   [[nodiscard]] Result<void> check(const cache::PackHeader& header,
                                    cache::Cache* cache) const;
-  /// From now on it is the last of its name, if its signers are known, and that is the
-  /// name that was asked for. A failure is said, and nothing more.
+  /// From now on it is the last of its name, if its signers are known, that is the name
+  /// that was asked for, and no newer one was taken meanwhile without `older`. A
+  /// failure is said, and nothing more.
   void remember(const cache::Pack& pack, cache::Cache& cache) const;
 };
+
+/// The cache, which is made if there is none. Errors: kUnavailable, if nothing can be
+/// stored.
+[[nodiscard]] Result<std::unique_ptr<cache::Cache>> open_to_unpack(
+    const Context& context);
 
 /// Stores every object of the pack, with progress on stderr, and records its toolchains
 /// before those recorded earlier: later builds and look-ups here then use the NVRTC
 /// that built the pack. Says what came of it; `file` is the pack's name. Returns the
-/// exit status. Errors: kUnavailable, if nothing can be stored; those of Taking.
-[[nodiscard]] Result<int> unpack_into_cache(Context& context, const cache::Pack& pack,
-                                            const std::string& file,
-                                            const Taking& taking);
+/// exit status.
+[[nodiscard]] int unpack_into_cache(Context& context, const cache::Pack& pack,
+                                    const std::string& file, const Taking& taking,
+                                    cache::Cache& cache);
 
 }  // namespace kiln::tools

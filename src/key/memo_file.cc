@@ -12,7 +12,6 @@
 #include "util/little_endian.h"
 #include "util/log.h"
 #include "util/posix_error.h"
-#include "util/read_file.h"
 #include "util/try.h"
 #include "util/write_file.h"
 
@@ -52,20 +51,16 @@ void remove_oldest(const fs::path& folder, const MemosKept& kept) {
 }  // namespace
 
 std::optional<Bytes> read_memo(const OwnFolder& folder, std::string_view name) {
-  if (folder.empty())
+  auto bytes = folder.read(name, kMaxBytes);
+  if (!bytes || bytes->size() < kHeadBytes)
     return std::nullopt;
-  if (!folder.has(name).value_or(false))
-    return std::nullopt;
-  auto bytes = read_file(folder.path() / name, kMaxBytes);
-  if (!bytes || !*bytes || (*bytes)->size() < kHeadBytes)
-    return std::nullopt;
-  const ByteView all = **bytes;
+  const ByteView all = *bytes;
   const ByteView payload = all.subspan(kHeadBytes);
   if (as_text(all.first(kMagic.size())) != kMagic ||
       load_le<std::uint64_t>(all, kMagic.size()) != checksum(payload))
     return std::nullopt;
-  (*bytes)->erase((*bytes)->begin(), (*bytes)->begin() + kHeadBytes);
-  return std::move(**bytes);
+  bytes->erase(bytes->begin(), bytes->begin() + kHeadBytes);
+  return bytes;
 }
 
 MemoWrite write_memo(const OwnFolder& folder, std::string_view name, ByteView payload,

@@ -126,13 +126,10 @@ std::string hint_name(std::string_view nvrtc_build_id) {
 
 std::optional<NvrtcFacts> read_hint(const OwnFolder& folder,
                                     std::string_view nvrtc_build_id) {
-  const std::string name = hint_name(nvrtc_build_id);
-  if (folder.empty() || !folder.has(name).value_or(false))
-    return std::nullopt;
-  const auto text = read_text_file(folder.path() / name, kLargestFile);
-  if (!text)
+  const auto bytes = folder.read(hint_name(nvrtc_build_id), kLargestFile);
+  if (!bytes)
     return std::nullopt;  // a worker asks the NVRTC again
-  auto description = from_json(parse(*text));
+  auto description = from_json(parse(as_text(*bytes)));
   if (!description || description->id.nvrtc != nvrtc_build_id)
     return std::nullopt;
   return std::move(description->facts);
@@ -189,10 +186,13 @@ std::vector<Toolchain> parse_records(std::string_view text) {
 
 Result<void> write_recorded(const OwnFolder& folder, const Toolchain& toolchain) {
   KILN_TRY(folder.check());
-  const auto was = read_text_file(folder.path() / kRecorded, kLargestFile);
+  const auto records_in = [](const std::optional<Bytes>& file) {
+    return file ? parse_records(as_text(*file)) : std::vector<Toolchain>();
+  };
+  const auto was = folder.read(kRecorded, kLargestFile);
   json document = json_of(toolchain);
   json before = json::array();
-  for (const Toolchain& each : was ? parse_records(*was) : std::vector<Toolchain>()) {
+  for (const Toolchain& each : records_in(was)) {
     if (each.id != toolchain.id && before.size() + 1 < kMostRecorded)
       before.push_back(json_of(each));
   }
@@ -200,19 +200,19 @@ Result<void> write_recorded(const OwnFolder& folder, const Toolchain& toolchain)
     document[kBefore] = std::move(before);
   const std::string text = to_text(document);
   // A record that is there keeps its mode: others may have been let read it.
-  if (was && *was == text)
+  if (was && as_text(*was) == text)
     return {};
-  KILN_TRY(make_folder(folder.path()));
-  auto file = KILN_TRY(NewFile::create(folder.path() / kRecorded));
-  KILN_TRY(write_all(file.descriptor(), as_bytes(text), kRecorded));
+  auto file = KILN_TRY(NewFile::with(folder.path() / kRecorded, as_bytes(text)));
   const auto displaced = KILN_TRY(file.exchange(kFileMode));
   // Another may have recorded since it was read.
-  const auto lost = displaced.empty() ? was : read_text_file(displaced, kLargestFile);
-  if (!lost || (was && *lost == *was))
+  const auto lost = displaced.empty()
+                        ? was
+                        : folder.read(displaced.filename().native(), kLargestFile);
+  if (lost == was)
     return {};
   auto known = parse_records(text);
-  std::ranges::move(parse_records(was.value_or("")), std::back_inserter(known));
-  for (const Toolchain& each : parse_records(*lost)) {
+  std::ranges::move(records_in(was), std::back_inserter(known));
+  for (const Toolchain& each : records_in(lost)) {
     if (std::ranges::find(known, each.id, &Toolchain::id) == known.end())
       KILN_TRY(write_recorded(folder, each));
   }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "util/read_file.h"
 #include "util/try.h"
 
 namespace kiln {
@@ -43,6 +44,13 @@ Result<bool> OwnFolder::has(std::string_view name) const {
   if (!KILN_TRY(check_path(path_)))
     return false;
   return check_path(path_ / name);
+}
+
+std::optional<Bytes> OwnFolder::read(std::string_view name,
+                                     std::uint64_t max_bytes) const {
+  if (!has(name).value_or(false))
+    return std::nullopt;
+  return read_file(path_ / name, max_bytes).value_or(std::nullopt);
 }
 
 Result<void> OwnFolder::check() const {

@@ -6,12 +6,14 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
 #include <string_view>
 
 #include "kiln/result.h"
+#include "util/bytes.h"
 
 namespace kiln {
 
@@ -44,6 +46,10 @@ class OwnFolder {
   /// True if `name` is there and may be read, false if there is no such thing.
   /// Errors: kUntrusted, if it or the folder is a link or somebody else's.
   [[nodiscard]] Result<bool> has(std::string_view name) const;
+
+  /// The bytes of that file; nullopt if it is not there, may not be read, or cannot be.
+  [[nodiscard]] std::optional<Bytes> read(std::string_view name,
+                                          std::uint64_t max_bytes) const;
 
   /// Succeeds if the folder may be written into, also if it does not exist yet.
   /// Errors: kUntrusted, as above.

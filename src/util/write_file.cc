@@ -59,6 +59,14 @@ Result<NewFile> NewFile::create(std::filesystem::path path) {
   return NewFile(std::move(path), std::move(temporary), std::move(file));
 }
 
+Result<NewFile> NewFile::with(const std::filesystem::path& path, ByteView bytes) {
+  if (path.has_parent_path())
+    KILN_TRY(make_folder(path.parent_path()));
+  auto file = KILN_TRY(create(path));
+  KILN_TRY(write_all(file.descriptor(), bytes, path));
+  return file;
+}
+
 NewFile::NewFile(std::filesystem::path path, std::string temporary, UniqueFd file)
     : path_(std::move(path)),
       temporary_(std::move(temporary)),
@@ -83,6 +91,10 @@ Result<void> NewFile::close_with(mode_t mode) {
 }
 
 Result<std::filesystem::path> NewFile::exchange(mode_t mode) {
+  std::error_code unknown;  // then the exchange fails
+  if (std::filesystem::symlink_status(path_, unknown).type() ==
+      std::filesystem::file_type::directory)
+    return posix_error("rename", path_, EISDIR);  // which an exchange would move away
   KILN_TRY(close_with(mode));
   const char* const here = temporary_.c_str();
   const auto exchanges = [&] {
@@ -113,11 +125,7 @@ Result<void> NewFile::commit(mode_t mode) {
 
 Result<void> replace_file(const std::filesystem::path& path, ByteView bytes,
                           mode_t mode) {
-  if (path.has_parent_path())
-    KILN_TRY(make_folder(path.parent_path()));
-  auto file = KILN_TRY(NewFile::create(path));
-  KILN_TRY(write_all(file.descriptor(), bytes, path));
-  return file.commit(mode);
+  return KILN_TRY(NewFile::with(path, bytes)).commit(mode);
 }
 
 }  // namespace kiln

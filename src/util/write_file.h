@@ -32,6 +32,9 @@ class NewFile {
  public:
   /// Only this user can read it yet. Errors: kIo.
   [[nodiscard]] static Result<NewFile> create(std::filesystem::path path);
+  /// Of these bytes; its folder is created, too (0700, one level). Errors: kIo.
+  [[nodiscard]] static Result<NewFile> with(const std::filesystem::path& path,
+                                            ByteView bytes);
   NewFile(NewFile&& other) noexcept;
   NewFile(const NewFile&) = delete;
   NewFile& operator=(NewFile&&) = delete;
@@ -43,7 +46,8 @@ class NewFile {
   [[nodiscard]] Result<void> commit(mode_t mode);
   /// As commit(). The file is then at the returned path, until this object ends, that
   /// was at `path` in the last moment, so that the caller can see whether another has
-  /// written it; "": there was none, or the file system cannot tell. Errors: kIo.
+  /// written it; "": there was none, or the file system cannot tell. Errors: kIo, also
+  /// for a folder at `path`.
   [[nodiscard]] Result<std::filesystem::path> exchange(mode_t mode);
 
  private:

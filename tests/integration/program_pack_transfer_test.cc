@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <csignal>
 #include <sstream>
 
 #include "tests/integration/program_packs.h"
@@ -171,6 +172,23 @@ TEST_F(ProgramPackTransferTest, AReasonIsPrintedOnceForObjectsOfDifferentUrls) {
   EXPECT_EQ(lines_with(": for the same reason", pulled.err), kFew - 1) << pulled.err;
 }
 
+TEST_F(ProgramPackTransferTest, AnUnpackThatIsStoppedSaysSoAndGoesOnFromThere) {
+  constexpr int kManyObjects = 500;
+  const std::string file = write_pack("many.kpack", kManyObjects, 1000);
+  kiln_.set("KILN_CACHE_DIR", kiln_.cache_dir());
+  auto running = kiln_.start({"unpack", file});
+  ASSERT_TRUE(
+      test::eventually(seconds(20), [&] { return !kiln_.object_files().empty(); }));
+  running.signal(SIGINT);
+  const auto stopped = running.finish();
+  EXPECT_EQ(stopped.status, 130);
+  EXPECT_THAT(stopped.out,
+              HasSubstr("since the program was stopped: the same command"));
+  const auto stored = kiln_.object_files().size();
+  EXPECT_LT(stored, kManyObjects);
+  EXPECT_EQ(kiln_.json_of({"unpack", file})["already_there"], stored);
+}
+
 TEST_F(ProgramPackTransferTest, AnObjectMayTakeLongerThanAJobWaitsForIt) {
   kiln_.json_of({"unpack", write_pack("one.kpack", 1)});
   const std::string key = kiln_.json_of({"ls"})["entries"][0]["key"];
@@ -218,6 +236,16 @@ TEST_F(ProgramPackTransferTest, ALargeFileThatIsNoPackIsRefusedAfterOneRequest) 
   EXPECT_THAT(run.finished.text(), HasSubstr("does not begin as a pack does"));
   EXPECT_LT(run.kiln_mib + run.helper_mib, kMostMib);
   EXPECT_EQ(server_.count("GET"), 1U);
+}
+
+TEST_F(ProgramPackTransferTest, APackIsNotFetchedWhereNothingCanBeStored) {
+  server_.put(kPath, small_pack());
+  kiln_.set("KILN_CACHE_DIR", "/proc/kiln");
+  const auto refused = kiln_.run({"pull", "--pack", "job"});
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_THAT(refused.err, HasSubstr("nothing can be stored: mkdir /proc/kiln"));
+  EXPECT_EQ(server_.count("GET"), 0U);
+  EXPECT_EQ(pull({"-o", place("kept.kpack")})["objects"], 2);
 }
 
 TEST_F(ProgramPackTransferTest, APullGoesOnWhereItWasCut) {

@@ -74,7 +74,7 @@ TEST_F(ProgramUsageTest, AMissingOrEmptyValueIsSaidSoAndNothingElseIsTakenForIt)
   expect_wrong({"show"}, {"KEY is required"});
   expect_wrong({"compile"}, {"FILE is required"});
   expect_wrong({"render"}, {"is required"});
-  expect_wrong({"warm", "--arch", "9.0"}, {"name the kernels to build", "--quick"});
+  expect_wrong({"warm", "--arch", "9.0"}, {"name the kernels: ", "--quick"});
   expect_wrong({"warm", "--manifest", "", "--arch", "9.0"}, {"--manifest"});
 }
 

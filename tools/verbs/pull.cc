@@ -126,21 +126,24 @@ Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& r
   Taking taking = options.taking;
   taking.name = options.pack;
   KILN_TRY(taking.parse());
-  cache::CacheOptions opened = cache_options(context.config);
-  opened.make_root = opened.warns_when_off = false;
-  // Of a pack without -o, and of what any pack decompresses to: the disk of the cache,
-  // which usually has to take the objects.
-  const std::array<std::filesystem::path, 3> scratch{
-      opened.root, opened.root.parent_path(), temporary_folder()};
+  std::unique_ptr<cache::Cache> cache;
   std::optional<OutputFile> output;
-  UniqueFd kept;
   if (options.output.empty()) {
-    kept = KILN_TRY(open_scratch(scratch));
+    cache = KILN_TRY(open_to_unpack(context));
   } else {
     KILN_TRY(check_output_path("-o", options.output));
     output.emplace(KILN_TRY(OutputFile::create(options.output)));
+    cache::CacheOptions opened = cache_options(context.config);
+    opened.make_root = opened.warns_when_off = false;
+    cache = cache::Cache::open(std::move(opened));
   }
-  const auto cache = cache::Cache::open(std::move(opened));
+  // Of a pack without -o, and of what any pack decompresses to: the disk of the cache,
+  // which usually has to take the objects.
+  const std::filesystem::path root = cache->layout().root();
+  const std::array scratch{root, root.parent_path(), temporary_folder()};
+  UniqueFd kept;
+  if (!output)
+    kept = KILN_TRY(open_scratch(scratch));
   const int file = output ? output->descriptor() : kept.get();
   const auto trust = cache::TrustPolicy::of_this_process(context.config.trusted_uids,
                                                          context.config.trusted_gids);
@@ -170,7 +173,7 @@ Result<int> pull_pack(Context& context, const PullOptions& options, RemoteRun& r
   KILN_TRY(fetch_pack(run, options.pack, wait,
                       KILN_TRY(remote::BodyFile::copy_of(file)), check));
   if (!output)
-    return unpack_into_cache(context, *pack, url, taking);
+    return unpack_into_cache(context, *pack, url, taking, *cache);
   if (options.output != "-")
     KILN_TRY(replace_minisig(options.output, minisig));
   KILN_TRY(output->commit());

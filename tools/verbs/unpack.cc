@@ -34,7 +34,10 @@ Result<int> run(Context& context, const UnpackOptions& options) {
                       .is_needed = keys != nullptr,
                       .name = taking.name,
                       .takes_nameless = taking.older}));
-  return unpack_into_cache(context, *pack, options.file, taking);
+  KILN_TRY(taking.check(pack->header(), nullptr));  // before a cache is made
+  const auto cache = KILN_TRY(open_to_unpack(context));
+  KILN_TRY(taking.check(pack->header(), cache.get()));
+  return unpack_into_cache(context, *pack, options.file, taking, *cache);
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include "codec/digest.h"
 #include "util/bytes.h"
 #include "util/little_endian.h"
-#include "util/read_file.h"
 #include "util/write_file.h"
 
 namespace kiln::remote {
@@ -33,14 +32,11 @@ std::uint64_t ticks(TimePoint time) {
 }  // namespace
 
 NodeFailures::Known NodeFailures::find(const std::string& server, TimePoint now) const {
-  const std::string name = name_of(server);
-  if (folder_.empty() || !folder_.has(name).value_or(false))
+  const auto bytes = folder_.read(name_of(server), kFileBytes);
+  if (!bytes || bytes->size() != kFileBytes)
     return {};
-  const auto bytes = read_file(folder_.path() / name, kFileBytes);
-  if (!bytes || !*bytes || (*bytes)->size() != kFileBytes)
-    return {};
-  const auto failures = load_le<std::uint64_t>(**bytes, 0);
-  const auto last = load_le<std::uint64_t>(**bytes, kWordBytes);
+  const auto failures = load_le<std::uint64_t>(*bytes, 0);
+  const auto last = load_le<std::uint64_t>(*bytes, kWordBytes);
   // One from before the machine started may be later than now.
   const bool is_recent =
       ticks(now) >= last && ticks(now) - last < ticks(TimePoint(kRest));

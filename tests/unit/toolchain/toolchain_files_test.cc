@@ -116,6 +116,22 @@ TEST_F(ToolchainFiles, TheSameRecordIsLeftAsItIs) {
   EXPECT_EQ(read_recorded(folder_).value()->linker, toolchain.linker);
 }
 
+TEST_F(ToolchainFiles, ARecordThatAnybodyCanWriteIsNotKeptBehindAnother) {
+  namespace fs = std::filesystem;
+  Toolchain toolchain;
+  toolchain.facts = facts_;
+  for (const char* const id : {"aa", "bb"}) {
+    toolchain.id = {id, ""};
+    ASSERT_TRUE(write_recorded(folder_, toolchain));
+    fs::permissions(fs::directory_iterator(folder_)->path(), fs::perms(0666));
+    EXPECT_EQ(read_records(folder_).error().code, ErrorCode::kUntrusted);
+  }
+  ASSERT_TRUE(write_recorded(folder_, toolchain));
+  const auto records = read_records(folder_).value();
+  ASSERT_THAT(records, SizeIs(1));
+  EXPECT_EQ(records[0].id.nvrtc, "bb");
+}
+
 TEST_F(ToolchainFiles, ARecordReplacesNoneOfAnotherToolchainAndTheNewestIsFirst) {
   const auto of = [&](const std::string& id) {
     Toolchain toolchain;

@@ -72,6 +72,18 @@ TEST_P(PackFileTest, AStopWhileItIsReadBackLeavesNone) {
   expect_nothing();
 }
 
+TEST_P(PackFileTest, APackThatShrinksMoreThanReadersLetPacksGrowIsReadNevertheless) {
+  test::SampleObject zeros(1, std::string(std::size_t{80} << 20U, '\0'));
+  const auto object = cache::StoredObject::make(*zeros).value();
+  const auto bytes = written(test::pack_of(std::span(&object, 1)), 1);
+  ASSERT_TRUE(bytes) << bytes.error().message;
+  EXPECT_EQ(*bytes, std::filesystem::file_size(path_));
+  const auto pack = open_pack_file(path_, cache::TrustPolicy::of_this_process({}),
+                                   {.is_needed = false});
+  ASSERT_TRUE(pack) << pack.error().message;
+  EXPECT_TRUE((*pack)->read((*pack)->find(zeros.key()).value(), cache::Depth::kHit));
+}
+
 INSTANTIATE_TEST_SUITE_P(PlainAndCompressed, PackFileTest,
                          testing::Values("job.kpack", "job.kpack.zst"),
                          [](const auto& info) {

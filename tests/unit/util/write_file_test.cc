@@ -46,6 +46,28 @@ TEST_F(WriteFileTest, AFailedReplaceLeavesTheOldFileAndNoTemporary) {
   EXPECT_EQ(dir_.files(), std::vector{path_});
 }
 
+TEST_F(WriteFileTest, AnExchangeGivesTheOldFileUntilItsEndAndMovesNoFolder) {
+  for (const char* const text : {"one", "second"}) {
+    auto file = NewFile::with(path_, as_bytes(text));
+    ASSERT_TRUE(file);
+    const auto old = file->exchange(kMode);
+    ASSERT_TRUE(old) << old.error().message;
+    EXPECT_EQ(read_text_file(*old, 100).value_or(""), *old == "" ? "" : "one");
+    EXPECT_EQ(read_text_file(path_, 100), text);
+  }
+  EXPECT_EQ(dir_.files(), std::vector{path_});
+  const auto folder = dir_.path() / "folder";
+  std::filesystem::create_directory(folder);
+  {
+    auto file = NewFile::with(folder, as_bytes("new"));
+    ASSERT_TRUE(file);
+    EXPECT_THAT(file->exchange(kMode),
+                test::IsError(ErrorCode::kIo, testing::HasSubstr("Is a directory")));
+  }
+  EXPECT_TRUE(std::filesystem::is_directory(folder));
+  EXPECT_EQ(dir_.files(), std::vector{path_});
+}
+
 TEST_F(WriteFileTest, CreateRefusesAFileThatIsThereAndALink) {
   ASSERT_TRUE(create_file(path_, as_bytes("mine"), kMode));
   EXPECT_FALSE(create_file(path_, as_bytes("yours"), kMode));
