@@ -7,7 +7,7 @@
 #include <sstream>
 #include <utility>
 
-#include "tools/exit_code.h"
+#include "tools/context.h"
 #include "tools/output/standard_streams.h"
 #include "tools/output/terminal.h"
 #include "util/units.h"
