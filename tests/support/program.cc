@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -187,11 +188,22 @@ Finished KilnProgram::run_on_terminal(const Arguments& arguments,
   const std::string folder = temp_.path();
   const winsize size{.ws_row = 30, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
   int terminal = -1;
-  const pid_t pid = ::forkpty(&terminal, nullptr, nullptr, &size);
-  if (pid == 0) {
-    if (::chdir(folder.c_str()) == 0)
-      ::execve(argv[0], argv.data(), envp.data());
-    ::_exit(127);
+  std::array<int, 2> ended{-1, -1};
+  EXPECT_EQ(::pipe2(ended.data(), O_CLOEXEC), 0);
+  const pid_t leader = ::forkpty(&terminal, nullptr, nullptr, &size);
+  if (leader == 0) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      if (::chdir(folder.c_str()) == 0)
+        ::execve(argv[0], argv.data(), envp.data());
+      ::_exit(127);
+    }
+    // The end of a session's leader takes away what nobody has read yet, so it waits.
+    std::ignore = std::signal(SIGINT, SIG_IGN);
+    int raw = 0;
+    std::ignore = ::waitpid(pid, &raw, 0);
+    std::ignore = ::write(ended[1], &raw, sizeof raw);
+    for (;;) ::pause();
   }
   Finished finished;
   bool is_typed = false;
@@ -204,15 +216,21 @@ Finished KilnProgram::run_on_terminal(const Arguments& arguments,
   };
   type();
   std::array<char, 4096> chunk{};
-  ssize_t n = 0;
-  // The terminal reports EIO once the last process on it is gone.
-  while ((n = ::read(terminal, chunk.data(), chunk.size())) > 0) {
+  std::array<pollfd, 2> either{{{.fd = terminal, .events = POLLIN, .revents = 0},
+                                {.fd = ended[0], .events = POLLIN, .revents = 0}}};
+  // All that was printed before the end is read before it.
+  while (::poll(either.data(), either.size(), -1) >= 0 && either[0].revents != 0) {
+    const ssize_t n = ::read(terminal, chunk.data(), chunk.size());
+    if (n <= 0)
+      break;
     finished.out.append(chunk.data(), static_cast<std::size_t>(n));
     type();
   }
   int raw = 0;
-  EXPECT_EQ(::waitpid(pid, &raw, 0), pid);
-  ::close(terminal);
+  EXPECT_EQ(::read(ended[0], &raw, sizeof raw), sizeof raw);
+  ::kill(leader, SIGKILL);
+  EXPECT_EQ(::waitpid(leader, nullptr, 0), leader);
+  for (const int each : {terminal, ended[0], ended[1]}) ::close(each);
   finished.status = status_of(raw);
   return finished;
 }
