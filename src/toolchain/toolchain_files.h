@@ -44,7 +44,8 @@ inline constexpr std::size_t kMostRecorded = 16;
 
 /// From now on `toolchain` is the first; the others stay behind it. Creates `folder`
 /// (0700) and replaces the file atomically, unless it is the same. Of two that are
-/// recorded at one moment one may be lost on NFS, and on no local file system.
+/// recorded at one moment one may be lost on a file system that exchanges no files, as
+/// NFS, or if its writer is killed just then.
 /// Errors: kIo, kUntrusted.
 [[nodiscard]] Result<void> write_recorded(const OwnFolder& folder,
                                           const Toolchain& toolchain);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "util/quiet_thread.h"
@@ -128,16 +129,19 @@ void Sender::send(const Wanted& object) {
     return;
   if (progress_ != nullptr)
     progress_->start(object.label);
+  std::shared_ptr<const void> share;
+  std::optional<cache::StoredObject> read;  // once for all servers, unless one drops it
   for (std::size_t i = 0; i < run_.server_count(); ++i) {
     const auto cache = run_.check_is_cache(i);
     auto sent = cache;
     bool is_lost = false;
-    if (cache) {
-      const auto share = held_.take(bytes_to_read(cache_, object.key));
-      auto read = sound_object(cache_, object.key, options_.source);
-      const bool is_read = read.has_value();
-      sent = is_read ? send_to(i, *std::move(read)) : tl::unexpected(read.error());
-      is_lost = is_read && !sent && sent.error().code == ErrorCode::kIo;
+    if (cache && share == nullptr)
+      share = held_.take(bytes_to_read(cache_, object.key));
+    if (cache && !read)
+      sent = read_into(read, object.key);
+    if (sent) {
+      sent = send_to(i, object.key, read);
+      is_lost = !sent && sent.error().code == ErrorCode::kIo;
     }
     const MutexLock lock(mutex_);
     if (is_lost && totals_.lost.has_given_up())
@@ -211,9 +215,14 @@ Result<Sender::There> Sender::look(std::size_t server,
   return judge(server, answer);
 }
 
-Result<void> Sender::send_to(std::size_t server,
-                             std::optional<cache::StoredObject> object) {
-  const Digest key = object->key();
+Result<void> Sender::read_into(std::optional<cache::StoredObject>& object,
+                               const Digest& key) const {
+  object = KILN_TRY(sound_object(cache_, key, options_.source));
+  return {};
+}
+
+Result<void> Sender::send_to(std::size_t server, const Digest& key,
+                             std::optional<cache::StoredObject>& object) {
   if (const auto keys = run_.trusted();
       keys && *keys && (*keys)->revoked_objects.contains(key))
     return fail(ErrorCode::kUntrusted, "KILN_REMOTE_KEYS revokes the object");
@@ -226,7 +235,7 @@ Result<void> Sender::send_to(std::size_t server,
     return {};
   }
   if (!object)
-    object = KILN_TRY(sound_object(cache_, key, options_.source));
+    KILN_TRY(read_into(object, key));
   const auto existing =
       there == There::kBad ? remote::Existing::kIsReplaced : options_.existing;
   const Answer answer =

@@ -55,9 +55,11 @@ class Sender {
   void work();
   [[nodiscard]] bool has_given_up();
   void send(const Wanted& object);
-  /// Errors: why it was not sent.
-  [[nodiscard]] Result<void> send_to(std::size_t server,
-                                     std::optional<cache::StoredObject> object);
+  [[nodiscard]] Result<void> read_into(std::optional<cache::StoredObject>& object,
+                                       const Digest& key) const;
+  /// `object` may be gone afterwards, as after look(). Errors: why it was not sent.
+  [[nodiscard]] Result<void> send_to(std::size_t server, const Digest& key,
+                                     std::optional<cache::StoredObject>& object);
   enum class There : std::uint8_t { kNothing, kGood, kBad };
   /// What the server has under its key. The end of that and its size are compared;
   /// where they differ, the whole of it has to pass each check, and takes the room of

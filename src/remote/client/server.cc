@@ -259,14 +259,14 @@ std::uint64_t Server::get(const Digest& key, std::string target, Done done,
   const auto finish = [state = state_, file = *file, key, target = std::move(target),
                        make_room = std::move(make_room)](Answer& answer,
                                                          std::uint64_t size) {
-    if (make_room)
-      answer.room = make_room(size);
+    auto room = make_room ? make_room(size) : nullptr;
     auto object = state->object_in(file, size, key, target);
     if (!object) {
       answer.verdict = Verdict::kAbandoned;
       answer.end = TransferEnd::kBodyFile;
       answer.why = std::move(object.error().message);
     } else if (*object) {
+      answer.room = std::move(room);
       answer.object = std::move((*object)->object);
       answer.signers = std::move((*object)->signers);
     } else {
